@@ -1,0 +1,60 @@
+"""Callback: one implementer of the hooks, with state that survives a resume."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks.spec import HOOKS
+
+__all__ = ["Callback"]
+
+
+class Callback(Hooks):
+    """Override the hooks you want; the others cost nothing.
+
+    State: return it from `state_dict()` as plain data and tensors, take it back in
+    `load_state_dict()`. It is kept in checkpoints under `state_key`.
+    """
+
+    band: ClassVar[Band] = Band.OBSERVE
+    """When this callback takes its turn at a hook, relative to others."""
+
+    @property
+    def state_key(self) -> str:
+        """The place of this callback's state in a checkpoint: the class's qualified name.
+
+        Two instances of one class need two keys: return `self._generate_state_key(...)` with the
+        arguments that tell them apart. Nothing in it may change between runs.
+        """
+        return type(self).__qualname__
+
+    def _generate_state_key(self, **kwargs: Any) -> str:
+        """Return a key such as `"Counter{'what': 'epochs'}"`."""
+        return f"{type(self).__qualname__}{kwargs!r}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state to save: numbers, strings, bytes, containers of those, and tensors."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` returned when the checkpoint was saved."""
+
+    def run_event(self, event: str, *args: Any) -> None:
+        """Receive every event in a subclass that overrides this: `event` is the hook's name.
+
+        The named hooks are then the subclass's own to call; `super().run_event(event, *args)` calls
+        the one that is named.
+        """
+        if event in HOOKS:
+            getattr(self, event)(*args)
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether this callback has a state of its own to save or load."""
+        return (
+            type(self).state_dict is not Callback.state_dict
+            or type(self).load_state_dict is not Callback.load_state_dict
+            or not {"state_dict", "load_state_dict"}.isdisjoint(vars(self))
+        )

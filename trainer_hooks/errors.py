@@ -1,0 +1,124 @@
+"""Every error that trainer_hooks raises on purpose.
+
+::
+
+    TrainerHooksError
+    |-- OptionError            (ValueError)    a Trainer option is unknown or has a bad value
+    |-- CallbackError          (ValueError)    a callback cannot be registered
+    |   `-- StateKeyError                      two stateful callbacks share one state_key
+    |-- PluginError            (RuntimeError)  an installed plugin could not be loaded
+    |-- ModuleError            (TypeError)     a module lacks or returns the wrong thing
+    |-- DataError              (ValueError)    a loader is missing, empty or unusable
+    |-- MetricError            (ValueError)    a value cannot be logged, or a monitor is unknown
+    |-- OptimizationError      (ValueError)    configure_optimizers returned something unusable
+    |-- CheckpointError        (RuntimeError)  a checkpoint cannot be written, read or applied
+    |   |-- CheckpointNotFoundError (FileNotFoundError)
+    |   `-- CheckpointStateError   (TypeError) a state holds what cannot be loaded back safely
+    |-- UsageError             (RuntimeError)  a call that makes no sense at this moment
+    `-- StopTraining                           raised by a hook or step to end the run in order
+
+Each message says what, where, the rule, and what to do. `TerminationSignal` is no error: it is the
+`SystemExit` that a SIGTERM becomes, with exit code 128 + the signal's number.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "CallbackError",
+    "CheckpointError",
+    "CheckpointNotFoundError",
+    "CheckpointStateError",
+    "DataError",
+    "MetricError",
+    "ModuleError",
+    "OptimizationError",
+    "OptionError",
+    "PluginError",
+    "StateKeyError",
+    "StopTraining",
+    "TerminationSignal",
+    "TrainerHooksError",
+    "TrainerHooksWarning",
+    "UsageError",
+    "nearest",
+]
+
+
+class TrainerHooksError(Exception):
+    """Base of every error that trainer_hooks raises on purpose."""
+
+
+class TrainerHooksWarning(UserWarning):
+    """Category of every warning that trainer_hooks gives."""
+
+
+class OptionError(TrainerHooksError, ValueError):
+    """Raised for a Trainer option that is unknown or has a value outside its rule."""
+
+
+class CallbackError(TrainerHooksError, ValueError):
+    """Raised for a callback that cannot be registered."""
+
+
+class StateKeyError(CallbackError):
+    """Raised when two stateful callbacks would write to one place in a checkpoint."""
+
+
+class PluginError(TrainerHooksError, RuntimeError):
+    """Raised for an installed plugin that could not be loaded, with `plugin_errors="raise"`."""
+
+
+class ModuleError(TrainerHooksError, TypeError):
+    """Raised for a Module or DataModule that lacks a method or returns the wrong thing."""
+
+
+class DataError(TrainerHooksError, ValueError):
+    """Raised for a loader that is missing, empty or unusable."""
+
+
+class MetricError(TrainerHooksError, ValueError):
+    """Raised for a value that cannot be logged, or a monitor that was never logged."""
+
+
+class OptimizationError(TrainerHooksError, ValueError):
+    """Raised for a `configure_optimizers` whose return value cannot be used."""
+
+
+class CheckpointError(TrainerHooksError, RuntimeError):
+    """Raised for a checkpoint that cannot be written, read or applied."""
+
+
+class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
+    """Raised for a checkpoint that is not there."""
+
+
+class CheckpointStateError(CheckpointError, TypeError):
+    """Raised at save time for a state that could not be loaded back without running code."""
+
+
+class UsageError(TrainerHooksError, RuntimeError):
+    """Raised for a call that makes no sense at this moment."""
+
+
+class StopTraining(TrainerHooksError):  # noqa: N818 - it is a request, not a fault
+    """Raise it in any hook or step to end `fit` in order: the end hooks fire, nothing escapes."""
+
+
+class TerminationSignal(SystemExit):
+    """Leaves an entry point after SIGTERM; the process exits with 128 + the signal's number."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(128 + signum)
+        self.signum = signum
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """Return `" Did you mean 'x'?"` for the candidate nearest to `name`, or an empty string."""
+    matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -1,0 +1,120 @@
+"""The relay: the catalogue's methods, each fanning out to the members that override it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["HookRelay", "Member", "describe_error"]
+
+_ISOLATED = frozenset(
+    {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
+)
+"""Hooks that run for every member, even if one of them fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One implementer of hooks that the relay calls.
+
+    Attributes:
+        implementer: the object with the hook methods.
+        label: how an error names it, as in `EarlyStopping (state_key ...)`.
+        skip: how many leading arguments it does not take. 0 for a callback; 2 for the module,
+            whose hooks are given neither the trainer nor itself.
+        routes_events: whether its `run_event` receives every event instead of the named hooks.
+    """
+
+    implementer: object
+    label: str
+    skip: int = 0
+    routes_events: bool = False
+
+    def listener(self, hook: str) -> Callable[..., object] | None:
+        """Return what to call at `hook`, or None if this member does not override it."""
+        if self.routes_events:
+            return partial(self.implementer.run_event, hook)  # type: ignore[attr-defined]
+        for name in (hook, *(old for old, new in ALIASES.items() if new == hook)):
+            if overrides(self.implementer, name):
+                return getattr(self.implementer, name)  # type: ignore[no-any-return]
+        return None
+
+
+_Listener = tuple["Callable[..., object]", int, str]
+
+
+class HookRelay(Hooks):
+    """Call a hook on the relay to call it on every member that overrides it, in order.
+
+    A hook that nobody overrides stays the catalogue's empty method. One with listeners is shadowed
+    by a fan-out over a tuple that never changes: connecting others from inside a hook takes effect
+    at the next firing.
+    """
+
+    def __init__(self, members: Sequence[Member] = ()) -> None:
+        self.listened: frozenset[str] = frozenset()
+        self.connect(members)
+
+    def connect(self, members: Sequence[Member]) -> None:
+        """Replace all members."""
+        fan_outs = {}
+        for hook in HOOKS:
+            listeners: list[_Listener] = []
+            for member in members:
+                call = member.listener(hook)
+                if call is not None:
+                    listeners.append((call, member.skip, member.label))
+            if listeners:
+                make = _fan_out_to_all if hook in _ISOLATED else _fan_out
+                fan_outs[hook] = make(hook, tuple(listeners))
+        for hook in self.listened:
+            del self.__dict__[hook]
+        self.__dict__.update(fan_outs)
+        self.listened = frozenset(fan_outs)
+
+
+def _fan_out(hook: str, listeners: tuple[_Listener, ...]) -> Callable[..., None]:
+    """Return a function that calls `listeners` in turn and stops at the first error."""
+
+    def fire(*args: Any) -> None:
+        for call, skip, label in listeners:
+            try:
+                call(*args[skip:])
+            except BaseException as error:
+                error.add_note(f"raised in hook {hook!r} of {label}")
+                raise
+
+    return fire
+
+
+def _fan_out_to_all(hook: str, listeners: tuple[_Listener, ...]) -> Callable[..., None]:
+    """Return a function that calls every listener, then raises the first error with the others."""
+
+    def fire(*args: Any) -> None:
+        errors = []
+        for call, skip, label in listeners:
+            try:
+                call(*args[skip:])
+            except BaseException as error:  # noqa: BLE001 - collected, and raised below
+                error.add_note(f"raised in hook {hook!r} of {label}")
+                errors.append(error)
+        if errors:
+            first, *others = errors
+            for other in others:
+                first.add_note(f"and then, of the same hook: {describe_error(other)}")
+            raise first
+
+    return fire
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error's type, message and notes in one line."""
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")

@@ -1,0 +1,75 @@
+"""How far a training has come: counters that carry their own state."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["EpochStage", "Progress"]
+
+
+class EpochStage(StrEnum):
+    """Where in a training epoch a run stands; what a resume has still to do follows from it."""
+
+    BETWEEN = "between"
+    """No epoch is under way: the next thing is its start hooks."""
+    BATCHES = "batches"
+    """Inside an epoch: the next thing is its next batch, or its end if there is none."""
+    CLOSING = "closing"
+    """All batches are done and the epoch's validation too: the next thing is its end hooks."""
+    ENDED = "ended"
+    """The end hooks are done: the next thing is to count the epoch as completed."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counters of the training of one module.
+
+    Attributes:
+        epochs_completed: whole epochs; the index of the epoch under way (`current_epoch`).
+        batches_completed: batches of all epochs, skipped ones included.
+        batches_in_epoch: batches of the epoch under way.
+        batches_in_window: batches whose gradients are accumulated and not yet stepped with.
+        steps_completed: optimizer steps, over all optimizers (`global_step`).
+        batches_stepped: batches that closed a window; the x axis of what loggers are given.
+        validated_at: `batches_completed` at the last validation inside fit, or -1.
+        stage: where in the epoch the run stands.
+    """
+
+    epochs_completed: int = 0
+    batches_completed: int = 0
+    batches_in_epoch: int = 0
+    batches_in_window: int = 0
+    steps_completed: int = 0
+    batches_stepped: int = 0
+    validated_at: int = -1
+    stage: EpochStage = EpochStage.BETWEEN
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing was trained yet."""
+        return self.batches_completed == 0 and self.epochs_completed == 0
+
+    def begin_epoch(self) -> None:
+        """Open the next epoch."""
+        self.batches_in_epoch = 0
+        self.batches_in_window = 0
+        self.stage = EpochStage.BATCHES
+
+    def complete_epoch(self) -> None:
+        """Count the epoch under way as completed."""
+        self.epochs_completed += 1
+        self.batches_in_epoch = 0
+        self.stage = EpochStage.BETWEEN
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counters as plain data."""
+        return {**asdict(self), "stage": str(self.stage)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the counters back; a counter that the state does not know starts where it is."""
+        for field in fields(self):
+            if field.name in state_dict:
+                setattr(self, field.name, state_dict[field.name])
+        self.stage = EpochStage(self.stage)
