@@ -108,6 +108,8 @@ def _fan_out_to_all(hook: str, listeners: tuple[_Listener, ...]) -> Callable[...
         if errors:
             first, *others = errors
             for other in others:
+                if other is first:  # an `on_exception` that raises what it was given
+                    continue
                 first.add_note(f"and then, of the same hook: {describe_error(other)}")
             raise first
 

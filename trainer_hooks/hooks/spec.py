@@ -64,4 +64,4 @@ def overrides(implementer: object, hook: str) -> bool:
     if hook in getattr(implementer, "__dict__", ()):
         return True
     method = getattr(type(implementer), hook, None)
-    return method is not None and method is not getattr(Hooks, hook)
+    return method is not None and method is not getattr(Hooks, hook, None)
