@@ -92,7 +92,7 @@ class CallbackConnector:
         self._defaults = tuple(defaults)
         check_state_keys(user)
         supplied = admitted(self.plugins, user, self._defaults, plugin_errors)
-        self._base = deduplicate(user, supplied)
+        self._base = (*supplied, *user)
         entries = self._with_defaults(self._base)
         check_state_keys(entries)
         voice_doubts(self._base)

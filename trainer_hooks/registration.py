@@ -164,13 +164,14 @@ def admitted(
             entry = Entry(callback, "plugin", plugin)
             try:
                 checked(callback, f"what {plugin.value} made")
-                rivals = [known for known in user if known.identity != entry.identity]
-                rivals += [
+                if any(known.identity == entry.identity for known in user):
+                    continue
+                standing = [
                     Entry(default.callback, "default")
                     for default in defaults
                     if not any(isinstance(e.callback, default.unless) for e in (*user, entry))
                 ]
-                check_state_keys((*rivals, *entries, entry))
+                check_state_keys((*user, *standing, *entries, entry))
             except StateKeyError as error:
                 report(plugin, f"clashes with another callback: {error}", errors, error)
             except Exception as error:  # noqa: BLE001 - a property may fail in any way; reported
