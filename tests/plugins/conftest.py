@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,11 +154,6 @@ def write_projects(folder: Path) -> dict[str, list[Path]]:
     }
 
 
-def distribution_of(project: Path) -> str:
-    """Return the name that a project's `pyproject.toml` gives it."""
-    return str(tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"])
-
-
 def run_pip(*arguments: object) -> None:
     """Run pip, without network; fail with what it said."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
@@ -172,18 +166,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Build and install all packages; return the folder of each group of them, by name."""
     folder = tmp_path_factory.mktemp("plugins")
     groups = write_projects(folder / "projects")
-    projects = [project for members in groups.values() for project in members]
     offline = ["--quiet", "--no-deps", "--no-index"]
-    run_pip("wheel", *offline, "--no-build-isolation", "-w", folder / "wheels", *projects)
-    wheels = {wheel.name.partition("-")[0]: wheel for wheel in (folder / "wheels").glob("*.whl")}
 
     def install(group: str) -> Path:
-        target = folder / "site" / group
-        chosen = [wheels[distribution_of(project).replace("-", "_")] for project in groups[group]]
-        run_pip("install", *offline, "--no-compile", "--target", target, *chosen)
+        wheels, target = folder / "wheels" / group, folder / "site" / group
+        run_pip("wheel", *offline, "--no-build-isolation", "-w", wheels, *groups[group])
+        run_pip("install", *offline, "--no-compile", "--target", target, *wheels.glob("*.whl"))
         return target
 
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    with ThreadPoolExecutor() as pool:
         return dict(zip(groups, pool.map(install, groups), strict=True))
 
 
