@@ -1,1 +1,1 @@
-"""The hooks: their catalogue, the relay that fires them, and the plugins that bring them."""
+"""The hook catalogue, the relay that fires it, the order of callbacks, and installed plugins."""
