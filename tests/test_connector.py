@@ -188,6 +188,14 @@ def test_a_state_key_that_is_no_string_is_refused() -> None:
         connect(Keyed(7))  # type: ignore[arg-type]
 
 
+def test_an_on_error_that_is_neither_is_refused() -> None:
+    """`on_error` is "raise" or "disable"; anything else is refused before it is needed."""
+    callback = Quiet()
+    callback.on_error = "ignore"
+    with pytest.raises(CallbackError, match=r"on_error 'ignore' of callbacks\[0\], a Quiet"):
+        connect(callback)
+
+
 def test_a_misspelt_hook_is_warned_of_at_registration() -> None:
     """The connector names the callback, the method, and the hook that was meant."""
 

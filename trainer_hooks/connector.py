@@ -7,10 +7,12 @@ never half registered.
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import CallbackError
+from trainer_hooks._log import warn
+from trainer_hooks.errors import CallbackError, TrainerHooksWarning
 from trainer_hooks.hooks.order import in_order
 from trainer_hooks.hooks.relay import HookRelay, Member
 from trainer_hooks.registration import (
@@ -224,5 +226,16 @@ class CallbackConnector:
         return in_order((*entries, *needed))
 
     def _commit(self, entries: tuple[Entry, ...]) -> None:
-        self.relay.connect(members_of(entries, self._module))
+        self.relay.connect(members_of(entries, self._module, self._disable))
         self.entries = entries
+
+    def _disable(self, entry: Entry, hook: str, error: Exception) -> None:
+        if all(known.callback is not entry.callback for known in self.entries):
+            return  # taken out already, in this very firing
+        self.remove(entry.callback)
+        details = "".join(traceback.format_exception(error))
+        warn(
+            f"{entry.label} failed in hook {hook!r} and takes no further part, as its on_error "
+            f"'disable' says:\n{details}",
+            TrainerHooksWarning,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
@@ -15,7 +16,7 @@ from trainer_hooks.hooks.order import Band
 from trainer_hooks.hooks.relay import Member
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "Default",
@@ -134,6 +135,11 @@ def checked(item: object, where: str) -> Callback:
             f"band {band!r} of {where}, a {type(item).__qualname__}: it must be a Band. "
             f"Write one of {', '.join(f'Band.{known.name}' for known in Band)}."
         )
+    if item.on_error not in {"raise", "disable"}:
+        raise CallbackError(
+            f"on_error {item.on_error!r} of {where}, a {type(item).__qualname__}: it must be "
+            "'raise' or 'disable'. Set it in the class or on the instance."
+        )
     key: object = item.state_key
     if not isinstance(key, str):
         raise CallbackError(
@@ -223,8 +229,15 @@ def check_state_keys(entries: Iterable[Entry]) -> None:
             )
 
 
-def members_of(entries: Iterable[Entry], module: Member | None) -> tuple[Member, ...]:
-    """Return the relay's members: the callbacks in order, the module at its band."""
+def members_of(
+    entries: Iterable[Entry],
+    module: Member | None,
+    disable: Callable[[Entry, str, Exception], None],
+) -> tuple[Member, ...]:
+    """Return the relay's members: the callbacks in order, the module at its band.
+
+    `disable` is told of an error of a callback whose `on_error` is `"disable"`.
+    """
     members: list[Member] = []
     placed = module is None
     for entry in entries:
@@ -234,7 +247,10 @@ def members_of(entries: Iterable[Entry], module: Member | None) -> tuple[Member,
         routes = type(entry.callback).run_event is not Callback.run_event or "run_event" in vars(
             entry.callback
         )
-        members.append(Member(entry.callback, entry.label, routes_events=routes))
+        on_failure = partial(disable, entry) if entry.callback.on_error == "disable" else None
+        members.append(
+            Member(entry.callback, entry.label, routes_events=routes, on_failure=on_failure)
+        )
     if module is not None and not placed:
         members.append(module)
     return tuple(members)

@@ -9,6 +9,7 @@ import pytest
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.errors import StopTraining, TrainerHooksWarning
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.order import Band
 from trainer_hooks.hooks.relay import HookRelay, Member, describe_error
@@ -393,6 +394,65 @@ def test_the_module_stands_at_its_band(bands: list[Band]) -> None:
     assert len(names) == len(bands) + 1
     assert all(Band[name] <= Band.MODULE for name in names[:at])
     assert all(Band[name] > Band.MODULE for name in names[at + 1 :])
+
+
+class Tolerated(Failing):
+    """Asks to be taken out of the run if it fails."""
+
+    on_error = "disable"
+
+    def state_dict(self):
+        return {"a": 1}
+
+
+def test_a_callback_may_ask_to_be_taken_out_when_it_fails() -> None:
+    """Its error is reported once, with the traceback, and the run goes on without it."""
+    seen: list = []
+    tolerated = Tolerated(ValueError("bad day"))
+    connector = CallbackConnector([tolerated, Recorder("next", seen)], discover=False)
+    with pytest.warns(TrainerHooksWarning) as caught:
+        connector.relay.on_fit_start(None, None)
+    [warning] = caught
+    message = str(warning.message)
+    assert "callback Tolerated (state_key 'Tolerated', from Trainer(callbacks=...))" in message
+    assert "failed in hook 'on_fit_start' and takes no further part" in message
+    assert "raise self.error" in message
+    assert message.rstrip().endswith("ValueError: bad day")
+    assert warning.filename == __file__
+    assert [name for name, *_ in seen] == ["next"]
+    assert tolerated not in connector.callbacks
+    assert connector.state_dict() == {}
+    connector.relay.on_fit_start(None, None)
+    assert len(seen) == 2
+
+
+def test_the_user_may_say_so_for_a_callback() -> None:
+    """`on_error` on the instance has the same effect as in the class, in every kind of hook."""
+    callback = Failing(ValueError("bad day"))
+    callback.on_error = "disable"
+    connector = CallbackConnector(callback, discover=False)
+    with pytest.warns(TrainerHooksWarning, match="bad day"):
+        connector.relay.teardown(None, None, "fit")
+    assert connector.callbacks == ()
+
+
+@pytest.mark.parametrize("error", [StopTraining("enough"), KeyboardInterrupt(), SystemExit(1)])
+def test_a_request_to_stop_passes_a_tolerated_callback(error: BaseException) -> None:
+    """Only faults are held back: stopping, Ctrl-C and exiting are what the callback wants."""
+    tolerated = Tolerated(error)
+    connector = CallbackConnector(tolerated, discover=False)
+    with pytest.raises(type(error)):
+        connector.relay.on_fit_start(None, None)
+    assert connector.callbacks == (tolerated,)
+
+
+def test_a_tolerated_callback_that_fails_twice_is_reported_once() -> None:
+    """A hook that was firing already when the callback was taken out reports nothing more."""
+    connector = CallbackConnector(Tolerated(ValueError("bad day")), discover=False)
+    firing = connector.relay.on_fit_start
+    with pytest.warns(TrainerHooksWarning, match="bad day"):
+        firing(None, None)
+    firing(None, None)  # a second warning would be an error here
 
 
 def test_describe_error_holds_type_message_and_notes() -> None:
