@@ -85,7 +85,8 @@ class Progress:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the counters back; a counter that the state does not know starts where it is."""
+        stage = EpochStage(state_dict.get("stage", self.stage))
         for field in fields(self):
             if field.name in state_dict:
                 setattr(self, field.name, state_dict[field.name])
-        self.stage = EpochStage(self.stage)
+        self.stage = stage
