@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
     from torch.optim import Optimizer
+
     from trainer_hooks.module import Module
     from trainer_hooks.trainer import Trainer
 
