@@ -62,7 +62,7 @@ class Trainer(TrainerView):
         self._is_closed = False
         connector.relay.on_init_end(self)
 
-    # --- entry points ------------------------------------------------------------------------------
+    # --- entry points ---
 
     def fit(
         self,
@@ -244,7 +244,7 @@ class Trainer(TrainerView):
             )
         return str(path)
 
-    # --- control ---------------------------------------------------------------------------------
+    # --- control ---
 
     def stop(self, reason: str = "") -> None:
         """Ask the fit to stop after the batch in work; it ends in order, `min_epochs` heeded."""
