@@ -242,7 +242,8 @@ class Module(nn.Module, DataHooks):
         if self._manual is None:
             raise UsageError(
                 f"{type(self).__qualname__}.manual_backward was called with automatic "
-                "optimization: set self.automatic_optimization = False in __init__ to use it, within fit."
+                "optimization, or outside fit: set self.automatic_optimization = False in "
+                "__init__ to use it in training_step."
             )
         self._manual.backward(loss, *args, **kwargs)
 

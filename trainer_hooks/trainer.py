@@ -115,7 +115,7 @@ class Trainer(TrainerView):
         verbose: bool = True,
         datamodule: DataModule | None = None,
     ) -> list[dict[str, float]]:
-        """Run the test; return the metrics of each loader. The arguments are those of `validate`."""
+        """Run the test; return the metrics of each loader. The arguments are `validate`'s."""
         return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule)
 
     def predict(
