@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.data.loaders import generators_of
 from trainer_hooks.errors import TerminationSignal
 from trainer_hooks.optimization import Optimization
+from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     import torch
@@ -133,6 +134,7 @@ class RunContext:
         stream: the training batches; None outside fit.
         evaluation: loaders by stage: validate, test, predict.
         resumed: what a checkpoint says on the place in the epoch, until the loop has taken it.
+        before_validation: `random_states()` as a validation inside fit began, while it runs.
         pending_signal: the number of a signal to heed at the next batch, or 0.
         is_stopping: whether somebody asked the run to stop.
         is_last_batch: whether the batch in work is the epoch's last.
@@ -154,10 +156,18 @@ class RunContext:
     stream: TrainStream | None = None
     evaluation: dict[str, EvalData] = field(default_factory=dict)
     resumed: dict[str, Any] = field(default_factory=dict)
+    before_validation: dict[str, Any] = field(default_factory=dict)
     pending_signal: int = 0
     is_stopping: bool = False
     is_last_batch: bool = False
     skips_batch: bool = False
+
+    def random_states(self) -> dict[str, Any]:
+        """Return the global random numbers and those of the validation loaders."""
+        return {
+            "rng": rng.capture(),
+            "val_generators": self.evaluation["validate"].generator_states(),
+        }
 
     def heed_signal(self) -> None:
         """Raise what a signal that came since the last batch stands for."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks.data.loaders import iterator_of
 from trainer_hooks.loops.steps import evaluation_step
 from trainer_hooks.metrics.store import Scope, floats
 
@@ -140,7 +141,7 @@ def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator
     count = data.num_batches[index]
     if limit is not None:
         count = min(count, limit)
-    return islice(iter(data.loaders[index]), None if count == math.inf else int(count))
+    return islice(iterator_of(data.loaders[index]), None if count == math.inf else int(count))
 
 
 @contextmanager

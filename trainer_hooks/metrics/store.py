@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import Enum
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from trainer_hooks.errors import MetricError
-from trainer_hooks.metrics.slot import Metric, Slot
+from trainer_hooks.errors import MetricError, TrainerHooksWarning
+from trainer_hooks.metrics.slot import Metric, Slot, unknown
 from trainer_hooks.runtime.transfer import first_tensor
 
-__all__ = ["MetricStore", "Scope"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["MetricStore", "Scope", "floats"]
+
+_REDUCE_FX = 4
+"""Place of `reduce_fx` among the arguments that a slot keeps."""
 
 
 class Scope(Enum):
@@ -47,7 +54,6 @@ class MetricStore:
         self._tables: dict[tuple[Scope, int], dict[str, Slot]] = {}
         self._slots: dict[str, Slot] = {}
         self._suffix = ""
-        self._waiting: dict[tuple[str, str], dict[str, Any]] = {}
         self._sized: Any = None
         self._size = 1
 
@@ -86,6 +92,9 @@ class MetricStore:
         slot = self._slots.get(name)
         if slot is None:
             slot = self._register(name, call)
+        elif slot.call != call and slot.is_waiting:
+            restored, slot = slot, self._register(name, call)
+            slot.take_over(restored)
         elif slot.call != call:
             raise MetricError(
                 f"log({name!r}) was called with other arguments than before in {self.scope.value}: "
@@ -130,7 +139,9 @@ class MetricStore:
             if scope not in scopes:
                 continue
             for slot in slots.values():
-                if slot.on_epoch and slot.has_values:
+                if slot.is_lost:
+                    warnings.warn(_lost(slot.name), TrainerHooksWarning, stacklevel=2)
+                elif slot.on_epoch and slot.has_values:
                     value = slot.reduce()
                     self._publish(slot, value)
                     if slot.logger:
@@ -143,7 +154,7 @@ class MetricStore:
         for (place, _), slots in self._tables.items():
             if place is scope:
                 for slot in slots.values():
-                    if slot.on_epoch and slot.has_values:
+                    if slot.on_epoch and slot.has_values and not slot.is_lost:
                         self._publish(slot, slot.reduce())
 
     def epoch_values(self, scope: Scope, dataloader_idx: int) -> dict[str, Tensor]:
@@ -162,17 +173,30 @@ class MetricStore:
         """What a progress bar shows. Asking copies it from the device."""
         return floats(self._bar)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the values that a resumed run must find: latest ones and unfinished sums."""
+    def state_dict(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that a resumed run must find: latest ones and unfinished sums.
+
+        Args:
+            parts: the module's parts by name, among which metric objects are found again.
+        """
+        names = {id(part): name for name, part in parts.items()}
+        latest = {
+            "callback_metrics": self.callback_metrics,
+            "logged_metrics": self.logged_metrics,
+            "bar": self._bar,
+        }
         return {
-            "callback_metrics": {k: v.detach() for k, v in self.callback_metrics.items()},
-            "bar": {k: v.detach() for k, v in self._bar.items()},
+            **{kind: {k: v.detach() for k, v in table.items()} for kind, table in latest.items()},
+            "on_device": {
+                kind: [k for k, v in table.items() if v.device.type != "cpu"]
+                for kind, table in latest.items()
+            },
             "epoch": [
                 {
                     "scope": scope.name,
                     "name": name,
-                    # a function cannot be saved; its values wait until it is logged with again
-                    "call": None if callable(slot.reduce_fx) else list(slot.call),
+                    "call": slot.saved_call,
+                    "metric": names.get(id(slot.metric)),
                     **slot.state_dict(),
                 }
                 for (scope, _), slots in self._tables.items()
@@ -181,16 +205,36 @@ class MetricStore:
             ],
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
-        self.callback_metrics.clear()
-        self.callback_metrics.update(state_dict["callback_metrics"])
-        self._bar = dict(state_dict["bar"])
+    def load_state_dict(
+        self, state_dict: dict[str, Any], parts: Mapping[str, Any], device: torch.device
+    ) -> None:
+        """Take back what `state_dict` returned.
+
+        Args:
+            state_dict: it.
+            parts: the module's parts by name.
+            device: where values go that were not on the host.
+        """
+        self._bar = {}
+        for kind, table in (
+            ("callback_metrics", self.callback_metrics),
+            ("logged_metrics", self.logged_metrics),
+            ("bar", self._bar),
+        ):
+            on_device = set(state_dict["on_device"][kind])
+            table.clear()
+            table.update(
+                {k: v.to(device) if k in on_device else v for k, v in state_dict[kind].items()}
+            )
+        self.enter(Scope.TRAIN_EPOCH)  # in the order in which a fit enters them
         for item in state_dict["epoch"]:
-            self._waiting[item["scope"], item["name"]] = item
-            if item["call"] is not None:
-                self.enter(Scope[item["scope"]])
-                self._register(item["name"], tuple(item["call"]))
+            self.enter(Scope[item["scope"]])
+            call = list(item["call"])
+            call[_REDUCE_FX] = call[_REDUCE_FX] or unknown
+            slot = self._register(item["name"], tuple(call))
+            slot.load_state_dict(item, device)
+            if item["metric"] is not None:
+                slot.metric = parts.get(item["metric"])
         self.enter(Scope.CLOSED)
 
     def _register(self, name: str, call: tuple[Any, ...]) -> Slot:
@@ -218,9 +262,6 @@ class MetricStore:
             logger=logger is not False,
         )
         self._slots[name] = slot
-        saved = self._waiting.pop((self.scope.name, name), None)
-        if saved is not None:
-            slot.load_state_dict(saved)
         return slot
 
     def _publish(self, slot: Slot, value: Tensor) -> None:
@@ -238,13 +279,25 @@ class MetricStore:
         return self._size
 
 
+def _lost(name: str) -> str:
+    return (
+        f"log({name!r}, reduce_fx=a function) was not called in this epoch after the resume, and "
+        "the function cannot be saved: the values from before are left out. Log it in every batch, "
+        "or reduce with 'mean', 'sum', 'min' or 'max'."
+    )
+
+
 def floats(metrics: dict[str, Tensor]) -> dict[str, float]:
     """Return metrics as Python floats. This copies them from the device, in one go."""
     if not metrics:
         return {}
     values = list(metrics.values())
-    if any(value.device.type != "cpu" for value in values):
-        values = list(torch.stack([value.detach().double() for value in values]).cpu())
+    far = [value.detach() for value in values if value.device.type != "cpu"]
+    if far:
+        # MPS has no 64 bits
+        dtype = torch.float32 if far[0].device.type == "mps" else torch.float64
+        near = iter(torch.stack([value.to(dtype) for value in far]).cpu())
+        values = [value if value.device.type == "cpu" else next(near) for value in values]
     return {name: value.item() for name, value in zip(metrics, values, strict=True)}
 
 
@@ -276,7 +329,7 @@ def _converted(slot: Slot, value: Any) -> Tensor | None:
         return torch.as_tensor(value.compute() if latest is None else latest).detach()
     if not isinstance(value, Number) or isinstance(value, complex):
         raise MetricError(
-            f"log({slot.name!r}) was given {value!r} of type {type(value).__qualname__}: it must be a "
-            "number, a tensor with one element, or a metric object. For several use log_dict."
+            f"log({slot.name!r}) was given {value!r} of type {type(value).__qualname__}: it must be "
+            "a number, a tensor with one element, or a metric object. For several use log_dict."
         )
     return torch.tensor(float(value))  # type: ignore[arg-type]
