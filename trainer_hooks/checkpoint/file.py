@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch
 
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
+
+_SHOWN = 10
 
 
 def write_checkpoint(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -> str:
@@ -63,19 +67,22 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
     file = Path(path)
     if not file.is_file():
         raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.{_others(file)}")
+    _require_undamaged(file)
     try:
         checkpoint = torch.load(file, map_location=map_location, weights_only=True)
     except pickle.UnpicklingError as error:
+        found = re.search(r"GLOBAL (\S+)", str(error))
         raise CheckpointError(
             f"checkpoint {str(path)!r} cannot be opened: it is no checkpoint, is damaged, or holds "
-            "objects that only code could rebuild, which is never run here. "
-            f"{str(error).splitlines()[0]}"
+            "objects that only code could rebuild, which is never run here"
+            f"{f' (it asks for {found[1]})' if found else ''}. Save plain data and tensors."
         ) from error
-    except (OSError, RuntimeError, EOFError, BadZipFile, ValueError, KeyError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a damaged file makes torch stumble over
         raise CheckpointError(
             f"checkpoint {str(path)!r} cannot be read: it is truncated or no checkpoint "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no data'}). "
-            "Resume from an earlier one."
+            f"({_first_line(error)}). Resume from an earlier one."
         ) from error
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
         kind = type(checkpoint).__qualname__
@@ -87,14 +94,39 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
     return checkpoint
 
 
+def _require_undamaged(file: Path) -> None:
+    """Compare every part of the file with the checksum that was written with it.
+
+    torch does not: a bit that changed on the disk would become another weight.
+    """
+    damaged = None
+    try:
+        if is_zipfile(file):
+            with ZipFile(file) as parts:
+                damaged = parts.testzip()
+    except (BadZipFile, EOFError, OSError, RuntimeError, ValueError, zlib.error) as error:
+        damaged = _first_line(error)
+    if damaged is not None:
+        raise CheckpointError(
+            f"checkpoint {str(file)!r} is damaged: it is not what was written ({damaged}). Resume "
+            "from an earlier one."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no data'}"
+
+
 def _others(file: Path) -> str:
     """Name what lies beside a missing file, which is often what was meant."""
     if not file.parent.is_dir():
         return f" Its folder {str(file.parent)!r} does not exist either."
     names = sorted(entry.name for entry in file.parent.glob("*.ckpt"))
-    return (
-        f" In its folder there are: {', '.join(names[:10])}." if names else " Its folder is empty."
-    )
+    if not names:
+        return " In its folder there is no .ckpt file."
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f" In its folder there are: {', '.join(names[:_SHOWN])}{more}."
 
 
 def _take_usual_mode(path: str) -> None:
