@@ -380,14 +380,17 @@ class Module(nn.Module, DataHooks):
 
         Args:
             checkpoint_path: the file.
-            map_location: where its tensors go; the CPU unless given.
+            map_location: the device to put the module on, or whatever else `torch.load` takes; the
+                CPU unless given.
             strict: whether it is an error if a weight is missing or unknown.
             kwargs: arguments of `__init__` that replace or complete the hyperparameters.
 
         Raises:
             CheckpointError: it cannot be read, or its weights do not fit.
         """
-        checkpoint = read_checkpoint(checkpoint_path, map_location or "cpu")
+        is_device = isinstance(map_location, str | torch.device)
+        place = "cpu" if is_device or map_location is None else map_location
+        checkpoint = read_checkpoint(checkpoint_path, place)
         arguments = {**checkpoint.get("hyper_parameters", {}), **kwargs}
         parameters = inspect.signature(cls.__init__).parameters
         if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -397,7 +400,7 @@ class Module(nn.Module, DataHooks):
             module.configure_model()
         getattr(module, "on_load_checkpoint")(checkpoint)  # noqa: B009 - made from the catalogue
         load_weights(module, checkpoint["state_dict"], str(checkpoint_path), strict=strict)
-        if map_location is not None and not callable(map_location):
+        if is_device:
             module.to(map_location)
         return module
 

@@ -1,0 +1,183 @@
+"""Hyperparameters: which arguments are kept, in what form, and what cannot be saved."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+import torch
+
+from trainer_hooks import Module
+from trainer_hooks.checkpoint.hparams import HyperParameters
+from trainer_hooks.errors import ModuleError, TrainerHooksWarning
+
+
+class All(Module):
+    def __init__(self, width, rate=0.1, *, depth=2, **others):
+        super().__init__()
+        local = width * 2
+        self.save_hyperparameters()
+        self.local = local
+
+
+class Named(Module):
+    def __init__(self, width, rate=0.1, depth=2):
+        super().__init__()
+        self.save_hyperparameters("width", "depth")
+
+
+class Ignoring(Module):
+    def __init__(self, width, rate=0.1, depth=2):
+        super().__init__()
+        self.save_hyperparameters(ignore=["rate", "depth"])
+
+
+class IgnoringOne(Module):
+    def __init__(self, width, rate=0.1):
+        super().__init__()
+        self.save_hyperparameters(ignore="rate")
+
+
+class FromDict(Module):
+    def __init__(self, width):
+        super().__init__()
+        self.save_hyperparameters({"breadth": width, "secret": 1}, ignore="secret")
+
+
+class Child(All):
+    def __init__(self, width, extra="e", **others):
+        super().__init__(width * 10, **others)
+        self.child = True
+
+
+class Twice(Module):
+    def __init__(self, width, rate=0.1):
+        super().__init__()
+        self.save_hyperparameters("width")
+        self.save_hyperparameters({"rate": rate * 2})
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (lambda: All(3), {"width": 3, "rate": 0.1, "depth": 2}),
+        (lambda: All(3, 1.0, depth=5), {"width": 3, "rate": 1.0, "depth": 5}),
+        (lambda: All(3, a=1, b="x"), {"width": 3, "rate": 0.1, "depth": 2, "a": 1, "b": "x"}),
+        (lambda: Named(3, rate=9), {"width": 3, "depth": 2}),
+        (lambda: Ignoring(3), {"width": 3}),
+        (lambda: IgnoringOne(3), {"width": 3}),
+        (lambda: FromDict(3), {"breadth": 3}),
+        (lambda: Twice(3), {"width": 3, "rate": 0.2}),
+        (
+            lambda: Child(3, depth=4),
+            {"width": 3, "extra": "e", "depth": 4, "rate": 0.1},
+        ),
+    ],
+    ids=["all", "given", "kwargs", "names", "ignore", "ignore one", "dict", "twice", "subclass"],
+)
+def test_the_form_of_the_call_decides_what_is_kept(module, expected):
+    """All arguments, named ones, all but some, or a dict; a subclass's arguments come first."""
+    made = module()
+    assert made.hparams == expected
+    assert made.saved_hparams == expected
+
+
+def test_hyperparameters_are_attributes_too():
+    """hparams.rate is hparams['rate'], to read and to write."""
+    hparams = All(3).hparams
+    assert hparams.rate == 0.1
+    hparams.rate = 0.5
+    assert hparams["rate"] == 0.5
+
+
+def test_an_unknown_hyperparameter_is_answered_with_the_known_ones():
+    """A mistyped attribute raises AttributeError and suggests the nearest."""
+    with pytest.raises(AttributeError, match=r"no hyperparameter 'rat'.*Did you mean 'rate'"):
+        _ = All(3).hparams.rat
+    assert not hasattr(HyperParameters(), "rate")
+
+
+@pytest.mark.parametrize("dup", [copy.deepcopy, lambda h: pickle.loads(pickle.dumps(h))])
+def test_hyperparameters_can_be_copied(dup):
+    """Copies and pickles are of the same type, and independent."""
+    before = HyperParameters(a=[1])
+    after = dup(before)
+    assert type(after) is HyperParameters
+    after.a.append(2)
+    assert before == {"a": [1]}
+
+
+def test_a_name_that_is_no_argument_is_refused():
+    """Keeping an argument that __init__ does not have is an error, with the nearest name."""
+
+    class Wrong(Module):
+        def __init__(self, width):
+            super().__init__()
+            self.save_hyperparameters("widht")
+
+    with pytest.raises(ModuleError, match=r"no such argument of __init__.*Did you mean 'width'"):
+        Wrong(1)
+
+
+def test_outside_init_there_are_no_arguments():
+    """Called elsewhere, it says where it belongs; a dict can be given anywhere."""
+    module = Module()
+    with pytest.raises(ModuleError, match="was called outside __init__"):
+        module.save_hyperparameters()
+    module.save_hyperparameters({"a": 1})
+    assert module.hparams == {"a": 1}
+
+
+def test_a_frame_can_be_given():
+    """A helper that calls it for __init__ hands the frame of __init__ on."""
+
+    class Helped(Module):
+        def __init__(self, width):
+            super().__init__()
+            self.keep(inspect.currentframe())
+
+        def keep(self, frame):
+            self.save_hyperparameters(frame=frame)
+
+    assert Helped(4).hparams == {"width": 4}
+
+
+def test_what_cannot_be_saved_is_said_and_left_out():
+    """An argument that no checkpoint can hold stays in hparams, with one warning by name."""
+
+    class Layered(Module):
+        def __init__(self, layer, act=torch.relu, width=1):
+            super().__init__()
+            self.save_hyperparameters()
+
+    with pytest.warns(TrainerHooksWarning) as said:
+        module = Layered([torch.nn.Linear(1, 1)])
+    assert len(said) == 2
+    assert "hyperparameter 'layer' of" in str(said[0].message)
+    assert "it holds Linear" in str(said[0].message)
+    assert "load_from_checkpoint(..., layer=...)" in str(said[0].message)
+    assert module.saved_hparams == {"width": 1}
+    assert set(module.hparams) == {"layer", "act", "width"}
+
+
+def test_what_is_saved_does_not_change_with_the_arguments():
+    """What the checkpoint will hold is a copy from the moment of the call."""
+    widths = [1, 2]
+    module = All(widths)
+    widths.append(3)
+    assert module.saved_hparams["width"] == [1, 2]
+
+
+def test_loggers_are_given_them_unless_told_otherwise():
+    """logger=False keeps them in checkpoints and out of the loggers."""
+
+    class Quiet(Module):
+        def __init__(self, width):
+            super().__init__()
+            self.save_hyperparameters(logger=False)
+
+    assert All(3).logged_hparams["width"] == 3
+    assert Quiet(3).logged_hparams is None
+    assert Quiet(3).saved_hparams == {"width": 3}

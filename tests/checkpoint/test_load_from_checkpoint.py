@@ -1,0 +1,161 @@
+"""Module.load_from_checkpoint: a module made again from a file."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from trainer_hooks import Module
+from trainer_hooks.checkpoint.weights import load_weights
+from trainer_hooks.errors import CheckpointError
+
+
+@pytest.fixture
+def saved(fitted, net_type, tmp_path):
+    """A checkpoint of a module made with rate=0.3."""
+    trainer = fitted(net_type(rate=0.3))
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    return tmp_path / "a.ckpt", trainer.module
+
+
+def test_a_module_is_made_with_its_hyperparameters(saved, net_type):
+    """The new module has the arguments and the weights that were saved."""
+    path, before = saved
+    module = net_type.load_from_checkpoint(path)
+    assert module.hparams == {"width": 2, "rate": 0.3}
+    assert torch.equal(module.layer.weight, before.layer.weight)
+    assert module.layer.weight is not before.layer.weight
+
+
+def test_arguments_given_now_win(saved, net_type):
+    """Keyword arguments replace saved hyperparameters."""
+    assert net_type.load_from_checkpoint(saved[0], rate=0.5).hparams.rate == 0.5
+
+
+def test_random_numbers_are_as_before(saved, net_type):
+    """Making the module, which draws its first weights, leaves no trace in any generator."""
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    expected = (random.random(), np.random.rand(), torch.rand(1))
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    net_type.load_from_checkpoint(saved[0])
+    assert (random.random(), np.random.rand(), torch.rand(1)) == expected
+
+
+def test_weights_that_do_not_fit_are_refused(saved, net_type):
+    """A weight of another shape is an error that names it and both shapes."""
+    with pytest.raises(CheckpointError, match=r"layer.weight \(saved \(1, 2\), here \(1, 3\)\)"):
+        net_type.load_from_checkpoint(saved[0], width=3)
+
+
+def test_not_strict_loads_what_fits(saved, net_type):
+    """strict=False passes over weights that are on one side only."""
+    path, before = saved
+
+    class More(net_type):
+        def __init__(self, width=2, rate=0.1):
+            super().__init__(width, rate)
+            self.head = torch.nn.Linear(1, 1)
+
+    with pytest.raises(CheckpointError, match=r"missing: head.weight, head.bias"):
+        More.load_from_checkpoint(path)
+    module = More.load_from_checkpoint(path, strict=False)
+    assert torch.equal(module.layer.weight, before.layer.weight)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [None, "cpu", torch.device("cpu"), {"cuda:0": "cpu"}, lambda storage, location: storage],
+    ids=["none", "text", "device", "dict", "function"],
+)
+def test_every_form_of_map_location_is_taken(saved, net_type, place):
+    """map_location may be all that torch.load takes."""
+    module = net_type.load_from_checkpoint(saved[0], map_location=place)
+    assert module.device.type == "cpu"
+
+
+def test_map_location_moves_the_module(saved, net_type):
+    """A device as map_location is where the module is afterwards."""
+    module = net_type.load_from_checkpoint(saved[0], map_location="meta")
+    assert module.device.type == "meta"
+
+
+def test_arguments_that_init_no_longer_takes_are_left_out(saved, net_type):
+    """A saved hyperparameter that __init__ does not know is no obstacle."""
+
+    class Fewer(Module):
+        def __init__(self, width):
+            super().__init__()
+            self.layer = torch.nn.Linear(width, 1)
+
+    assert Fewer.load_from_checkpoint(saved[0]).layer.in_features == 2
+
+
+def test_kwargs_of_init_take_all(saved, net_type):
+    """A module with **kwargs is given every hyperparameter."""
+
+    class Open(Module):
+        def __init__(self, **kwargs):
+            super().__init__()
+            self.given = kwargs
+            self.layer = torch.nn.Linear(kwargs["width"], 1)
+
+    assert Open.load_from_checkpoint(saved[0]).given == {"width": 2, "rate": 0.3}
+
+
+def test_late_layers_are_built_first(fitted, net_type, tmp_path):
+    """Layers of configure_model are there when their weights come."""
+
+    class Late(net_type):
+        def configure_model(self):
+            self.late = torch.nn.Linear(1, 1)
+
+    trainer = fitted(Late())
+    trainer.save_checkpoint(tmp_path / "late.ckpt")
+    module = Late.load_from_checkpoint(tmp_path / "late.ckpt")
+    assert torch.equal(module.late.weight, trainer.module.late.weight)
+
+
+def test_the_module_may_change_the_checkpoint_first(saved, net_type):
+    """on_load_checkpoint of the module is called before the weights are looked at."""
+
+    class Renamed(net_type):
+        def __init__(self, width=2, rate=0.1):
+            super().__init__(width, rate)
+            self.first = self.layer
+            del self.layer
+
+        def on_load_checkpoint(self, checkpoint):
+            weights = checkpoint["state_dict"]
+            for name in list(weights):
+                weights[name.replace("layer", "first")] = weights.pop(name)
+
+    module = Renamed.load_from_checkpoint(saved[0])
+    assert torch.equal(module.first.weight, saved[1].layer.weight)
+
+
+def test_a_refused_load_changes_no_weight():
+    """Where one weight does not fit, none is loaded."""
+    module = torch.nn.ModuleDict({"a": torch.nn.Linear(1, 1), "b": torch.nn.Linear(1, 1)})
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    weights = {name: value + 1 for name, value in before.items()}
+    weights["b.bias"] = torch.zeros(5)
+    for strict in (True, False):
+        with pytest.raises(CheckpointError, match=r"'x.ckpt'.*of another shape: b.bias"):
+            load_weights(module, weights, "x.ckpt", strict=strict)
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
+
+
+def test_long_lists_of_names_are_cut_short():
+    """Of many names the first eight are shown, and the number of the others."""
+    module = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(10)))
+    with pytest.raises(CheckpointError) as caught:
+        load_weights(module, {}, "x.ckpt")
+    assert "missing: 0.weight, 0.bias, 1.weight" in str(caught.value)
+    assert "and 12 more" in str(caught.value)
