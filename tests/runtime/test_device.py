@@ -1,0 +1,81 @@
+"""The device of a run, and what is said of one that cannot be had."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from trainer_hooks.errors import OptionError
+from trainer_hooks.runtime.device import pick_device
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Pretend to a machine with so many CUDA devices, or with MPS."""
+
+    def pretend(cuda: int = 0, mps: bool = False) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "accelerator", "devices", "expected"),
+    [
+        (0, False, "auto", "auto", "cpu"),
+        (0, False, "cpu", 1, "cpu"),
+        (2, False, "auto", "auto", "cuda:0"),
+        (2, False, "gpu", "1,", "cuda:1"),
+        (2, False, "cuda", [1], "cuda:1"),
+        (2, False, "cpu", "auto", "cpu"),
+        (1, False, "cuda", -1, "cuda:0"),
+        (1, False, "cuda", "1", "cuda:0"),
+        (0, True, "auto", "auto", "mps"),
+        (0, True, "gpu", 1, "mps"),
+        (1, True, "auto", 1, "cuda:0"),
+    ],
+)
+def test_the_device_that_was_asked_for_is_picked(
+    machine, cuda, mps, accelerator, devices, expected
+):
+    """auto takes CUDA, then MPS, then the CPU; a list of one index picks a CUDA device."""
+    machine(cuda, mps)
+    assert pick_device(accelerator, devices, "auto") == torch.device(expected)
+
+
+@pytest.mark.parametrize("accelerator", ["cuda", "gpu", "mps"])
+def test_hardware_that_is_not_there_is_said(machine, accelerator):
+    """Asking for a device that this machine lacks is an error with what to do."""
+    machine()
+    with pytest.raises(OptionError, match=rf"accelerator='{accelerator}'.*finds no such device"):
+        pick_device(accelerator, "auto", "auto")
+
+
+@pytest.mark.parametrize(
+    "devices", [2, 0, "2", "0,1", [0, 1], [], [-1], True, "two", [None], [True], -1, 1.5, None]
+)
+def test_anything_but_one_device_is_refused(machine, devices):
+    """Several devices, none, and what names no device are refused by the value."""
+    machine(cuda=2)
+    with pytest.raises(OptionError, match=r"Trainer\(devices=.*must be 'auto', 1, or a list"):
+        pick_device("auto", devices, "auto")
+
+
+def test_an_index_too_high_is_refused(machine):
+    """A CUDA index that is not there is answered with those that are."""
+    machine(cuda=2)
+    with pytest.raises(OptionError, match=r"has 2 CUDA device\(s\), numbered 0 to 1"):
+        pick_device("cuda", [2], "auto")
+
+
+def test_unknown_names_are_refused_with_the_known_ones(machine):
+    """A mistyped accelerator, a strategy or number of nodes that is not here yet."""
+    machine()
+    with pytest.raises(OptionError, match=r"must be one of auto, cpu, .*Did you mean 'cuda'"):
+        pick_device("cudaa", "auto", "auto")
+    with pytest.raises(OptionError, match=r"strategy='ddp'.*not available yet"):
+        pick_device("auto", "auto", "ddp")
+    with pytest.raises(OptionError, match=r"num_nodes=2.*must be 1"):
+        pick_device("auto", "auto", "auto", num_nodes=2)
