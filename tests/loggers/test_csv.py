@@ -215,6 +215,17 @@ def test_folder_taken_between_asking_and_writing(tmp_path):
     assert read(fast.log_dir) == []
 
 
+def test_folder_made_by_somebody_else_since_it_was_looked_for(tmp_path, monkeypatch):
+    """A folder that appears between looking and making is somebody else's, even without a file."""
+    monkeypatch.setattr("trainer_hooks.loggers.csv._next_version", lambda root: 0)
+    (tmp_path / "trainer_logs/version_0/checkpoints").mkdir(parents=True)
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"loss": 1.0}, step=0)
+    logger.save()
+    assert logger.version == 1
+    assert names(tmp_path / "trainer_logs/version_0") == ["checkpoints"]
+
+
 def test_loggers_racing_for_a_version(tmp_path):
     """Loggers that write at the same moment are given a folder each."""
     loggers = [CSVLogger(tmp_path) for _ in range(16)]
