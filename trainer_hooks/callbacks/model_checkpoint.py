@@ -1,0 +1,271 @@
+"""ModelCheckpoint: save checkpoints as the training goes, and keep the best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from trainer_hooks._log import log
+from trainer_hooks.callbacks.monitoring import check_choice, check_monitor
+from trainer_hooks.callbacks.saved_files import Plan
+from trainer_hooks.callbacks.saver import Saver
+from trainer_hooks.callbacks.saver_options import (
+    check_dirpath,
+    check_filename,
+    check_flags,
+    check_top_k,
+)
+from trainer_hooks.callbacks.triggers import Schedule, Triggers
+from trainer_hooks.callbacks.watched_metric import WatchedMetric, nameable_metrics
+
+if TYPE_CHECKING:
+    import os
+    from datetime import timedelta
+
+    from trainer_hooks.callbacks.ranking import Books
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
+
+__all__ = ["ModelCheckpoint"]
+
+_WHERE = "ModelCheckpoint"
+
+
+class ModelCheckpoint(Saver):
+    """Save checkpoints as the training goes, and keep the best.
+
+    A new file is durable before an old one is removed. Only files of its own folder are removed,
+    and never the one that the run was resumed from. A name that is taken gets a version: `-v1`.
+
+    Args:
+        dirpath: the folder; by default `checkpoints` in the logger's folder, or without a logger
+            in `default_root_dir`.
+        filename: template with metrics, such as `"{epoch}-{val_loss:.2f}"`; without a suffix.
+        monitor: the metric that ranks checkpoints; without one the newest counts as the best.
+        verbose: whether each decision is logged at level INFO.
+        save_last: True to save each time a second file, `last.ckpt`; `"link"` to make it a link to
+            the newest of the best.
+        save_top_k: how many of the best to keep: -1 all, 0 none; without a monitor -1, 0 or 1.
+        save_on_exception: whether whatever breaks a fit off, Ctrl-C and SIGTERM too, leaves a
+            checkpoint, `exception-epoch=E-step=S.ckpt`, under `last_exception_path`.
+        save_weights_only: leave out what only a resume needs.
+        mode: `"min"` or `"max"`: which values of `monitor` are better. NaN is never the best.
+        auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
+        every_n_train_steps: save after every so many optimizer steps.
+        train_time_interval: save when so much time has passed.
+        every_n_epochs: save after every so many epochs; 1 where no trigger is given. The three
+            exclude each other; 0 switches one off.
+        save_on_train_epoch_end: whether `every_n_epochs` acts at the end of the training epoch
+            (True) or after each validation (False); by default the former where each epoch has
+            one validation, at its end, and where there is none.
+        enable_version_counter: False to write over a file whose name is taken.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+        MetricError: in a run, `monitor` was not logged or is no single number.
+
+    State: paths and scores of the best checkpoints, the last path, and what is under way. Where the
+    folder is another one than the checkpoint's, only `best_model_path` is taken over.
+
+    Example::
+
+        saver = ModelCheckpoint(monitor="val_loss", save_top_k=3, filename="{epoch}-{val_loss:.2f}")
+        trainer = Trainer(callbacks=[saver])
+        trainer.fit(module)
+        trainer.test(ckpt_path=saver.best_model_path)
+    """
+
+    CHECKPOINT_NAME_LAST: str = "last"
+    CHECKPOINT_NAME_EXCEPTION: str = "exception-{epoch}-{step}"
+
+    def __init__(
+        self,
+        dirpath: str | os.PathLike[str] | None = None,
+        filename: str | None = None,
+        monitor: str | None = None,
+        verbose: bool = False,
+        save_last: bool | Literal["link"] | None = None,
+        save_top_k: int = 1,
+        save_on_exception: bool = False,
+        save_weights_only: bool = False,
+        mode: str = "min",
+        auto_insert_metric_name: bool = True,
+        every_n_train_steps: int | None = None,
+        train_time_interval: timedelta | None = None,
+        every_n_epochs: int | None = None,
+        save_on_train_epoch_end: bool | None = None,
+        enable_version_counter: bool = True,
+    ) -> None:
+        flags = {
+            "verbose": verbose,
+            "save_on_exception": save_on_exception,
+            "save_weights_only": save_weights_only,
+            "auto_insert_metric_name": auto_insert_metric_name,
+            "enable_version_counter": enable_version_counter,
+        }
+        if save_on_train_epoch_end is not None:
+            flags["save_on_train_epoch_end"] = save_on_train_epoch_end
+        check_flags(_WHERE, **flags)
+        super().__init__(
+            check_dirpath(dirpath, _WHERE),
+            check_filename(filename, _WHERE),
+            save_weights_only,
+            check_choice("mode", mode, _WHERE),
+            auto_insert_metric_name,
+            enable_version_counter,
+        )
+        self.monitor = None if monitor is None else check_monitor(monitor, _WHERE)
+        self.verbose = verbose
+        self.save_last = check_choice("save_last", save_last, _WHERE, (None, True, False, "link"))
+        self.save_top_k = check_top_k(save_top_k, self.monitor, _WHERE)
+        self.save_on_exception = save_on_exception
+        self.last_exception_path = ""
+        self._schedule = Schedule(
+            Triggers.chosen(every_n_train_steps, every_n_epochs, train_time_interval, _WHERE),
+            save_on_train_epoch_end,
+        )
+        self._watched = WatchedMetric(self.monitor, _WHERE)
+        self._batches_at_start: int | None = None
+
+    @property
+    def state_key(self) -> str:
+        """The class with what tells two instances apart: the monitor and the trigger."""
+        triggers = self._schedule.triggers
+        return self._generate_state_key(
+            monitor=self.monitor,
+            mode=self.mode,
+            every_n_train_steps=triggers.every_n_train_steps,
+            every_n_epochs=triggers.every_n_epochs,
+            train_time_interval=triggers.train_time_interval,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the books, the folder, and what is under way."""
+        return {
+            "monitor": self.monitor,
+            **super().state_dict(),
+            **self._schedule.state_dict(),
+            "is_monitor_validated": self._watched.is_validated,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` returned; of another folder's books only the best path."""
+        super().load_state_dict(state_dict)
+        self._schedule.load_state_dict(state_dict)
+        self._watched.is_validated = state_dict.get("is_monitor_validated", False)
+
+    def forget(self) -> None:
+        """Forget an earlier training. Its files stay."""
+        super().forget()
+        self._schedule.reset()
+        self.last_exception_path = ""
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Start counting."""
+        self._schedule.start(trainer)
+        self._batches_at_start = trainer.progress.batches_completed
+
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
+        """Note the monitor's value, to see whether validation is what logs it."""
+        self._watched.note_validation_start(trainer)
+
+    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
+        """See whether validation is what logs the monitor; the sanity check tells it too."""
+        self._watched.note_validation_end(trainer)
+
+    def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Save if it is due by count, by time, or after the validation that just ran."""
+        schedule = self._schedule
+        if not schedule.watches_batches:
+            return
+        if schedule.is_due_after_batch(trainer, self._books.saved_step):
+            if self.save_top_k != 0 and self._watched.is_to_come(trainer):
+                schedule.defer(trainer)
+            else:
+                self._save(trainer)
+
+    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Save if it is due by epochs, or was put off until the epoch's validation had run."""
+        if (
+            self._schedule.is_due_after_epoch(trainer)
+            and trainer.progress.batches_completed != self._books.considered_at
+        ):
+            self._save(trainer)
+
+    def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
+        """Save where the training stands, unless nothing was trained since it began."""
+        start, done = self._batches_at_start, trainer.progress.batches_completed
+        is_wanted = self.save_on_exception and start is not None and done > start
+        if not is_wanted or not _is_training(trainer):
+            return
+        path = self.free_path(nameable_metrics(trainer), self.CHECKPOINT_NAME_EXCEPTION)
+        trainer.save_checkpoint(path, self.save_weights_only)
+        self.last_exception_path = path
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Forget where this fit began."""
+        self._batches_at_start = None
+
+    def _save(self, trainer: Trainer) -> None:
+        """Decide what this moment is worth: a place among the best, the last, or nothing."""
+        if not _is_training(trainer):
+            return
+        metrics, books = nameable_metrics(trainer), self._books.copy()
+        books.considered_at = trainer.progress.batches_completed
+        top, obsolete = self._enter_best(trainer, metrics, books)
+        files = [] if top is None else [top]
+        link = None
+        if self._is_last_wanted(top, books):
+            previous = books.last_model_path
+            last = self.free_path(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
+            books.last_model_path = last
+            if previous != last:
+                obsolete.append(previous)
+            if self.save_last == "link" and top is not None:
+                link = last
+            else:
+                files.append(last)
+        if not files:
+            self._books = books
+            return
+        books.saved_step = trainer.global_step
+        self.write(trainer, Plan(tuple(files), tuple(filter(None, obsolete)), link), books)
+
+    def _is_last_wanted(self, top: str | None, books: Books) -> bool:
+        """Return whether the last checkpoint moves: each time, a link only with what it names."""
+        if self.save_last == "link":
+            return top is not None or not books.best_model_path
+        return bool(self.save_last)
+
+    def _enter_best(
+        self, trainer: Trainer, metrics: dict[str, Any], books: Books
+    ) -> tuple[str | None, list[str]]:
+        """Enter this moment among the best; return its path, or None, and the paths it replaces."""
+        k = self.save_top_k
+        if k == 0:
+            return None, []
+        if self.monitor is None:
+            replaced = [books.best_model_path] if k == 1 else []
+            books.best_model_path = path = self.free_path(metrics, reusable=replaced)
+            self._tell(trainer, f"saving {path!r}")
+            return path, replaced
+        score = self._watched.score(trainer)
+        if score is None:
+            return None, []
+        books.current_score = score
+        if not books.admits(score, k):
+            self._tell(trainer, f"{self.monitor} {score:.5g} is not among the best {k}")
+            return None, []
+        replaced = books.outranked(k)
+        path = self.free_path(metrics, reusable=replaced)
+        books.add(path, score, k)
+        self._tell(trainer, f"{self.monitor} {score:.5g} is among the best; saving {path!r}")
+        return path, replaced
+
+    def _tell(self, trainer: Trainer, message: str) -> None:
+        if self.verbose:
+            log.info("epoch %d, step %d: %s", trainer.current_epoch, trainer.global_step, message)
+
+
+def _is_training(trainer: Trainer) -> bool:
+    """Return whether this is a fit whose results count."""
+    return trainer.state.fn == "fit" and not trainer.sanity_checking and not trainer.fast_dev_run

@@ -1,0 +1,161 @@
+"""What callbacks that watch a metric share: checks, lookup, and when a validation is due."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainer_hooks.errors import MetricError, OptionError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trainer_hooks.context import Trainer
+
+__all__ = [
+    "acts_at_train_epoch_end",
+    "as_score",
+    "check_choice",
+    "check_count",
+    "check_monitor",
+    "check_number",
+    "has_validation",
+    "is_better",
+    "missing_monitor",
+    "validates_after_epoch",
+]
+
+_MODES = ("min", "max")
+
+
+def check_choice(name: str, value: object, where: str, choices: tuple[object, ...] = _MODES) -> Any:
+    """Return `value` if it is one of `choices`.
+
+    Raises:
+        OptionError: it is not; 1 and 0 do not count as True and False.
+    """
+    for choice in choices:
+        if value == choice and type(value) is type(choice):
+            return value
+    texts = [choice for choice in choices if isinstance(choice, str)]
+    hint = nearest(value, texts) if isinstance(value, str) else ""
+    raise OptionError(
+        f"{name} {value!r} of {where}: it must be one of {', '.join(map(repr, choices))}."
+        f"{hint} Choose one of them."
+    )
+
+
+def check_count(name: str, value: object, where: str, least: int = 0) -> int:
+    """Return `value` if it is a whole number of at least `least`.
+
+    Raises:
+        OptionError: it is not; True and False are no numbers here.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise OptionError(
+            f"{name} {value!r} of {where}: it must be a whole number of at least {least}. "
+            "Pass such a number."
+        )
+    return value
+
+
+def check_number(name: str, value: object, where: str, least: float = -math.inf) -> float:
+    """Return `value` if it is a finite number of at least `least`.
+
+    Raises:
+        OptionError: it is not; True and False are no numbers here.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < least:  # type: ignore[arg-type, operator]
+        bound = "" if least == -math.inf else f" of at least {least}"
+        raise OptionError(
+            f"{name} {value!r} of {where}: it must be a finite number{bound}. Pass such a number."
+        )
+    return value  # type: ignore[return-value]
+
+
+def check_monitor(monitor: object, where: str) -> str:
+    """Return `monitor` if it can be the name of a metric.
+
+    Raises:
+        OptionError: it is no text, or empty.
+    """
+    if not isinstance(monitor, str) or not monitor:
+        raise OptionError(
+            f"monitor {monitor!r} of {where}: it must be the name of a metric. Pass the name that "
+            "the module gives to self.log(name, value), such as 'val_loss'."
+        )
+    return monitor
+
+
+def missing_monitor(monitor: str, where: str, logged: Iterable[str]) -> str:
+    """Return the message for a monitor that is not among the `logged` metrics."""
+    names = sorted(logged)
+    listed = f"logged so far: {', '.join(map(repr, names))}" if names else "nothing was logged yet"
+    return (
+        f"monitor {monitor!r} of {where}: it must be a metric that was logged; {listed}."
+        f"{nearest(monitor, names)} Call self.log({monitor!r}, ...) in the module, or choose "
+        "another monitor."
+    )
+
+
+def as_score(value: Any, monitor: str, where: str) -> Tensor:
+    """Return a monitored value as a tensor without dimensions, on the CPU and apart from any graph.
+
+    Raises:
+        MetricError: it is not exactly one number.
+    """
+    score = torch.as_tensor(value).detach().cpu()
+    if score.numel() != 1 or score.is_complex():
+        raise MetricError(
+            f"value {value!r} of monitor {monitor!r}, watched by {where}: it must be a single real "
+            "number. Log one, such as the mean."
+        )
+    return score.reshape(()).clone()
+
+
+def is_better(value: float, other: float, mode: str, margin: float = 0.0) -> bool:
+    """Return whether `value` beats `other` by more than `margin`; NaN loses, even against NaN."""
+    if math.isnan(value):
+        return False
+    if math.isnan(other):
+        return True
+    return value + margin < other if mode == "min" else value - margin > other
+
+
+def has_validation(trainer: Trainer) -> bool:
+    """Return whether this fit validates at all."""
+    return sum(trainer.num_val_batches) > 0
+
+
+def _interval_is_epoch(trainer: Trainer) -> bool:
+    # 1 counts batches and 1.0 epochs, although they are equal
+    interval = trainer.val_check_interval
+    return isinstance(interval, float) and interval == 1.0
+
+
+def validates_after_epoch(trainer: Trainer) -> bool:
+    """Return whether a validation follows the last batch of the epoch under way."""
+    every = trainer.check_val_every_n_epoch
+    return (
+        has_validation(trainer)
+        and _interval_is_epoch(trainer)
+        and every is not None
+        and (trainer.current_epoch + 1) % every == 0
+    )
+
+
+def acts_at_train_epoch_end(trainer: Trainer, choice: bool | None) -> bool:
+    """Return whether a watcher acts at the end of training epochs and not after validations.
+
+    The user's `choice` counts; without one it is so where each epoch has one validation, at its
+    end, and where there is none.
+    """
+    if choice is not None:
+        return choice
+    if not has_validation(trainer):
+        return True
+    return _interval_is_epoch(trainer) and trainer.check_val_every_n_epoch == 1

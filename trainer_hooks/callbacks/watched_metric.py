@@ -1,0 +1,88 @@
+"""The metric that ranks checkpoints: its value, and whether that is up to date."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.callbacks.monitoring import (
+    as_score,
+    has_validation,
+    missing_monitor,
+    validates_after_epoch,
+)
+from trainer_hooks.errors import MetricError, TrainerHooksWarning
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trainer_hooks.context import Trainer
+
+__all__ = ["WatchedMetric", "nameable_metrics"]
+
+
+class WatchedMetric:
+    """Look up a monitored metric at moments that need not be those at which it is logged.
+
+    Args:
+        name: the metric, or None to watch nothing.
+        where: who watches, for messages.
+
+    Attributes:
+        is_validated: whether validation is what logs it, as far as could be seen.
+    """
+
+    def __init__(self, name: str | None, where: str) -> None:
+        self.name = name
+        self.is_validated = False
+        self._where = where
+        self._before: Any = None
+        self._is_warned = False
+
+    def note_validation_start(self, trainer: Trainer) -> None:
+        """Remember what was logged before a validation; the sanity check is one, too."""
+        self._before = trainer.callback_metrics.get(self.name or "")
+
+    def note_validation_end(self, trainer: Trainer) -> None:
+        """See whether the validation logged it."""
+        if trainer.callback_metrics.get(self.name or "") is not self._before:
+            self.is_validated = True
+
+    def is_to_come(self, trainer: Trainer) -> bool:
+        """Return whether a validation that logs it follows the batch just done."""
+        is_last = (
+            trainer.is_last_batch
+            or trainer.should_stop
+            or 0 <= trainer.max_steps <= trainer.global_step
+        )
+        comes_from_it = self.is_validated or self.name not in nameable_metrics(trainer)
+        return (
+            self.name is not None and is_last and comes_from_it and validates_after_epoch(trainer)
+        )
+
+    def score(self, trainer: Trainer) -> Tensor | None:
+        """Return its value, or None with one warning before the first validation has run.
+
+        Raises:
+            MetricError: it was not logged although validation has run, or is no single number.
+        """
+        metrics, name = nameable_metrics(trainer), self.name or ""
+        if name in metrics:
+            return as_score(metrics[name], name, self._where)
+        message = missing_monitor(name, self._where, trainer.callback_metrics)
+        if not has_validation(trainer) or trainer.progress.validated_at >= 0:
+            raise MetricError(message)
+        if not self._is_warned:
+            self._is_warned = True
+            hint = "Until the first validation has run, no checkpoint is ranked by it."
+            warnings.warn(f"{message} {hint}", TrainerHooksWarning, stacklevel=4)
+        return None
+
+
+def nameable_metrics(trainer: Trainer) -> dict[str, Any]:
+    """Return what can be monitored and stand in a filename: the metrics and two counters.
+
+    `epoch` and `step` are the trainer's own, whatever was logged under these names.
+    """
+    counters = {"epoch": trainer.current_epoch, "step": trainer.global_step}
+    return {**trainer.callback_metrics, **counters}
