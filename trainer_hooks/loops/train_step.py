@@ -166,7 +166,7 @@ class ClosureStep(TrainStep):
     def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         """Step as `optimizer.step(closure)` would, with the run's precision."""
         if needs_closure(optimizer):
-            result = optimizer.step(closure)  # type: ignore[arg-type]
+            result = optimizer.step(closure)
         else:
             result = closure() if closure is not None else None
             if closure is not None and not self.progress.has_gradients:
@@ -220,7 +220,7 @@ class ManualStep:
         self.precision.unscale(optimizer)
         self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
         if needs_closure(optimizer):
-            result = optimizer.step(closure)  # type: ignore[arg-type]
+            result = optimizer.step(closure)
         else:
             self.precision.step(optimizer)
         self.progress.steps_completed += 1
