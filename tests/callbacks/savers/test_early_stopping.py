@@ -211,7 +211,7 @@ def test_new_patience_counts_on_resume(fake, scores):
     again = EarlyStopping("val_loss", patience=4)
     trainer = resumed(fake, again, state, progress)
     assert (trainer.should_stop, again.patience, again.wait_count) == (False, 4, 2)
-    assert again.stopping_reason == "not_stopped"
+    assert (again.stopping_reason, again.stopped_epoch) == ("not_stopped", 0)
     trainer.on_validation = scores(2.0, 2.0, 2.0)
     trainer.fit(9)
     assert again.wait_count == 4

@@ -172,3 +172,19 @@ def test_steps_alone_log_nothing_at_epochs(fake):
         )
         trainer.fit(1)
         assert [step for step, _ in trainer.logged] == steps
+
+
+def test_two_schedulers_of_one_optimizer(fake):
+    """An optimizer is listed once, however many schedulers it has."""
+    optimizer = SGD([weight()], lr=0.1)
+    names = logged_names(fake, [optimizer], [config(optimizer), config(optimizer)])
+    assert names == {"lr-SGD": 0.1}
+
+
+def test_history_is_of_one_fit(fake):
+    """`lrs` starts anew with each fit."""
+    monitor = LearningRateMonitor("epoch")
+    for _ in range(2):
+        trainer = fake(monitor, logger=object(), optimizers=[SGD([weight()], lr=0.1)])
+        trainer.fit(2)
+        assert monitor.lrs == {"lr-SGD": [0.1, 0.1]}

@@ -281,3 +281,11 @@ def test_weights_only_is_passed_on(fake, tmp_path):
     trainer.save_checkpoint = lambda path, weights_only: given.append(weights_only)
     trainer.fit(1)
     assert given == [True]
+
+
+def test_dangling_link_takes_its_name(fake, tmp_path):
+    """A link to a file that is gone is not written over."""
+    (tmp_path / "best.ckpt").symlink_to("gone.ckpt")
+    trainer = fake(ModelCheckpoint(tmp_path, "best"))
+    trainer.fit(1)
+    assert trainer.saved == ["best-v1.ckpt"]

@@ -108,6 +108,7 @@ def test_default_folder_is_the_loggers(fake, tmp_path):
         ("x-{val/loss:.1f}", {"val/loss": 0.5}, "x-val/loss=0.5.ckpt"),
         ("{ab}-{a}", {"a": 1, "ab": 2}, "ab=2-a=1.ckpt"),
         ("{n:d}", {"n": 3.0}, "n=3.ckpt"),
+        ("{acc}", {"acc": 1.0}, "acc=1.0.ckpt"),
         ("{n:03d}", {"n": float("nan")}, "n=nan.ckpt"),
         ("{loss:.2f}", {}, "loss=nan.ckpt"),
         ("best", {}, "best.ckpt"),

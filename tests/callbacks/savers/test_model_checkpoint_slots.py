@@ -216,3 +216,61 @@ def test_manual_steps_that_are_not_counted_still_save(fake, tmp_path):
     trainer = fake(keep_all(tmp_path), steps_per_batch=0)
     trainer.fit(2)
     assert trainer.saved == ["epoch=0-step=0.ckpt", "epoch=1-step=0.ckpt"]
+
+
+def last_batch_done(fake, saver, **options):
+    trainer = fake(saver, **options)
+    trainer.on_validation = lambda t: t.log(val_loss=1.0)
+    trainer.validate(sanity=True)
+    trainer.start()
+    for index in range(4):
+        trainer.run_batch(index)
+    return trainer
+
+
+def test_no_waiting_where_no_validation_follows(fake, tmp_path):
+    """On the last batch of an epoch that is not validated, a step save does not wait."""
+    saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=4)
+    assert last_batch_done(fake, saver, check_val_every_n_epoch=2).saved
+    assert not last_batch_done(fake, saver).saved
+
+
+def test_no_waiting_where_nothing_is_ranked(fake, tmp_path):
+    """With save_top_k=0 the monitor does not matter, and last.ckpt is saved at once."""
+    saver = ModelCheckpoint(
+        tmp_path, monitor="val_loss", save_top_k=0, save_last=True, every_n_train_steps=4
+    )
+    assert last_batch_done(fake, saver).saved == ["last.ckpt"]
+
+
+def test_last_step_of_the_run_waits(fake, tmp_path):
+    """The step that reaches max_steps ends its epoch, so a step save waits for the validation."""
+    saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
+    trainer = fake(saver, max_steps=2)
+    trainer.log(val_loss=1.0)
+    trainer.validate(sanity=True)
+    saver.load_state_dict({"is_monitor_validated": True})
+    trainer.start()
+    trainer.run_batch(0)
+    trainer.run_batch(1)
+    assert trainer.saved == ["epoch=0-step=1.ckpt"]
+
+
+def test_a_save_put_off_belongs_to_its_epoch(fake, tmp_path):
+    """A state from before a save that was put off does not set one off an epoch later."""
+    saver = keep_all(tmp_path, every_n_train_steps=100)
+    saver.load_state_dict({"deferred_at": 4})
+    trainer = fake(saver)
+    trainer.progress.batches_completed = 8
+    trainer.start()
+    saver.on_epoch_checkpoint(trainer, None)
+    assert trainer.saved == []
+
+
+def test_counting_starts_anew_with_a_new_training(fake, tmp_path):
+    """A second training of the same callback counts its own steps."""
+    saver = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=3, enable_version_counter=False)
+    for _ in range(2):
+        trainer = fake(saver)
+        trainer.fit(2)
+        assert trainer.saved == ["step=3.ckpt", "step=6.ckpt"]

@@ -154,15 +154,20 @@ def test_fits_of_one_training_add_up_and_a_new_one_begins_at_zero(fake, clock):
 
 
 def test_an_error_stops_the_clock(fake, clock):
-    """teardown stops a clock that an exception left running; the sanity check starts none."""
+    """Teardown stops a clock that an exception left running."""
     timer = Timer()
     trainer = fake(timer)
-    trainer.validate(sanity=True)
     trainer.start()
     clock[0] += 5
     trainer.fire("teardown", "fit")
     clock[0] += 5
     assert timer.time_elapsed() == 5
+
+
+def test_the_sanity_check_starts_no_clock(fake, clock):
+    """The validation batches before training do not count as validation."""
+    timer = Timer()
+    fake(timer).validate(sanity=True)
     assert timer.start_time("validate") is None
 
 
@@ -188,3 +193,12 @@ def test_verbose_tells_once(fake, clock, caplog):
             trainer.run_batch(index)
         assert len(trainer.stop_calls) == 3
         assert len(caplog.messages) == 1
+
+
+def test_verbose_tells_each_fit(fake, clock, caplog):
+    """A second fit of the same timer tells it again."""
+    caplog.set_level(logging.INFO, logger="trainer_hooks")
+    timer = Timer({"seconds": 15})
+    for told in (1, 2):
+        ten_seconds_a_batch(fake(timer), clock).fit(1)
+        assert len(caplog.messages) == told
