@@ -1,9 +1,29 @@
-"""The package's one logger; the application decides where it goes."""
+"""The package's one logger, and warnings that point at the user's line."""
 
 from __future__ import annotations
 
 import logging
+import sys
+import warnings
 
-__all__ = ["log"]
+__all__ = ["log", "warn"]
 
 log = logging.getLogger("trainer_hooks")
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Give a warning that points at the first caller outside this package.
+
+    However deep in the package a fault is found, the line that is shown is the user's own; and
+    Python's "once per line" then counts the user's lines.
+    """
+    level, frame = 2, sys._getframe(1)  # noqa: SLF001 - documented, and what warnings itself uses
+    while frame.f_back is not None and _is_own(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_own(module: str) -> bool:
+    return module == _PACKAGE or module.startswith(f"{_PACKAGE}.")

@@ -21,6 +21,10 @@ class Callback(Hooks):
     band: ClassVar[Band] = Band.OBSERVE
     """When this callback takes its turn at a hook, relative to others."""
 
+    on_error: str = "raise"
+    """What an error in one of its hooks does: `"raise"` ends the run as any error does; `"disable"`
+    reports it once, with its traceback, and takes the callback out. Read at registration."""
+
     @property
     def state_key(self) -> str:
         """The place of this callback's state in a checkpoint: the class's qualified name.

@@ -1,79 +1,40 @@
 """CallbackConnector: which callbacks, in what order, under which `state_key`.
 
-It never sees the Trainer and knows nothing of torch. Every stage is a pure function; all are run
-and checked before anything is committed, so a rejected callback is never half registered.
+It never sees the Trainer and knows nothing of torch. Every stage is a pure function of
+`registration.py`; all are run and checked before anything is committed, so a rejected callback is
+never half registered.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callback import Callback
-from trainer_hooks.errors import CallbackError, StateKeyError, TrainerHooksWarning
-from trainer_hooks.hooks.discovery import Plugin, PluginFilter, discover, report
-from trainer_hooks.hooks.order import Band, in_order
+from trainer_hooks._log import warn
+from trainer_hooks.errors import CallbackError, TrainerHooksWarning
+from trainer_hooks.hooks.order import in_order
 from trainer_hooks.hooks.relay import HookRelay, Member
+from trainer_hooks.registration import (
+    Default,
+    Entry,
+    admitted,
+    check_state_keys,
+    checked,
+    collect,
+    deduplicate,
+    discover_plugins,
+    gives_way,
+    members_of,
+    voice_doubts,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from trainer_hooks.callback import Callback
 
 __all__ = ["CallbackConnector", "Default", "Entry", "LoadReport"]
-
-
-@dataclass(frozen=True, slots=True)
-class Default:
-    """A callback that takes part unless somebody supplied one of the same kind.
-
-    Attributes:
-        callback: the default.
-        unless: the type that makes it unneeded.
-    """
-
-    callback: Callback
-    unless: type[Callback]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One registered callback and who supplied it.
-
-    Attributes:
-        callback: the callback.
-        origin: `"user"`, `"plugin"`, `"default"` or `"module"`.
-        plugin: where `origin` is `"plugin"`, which one.
-    """
-
-    callback: Callback
-    origin: str
-    plugin: Plugin | None = None
-
-    @property
-    def band(self) -> Band:
-        """The callback's band."""
-        return self.callback.band
-
-    @property
-    def identity(self) -> tuple[type[Callback], str]:
-        """What makes a callback take another's place: its type and its state_key."""
-        return type(self.callback), self.callback.state_key
-
-    @property
-    def supplier(self) -> str:
-        """Who supplied it, in words."""
-        if self.plugin is not None:
-            return f"plugin {self.plugin.distribution} {self.plugin.version}"
-        return {"user": "Trainer(callbacks=...)", "module": "configure_callbacks"}.get(
-            self.origin, self.origin
-        )
-
-    @property
-    def label(self) -> str:
-        """How messages name it."""
-        kind = type(self.callback).__qualname__
-        return f"callback {kind} (state_key {self.callback.state_key!r}, from {self.supplier})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +86,22 @@ class CallbackConnector:
         user_callbacks: Callback | Iterable[Callback] | None = None,
         *,
         defaults: Sequence[Default] = (),
-        discover: bool | Iterable[str] = True,
+        discover: bool | str | Iterable[str] = True,
         plugin_errors: str = "warn",
     ) -> None:
         user = [Entry(callback, "user") for callback in collect(user_callbacks)]
         self.plugins = discover_plugins(discover, plugin_errors)
         self._defaults = tuple(defaults)
         check_state_keys(user)
-        self._base = deduplicate(user, admitted(self.plugins, user, plugin_errors))
+        supplied = admitted(self.plugins, user, self._defaults, plugin_errors)
+        self._base = (*supplied, *user)
+        entries = self._with_defaults(self._base)
+        check_state_keys(entries)
+        voice_doubts(self._base)
         self._module: Member | None = None
         self.relay = HookRelay()
         self.entries: tuple[Entry, ...] = ()
-        self._commit(self._base)
+        self._commit(entries)
 
     @property
     def callbacks(self) -> tuple[Callback, ...]:
@@ -153,31 +118,57 @@ class CallbackConnector:
         """
         member = Member(module, f"module {type(module).__qualname__}", skip=2)
         brought = [Entry(callback, "module") for callback in collect(callbacks)]
-        entries = deduplicate(brought, self._base)
-        self._check(entries)
+        entries = self._with_defaults(deduplicate(brought, self._base))
+        check_state_keys(entries)
+        voice_doubts(brought)
         self._module = member
         self._commit(entries)
 
     def add(self, callback: Callback) -> None:
-        """Register one more callback; a hook that is firing is not disturbed."""
-        [checked] = collect(callback)
-        if any(entry.callback is checked for entry in self.entries):
-            raise CallbackError(f"{Entry(checked, 'user').label} is registered already.")
-        entry = Entry(checked, "user")
-        live = tuple(e for e in self.entries if e.origin != "default")
-        self._check((*live, entry))
-        self._base = (*self._base, entry)
-        self._commit((*live, entry))
+        """Register one more callback; a hook that is firing is not disturbed.
+
+        It takes the place of a plugin's callback of the same type and state_key, and of a default
+        of its kind.
+
+        Raises:
+            CallbackError: it is no callback, or registered already.
+            StateKeyError: another stateful callback has its state_key.
+        """
+        entry = Entry(checked(callback, "callback"), "user")
+        if any(known.callback is callback for known in self.entries):
+            raise CallbackError(
+                f"{entry.label} is registered already: an instance takes part once. Remove it "
+                "first, or add another instance."
+            )
+        live = tuple(
+            known
+            for known in self.entries
+            if known.origin != "default" and not gives_way(known, entry)
+        )
+        entries = self._with_defaults((*live, entry))
+        check_state_keys(entries)
+        voice_doubts([entry])
+        self._base = (*(known for known in self._base if not gives_way(known, entry)), entry)
+        self._commit(entries)
 
     def remove(self, callback: Callback) -> None:
-        """Take a callback out; a hook that is firing is not disturbed."""
+        """Take a callback out; a hook that is firing is not disturbed.
+
+        No default steps into its place: it was taken out on purpose.
+
+        Raises:
+            CallbackError: it is not registered.
+        """
         if all(entry.callback is not callback for entry in self.entries):
-            raise CallbackError(f"{callback!r} is not registered, so it cannot be removed.")
+            raise CallbackError(
+                f"{callback!r} is not registered, so it cannot be removed. Registered: "
+                f"{', '.join(entry.label for entry in self.entries) or 'none'}."
+            )
+        if any(entry.callback is callback for entry in self._base):
+            self._defaults = tuple(d for d in self._defaults if not isinstance(callback, d.unless))
         self._base = tuple(e for e in self._base if e.callback is not callback)
         self._defaults = tuple(d for d in self._defaults if d.callback is not callback)
-        self._commit(
-            tuple(e for e in self.entries if e.callback is not callback and e.origin != "default")
-        )
+        self._commit(tuple(e for e in self.entries if e.callback is not callback))
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """Return the state of every stateful callback by state_key, as the callback gave it."""
@@ -234,117 +225,17 @@ class CallbackConnector:
         ]
         return in_order((*entries, *needed))
 
-    def _check(self, entries: Sequence[Entry]) -> None:
-        check_state_keys(self._with_defaults(entries))
+    def _commit(self, entries: tuple[Entry, ...]) -> None:
+        self.relay.connect(members_of(entries, self._module, self._disable))
+        self.entries = entries
 
-    def _commit(self, entries: Sequence[Entry]) -> None:
-        complete = self._with_defaults(entries)
-        check_state_keys(complete)
-        self.entries = complete
-        self.relay.connect(members_of(complete, self._module))
-
-
-def collect(callbacks: Callback | Iterable[Callback] | None) -> tuple[Callback, ...]:
-    """Return `callbacks` as a tuple of instances, each one once.
-
-    Raises:
-        CallbackError: an element is a class, or no Callback.
-    """
-    if callbacks is None:
-        return ()
-    listed: tuple[Any, ...]
-    if isinstance(callbacks, Callback | type) or not isinstance(callbacks, Iterable):
-        listed = (callbacks,)
-    else:
-        listed = tuple(callbacks)
-    unique: list[Callback] = []
-    for position, item in enumerate(listed):
-        if isinstance(item, type) and issubclass(item, Callback):
-            raise CallbackError(
-                f"callbacks[{position}] is the class {item.__qualname__}: callbacks are instances. "
-                f"Write {item.__qualname__}(...) instead of {item.__qualname__}."
-            )
-        if not isinstance(item, Callback):
-            raise CallbackError(
-                f"callbacks[{position}] is {item!r} of type {type(item).__qualname__}: a callback "
-                "must be an instance of trainer_hooks.Callback. Subclass it, or wrap functions in "
-                "trainer_hooks.callbacks.LambdaCallback."
-            )
-        if any(item is known for known in unique):
-            warnings.warn(
-                f"callbacks[{position}], {item!r}, is listed twice: it is registered once.",
-                TrainerHooksWarning,
-                stacklevel=2,
-            )
-            continue
-        unique.append(item)
-    return tuple(unique)
-
-
-def discover_plugins(wanted: bool | Iterable[str], errors: str) -> tuple[Plugin, ...]:
-    """Load the wanted plugins; see `trainer_hooks.hooks.discovery.discover`."""
-    return discover(PluginFilter.of(wanted), lambda item: isinstance(item, Callback), errors)
-
-
-def admitted(plugins: Iterable[Plugin], user: Sequence[Entry], errors: str) -> tuple[Entry, ...]:
-    """Return an entry for each callback of the plugins, less those whose state_key is taken.
-
-    A user's callback of the same type takes a plugin's place without a word; any other clash is the
-    plugin's fault and is reported.
-    """
-    entries: list[Entry] = []
-    for plugin in plugins:
-        for callback in plugin.callbacks:
-            entry = Entry(callback, "plugin", plugin)
-            rivals = [known for known in user if known.identity != entry.identity]
-            try:
-                check_state_keys((*rivals, *entries, entry))
-            except StateKeyError as error:
-                report(plugin, f"clashes with another callback: {error}", errors, error)
-            else:
-                entries.append(entry)
-    return tuple(entries)
-
-
-def deduplicate(stronger: Sequence[Entry], weaker: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return both, less those of `weaker` whose type and state_key a `stronger` one has."""
-    taken = {entry.identity for entry in stronger}
-    return (*(entry for entry in weaker if entry.identity not in taken), *stronger)
-
-
-def check_state_keys(entries: Iterable[Entry]) -> None:
-    """Make sure that no two stateful callbacks write to one place.
-
-    Raises:
-        StateKeyError: two do; it names both and says what to write.
-    """
-    owners: dict[str, Entry] = {}
-    for entry in entries:
-        if not entry.callback.is_stateful:
-            continue
-        other = owners.setdefault(entry.callback.state_key, entry)
-        if other is not entry:
-            raise StateKeyError(
-                f"state_key {entry.callback.state_key!r} belongs to two stateful callbacks, "
-                f"{type(other.callback).__module__}.{type(other.callback).__qualname__} (from "
-                f"{other.supplier}) and {type(entry.callback).__module__}."
-                f"{type(entry.callback).__qualname__} (from {entry.supplier}): each needs its own, "
-                "or one would overwrite the other in the checkpoint. Define `state_key` as a "
-                "property that returns self._generate_state_key(name=...) with the arguments that "
-                "tell the instances apart."
-            )
-
-
-def members_of(entries: Iterable[Entry], module: Member | None) -> tuple[Member, ...]:
-    """Return the relay's members: the callbacks in order, the module at its band."""
-    members: list[Member] = []
-    placed = module is None
-    for entry in entries:
-        if module is not None and not placed and entry.band > Band.MODULE:
-            members.append(module)
-            placed = True
-        routes = type(entry.callback).run_event is not Callback.run_event
-        members.append(Member(entry.callback, entry.label, routes_events=routes))
-    if module is not None and not placed:
-        members.append(module)
-    return tuple(members)
+    def _disable(self, entry: Entry, hook: str, error: Exception) -> None:
+        if all(known.callback is not entry.callback for known in self.entries):
+            return  # taken out already, in this very firing
+        self.remove(entry.callback)
+        details = "".join(traceback.format_exception(error))
+        warn(
+            f"{entry.label} failed in hook {hook!r} and takes no further part, as its on_error "
+            f"'disable' says:\n{details}",
+            TrainerHooksWarning,
+        )

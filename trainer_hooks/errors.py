@@ -117,6 +117,9 @@ class TerminationSignal(SystemExit):
         super().__init__(128 + signum)
         self.signum = signum
 
+    def __reduce__(self) -> tuple[type[TerminationSignal], tuple[int]]:
+        return type(self), (self.signum,)
+
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """Return `" Did you mean 'x'?"` for the candidate nearest to `name`, or an empty string."""

@@ -31,6 +31,7 @@ class Progress:
         batches_completed: batches of all epochs, skipped ones included.
         batches_in_epoch: batches of the epoch under way.
         batches_in_window: batches whose gradients are accumulated and not yet stepped with.
+        has_gradients: whether one of those batches gave gradients; skipped ones do not.
         steps_completed: optimizer steps, over all optimizers (`global_step`).
         batches_stepped: batches that closed a window; the x axis of what loggers are given.
         validated_at: `batches_completed` at the last validation inside fit, or -1.
@@ -41,6 +42,7 @@ class Progress:
     batches_completed: int = 0
     batches_in_epoch: int = 0
     batches_in_window: int = 0
+    has_gradients: bool = False
     steps_completed: int = 0
     batches_stepped: int = 0
     validated_at: int = -1
@@ -57,6 +59,20 @@ class Progress:
         self.batches_in_window = 0
         self.stage = EpochStage.BATCHES
 
+    def count_batch(self, closes_window: bool) -> None:
+        """Count a batch that was done, and where it was a window's last, the window."""
+        self.batches_completed += 1
+        self.batches_in_epoch += 1
+        if closes_window:
+            self.close_window()
+        else:
+            self.batches_in_window += 1
+
+    def close_window(self) -> None:
+        """Count a window whose batches are all done."""
+        self.batches_in_window = 0
+        self.batches_stepped += 1
+
     def complete_epoch(self) -> None:
         """Count the epoch under way as completed."""
         self.epochs_completed += 1
@@ -69,7 +85,8 @@ class Progress:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the counters back; a counter that the state does not know starts where it is."""
+        stage = EpochStage(state_dict.get("stage", self.stage))
         for field in fields(self):
             if field.name in state_dict:
                 setattr(self, field.name, state_dict[field.name])
-        self.stage = EpochStage(self.stage)
+        self.stage = stage

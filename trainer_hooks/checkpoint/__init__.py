@@ -1,0 +1,1 @@
+"""Checkpoints: what they hold, and writing and reading them safely."""

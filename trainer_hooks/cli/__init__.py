@@ -1,0 +1,1 @@
+"""The `trainer-hooks` command."""

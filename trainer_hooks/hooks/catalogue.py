@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
     from torch.optim import Optimizer
+
     from trainer_hooks.module import Module
     from trainer_hooks.trainer import Trainer
 
@@ -82,7 +83,7 @@ class Hooks:
     def on_sanity_check_end(self, trainer: Trainer, module: Module) -> None:
         """Called after the few validation batches that are run before training."""
 
-    @_known_as(lightning="same", accelerated="on_training_run_start")
+    @_known_as(lightning="same")
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Called once in a fit, after the sanity check, before the first epoch."""
 

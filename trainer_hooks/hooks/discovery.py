@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import log, warn
 from trainer_hooks.errors import PluginError, TrainerHooksWarning, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from importlib_metadata import EntryPoint
 
 __all__ = [
     "GROUPS",
@@ -94,10 +96,11 @@ class PluginFilter:
 
     @classmethod
     def of(
-        cls, plugins: bool | Iterable[str], environ: Mapping[str, str] = os.environ
+        cls, plugins: bool | str | Iterable[str], environ: Mapping[str, str] = os.environ
     ) -> PluginFilter:
-        """Combine a `Trainer(plugins=...)` value with the environment."""
-        wanted = plugins if isinstance(plugins, bool) else frozenset(map(_normal, plugins))
+        """Combine a `Trainer(plugins=...)` value with the environment; a string is one name."""
+        names = [plugins] if isinstance(plugins, str) else plugins
+        wanted = names if isinstance(names, bool) else frozenset(map(_normal, names))
         allowed = environ.get(_ALLOW)
         return cls(
             wanted,
@@ -138,11 +141,25 @@ def installed() -> tuple[Plugin, ...]:
     found: dict[tuple[str, str], Plugin] = {}
     for group in (*GROUPS, *LIGHTNING_GROUPS):
         for entry in entry_points(group=group):
-            distribution = entry.dist.name if entry.dist is not None else "unknown"
-            version = entry.dist.version if entry.dist is not None else "?"
+            distribution, version = _source(entry)
             plugin = Plugin(distribution, version, entry.name, group, entry.value)
             found.setdefault((_normal(distribution), entry.value), plugin)
     return tuple(sorted(found.values(), key=lambda p: (_normal(p.distribution), p.name, p.value)))
+
+
+def _source(entry: EntryPoint) -> tuple[str, str]:
+    """Return the name and version of the distribution that registered `entry`.
+
+    An uninstall that was cut short leaves entry points without metadata: then the package that the
+    entry point refers to lends its name.
+    """
+    package = entry.value.partition(":")[0].partition(".")[0].strip()
+    if entry.dist is None:
+        return package, "?"
+    try:
+        return entry.dist.name or package, entry.dist.version or "?"
+    except (FileNotFoundError, KeyError):
+        return package, "?"
 
 
 def discover(
@@ -172,7 +189,7 @@ def discover(
             continue
         try:
             callbacks = _call_factory(plugin, is_callback)
-        except Exception as error:  # noqa: BLE001 - a plugin may fail in any way; it is reported
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail in any way: reported
             reason = f"{type(error).__name__}: {error}"
             report(plugin, f"could not be loaded: {reason}", errors, error)
             records.append(replace(plugin, status="failed", reason=reason))
@@ -192,29 +209,40 @@ def _call_factory(plugin: Plugin, is_callback: Callable[[object], bool]) -> tupl
         return (made,)
     if not isinstance(made, Sequence) or isinstance(made, str | bytes):
         raise TypeError(
-            f"the factory returned {made!r}: it must return a callback or a list of callbacks"
+            f"the factory returned {made!r}{_hint(made)}: it must return a callback or a list of "
+            "callbacks"
         )
     for item in made:
         if not is_callback(item):
-            hint = " (a class: return an instance)" if isinstance(item, type) else ""
-            raise TypeError(f"the factory's list holds {item!r}, which is no callback{hint}")
+            raise TypeError(f"the factory's list holds {item!r}{_hint(item)}, which is no callback")
     return tuple(made)
 
 
-def report(plugin: Plugin, fault: str, errors: str, cause: Exception | None = None) -> None:
+def _hint(made: object) -> str:
+    if made is None:
+        return " (is a `return` missing?)"
+    if isinstance(made, type):
+        return " (a class: return an instance)"
+    if isinstance(made, Iterator):
+        return " (it can be read only once: return a list)"
+    return ""
+
+
+def report(plugin: Plugin, fault: str, errors: str, cause: BaseException | None = None) -> None:
     """Warn of a plugin's fault and of how to switch the plugin off.
 
     Raises:
         PluginError: `errors` is `"raise"`.
     """
     message = (
-        f"plugin {plugin.label}, group {plugin.group!r}, {fault}. "
+        f"plugin {plugin.label}, group {plugin.group!r}, {fault.rstrip('.')}. "
         f"Mend or uninstall {plugin.distribution}, or switch it off: "
         f"{_BLOCK}={plugin.distribution} in the environment, or Trainer(plugins=False)."
     )
     if errors == "raise":
         raise PluginError(message) from cause
-    warnings.warn(message, TrainerHooksWarning, stacklevel=3)
+    log.debug("%s", message, exc_info=cause)
+    warn(message, TrainerHooksWarning)
 
 
 def _require_named(wanted: PluginFilter, available: Sequence[Plugin]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.errors import StopTraining
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
 
@@ -30,21 +31,42 @@ class Member:
         skip: how many leading arguments it does not take. 0 for a callback; 2 for the module,
             whose hooks are given neither the trainer nor itself.
         routes_events: whether its `run_event` receives every event instead of the named hooks.
+        on_failure: what is told of an error in a hook, with the hook's name, so that the run goes
+            on. None lets errors through; a request to stop always passes.
     """
 
     implementer: object
     label: str
     skip: int = 0
     routes_events: bool = False
+    on_failure: Callable[[str, Exception], None] | None = None
 
     def listener(self, hook: str) -> Callable[..., object] | None:
         """Return what to call at `hook`, or None if this member does not override it."""
+        call = self._own(hook)
+        if call is None or self.on_failure is None:
+            return call
+        return partial(_shielded, call, self.on_failure, hook)
+
+    def _own(self, hook: str) -> Callable[..., object] | None:
         if self.routes_events:
             return partial(self.implementer.run_event, hook)  # type: ignore[attr-defined]
         for name in (hook, *(old for old, new in ALIASES.items() if new == hook)):
             if overrides(self.implementer, name):
                 return getattr(self.implementer, name)  # type: ignore[no-any-return]
         return None
+
+
+def _shielded(
+    call: Callable[..., object], on_failure: Callable[[str, Exception], None], hook: str, *args: Any
+) -> None:
+    """Call, and hand an error on to `on_failure` instead of the caller."""
+    try:
+        call(*args)
+    except StopTraining:
+        raise
+    except Exception as error:  # noqa: BLE001 - the callback asked that none ends the run
+        on_failure(hook, error)
 
 
 _Listener = tuple["Callable[..., object]", int, str]
@@ -108,6 +130,8 @@ def _fan_out_to_all(hook: str, listeners: tuple[_Listener, ...]) -> Callable[...
         if errors:
             first, *others = errors
             for other in others:
+                if other is first:  # an `on_exception` that raises what it was given
+                    continue
                 first.add_note(f"and then, of the same hook: {describe_error(other)}")
             raise first
 

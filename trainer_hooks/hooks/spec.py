@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from trainer_hooks.hooks.catalogue import Hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["ALIASES", "HOOKS", "HookSpec", "overrides"]
+__all__ = ["ALIASES", "HOOKS", "HookSpec", "empty_hook", "overrides"]
 
 ALIASES: Mapping[str, str] = MappingProxyType({"on_configure_sharded_model": "on_configure_model"})
 """Older names that are accepted for a hook."""
@@ -64,4 +64,21 @@ def overrides(implementer: object, hook: str) -> bool:
     if hook in getattr(implementer, "__dict__", ()):
         return True
     method = getattr(type(implementer), hook, None)
-    return method is not None and method is not getattr(Hooks, hook)
+    if method is None or getattr(method, "is_empty_hook", False):
+        return False
+    return method is not getattr(Hooks, hook, None)
+
+
+def empty_hook(hook: str) -> Callable[..., None]:
+    """Return a method that does nothing and does not count as overriding `hook`.
+
+    It is for implementers that are given other arguments than a callback, as the module is.
+    """
+
+    def method(self: object, *args: object) -> None:
+        pass
+
+    method.__name__ = hook
+    method.__doc__ = HOOKS[hook].summary
+    method.__dict__["is_empty_hook"] = True
+    return method

@@ -1,0 +1,1 @@
+"""Logged values: reduced, kept, and handed on."""

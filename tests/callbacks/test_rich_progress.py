@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import threading
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from trainer_hooks.callbacks import RichProgressBar, RichProgressBarTheme
+from trainer_hooks.errors import CallbackError
+
+
+@pytest.mark.parametrize("theme", ["dark", {"metrics": "red"}, RichProgressBarTheme])
+def test_theme_that_is_none(theme):
+    """Something that is no theme is refused at construction."""
+    with pytest.raises(CallbackError, match=r"theme .* must be a RichProgressBarTheme"):
+        RichProgressBar(theme=theme)
+
+
+def test_console_argument_that_rich_does_not_know(terminal, run):
+    """An unknown argument of the console is named, with rich's own words."""
+    bar = RichProgressBar(console_kwargs={"colour": True})
+    with pytest.raises(
+        CallbackError, match=r"console_kwargs .*unexpected keyword argument 'colour"
+    ):
+        run(bar).fit()
+
+
+def test_theme_styles_the_parts(terminal, run):
+    """The styles of the theme reach the screen."""
+    run(RichProgressBar(theme=RichProgressBarTheme(metrics="magenta")), max_epochs=1).fit()
+    line = terminal.buffer[0]
+    metrics = terminal.screen[0].index("loss=0.5")
+    assert {line[column].fg for column in range(metrics, metrics + 8)} == {"magenta"}
+    assert line[0].fg == "default"
+    with pytest.raises(FrozenInstanceError):
+        RichProgressBarTheme().metrics = "red"
+
+
+def test_console_arguments_are_used(terminal, run):
+    """The console is made with the caller's arguments: here, another width."""
+    fired = run(RichProgressBar(console_kwargs={"width": 60}), max_epochs=1)
+    fired.trainer.metrics = {f"metric_{index}": 0.5 for index in range(8)}
+    fired.fit()
+    assert max(map(len, terminal.screen)) <= 60
+
+
+def test_forced_terminal(run, capsys):
+    """force_terminal in the console's arguments decides, whatever the output is."""
+    bar = RichProgressBar(console_kwargs={"force_terminal": True, "width": 100})
+    run(bar, max_epochs=1).fit()
+    assert "\x1b[" in capsys.readouterr().out
+
+
+def test_console_that_is_forced_to_be_no_terminal(terminal, run):
+    """On a terminal too, force_terminal=False gives plain lines."""
+    run(RichProgressBar(console_kwargs={"force_terminal": False}), max_epochs=1).fit()
+    assert terminal.screen == ["Epoch 0/0: 4/4 [00:00, loss=0.5]"]
+
+
+def test_narrow_screen_shows_all_metrics(terminal, run, monkeypatch):
+    """Where the line is too short, metrics go on below and none is cut."""
+    monkeypatch.setenv("COLUMNS", "80")
+    fired = run(RichProgressBar(), max_epochs=1)
+    fired.trainer.metrics = {"train_loss": 0.25, "val_loss": 0.5, "val_accuracy": 0.75}
+    fired.fit()
+    assert max(map(len, terminal.screen)) <= 80
+    shown = " ".join(" ".join(terminal.screen).split())
+    assert shown.endswith("train_loss=0.25, val_loss=0.5, val_accuracy=0.75")
+
+
+def test_no_thread_is_started(terminal, run):
+    """rich's refresher is not started: a second thread is in the way of workers that are forked."""
+    before = threading.active_count()
+    fired = run(RichProgressBar(), max_epochs=1)
+    counts = []
+    fired.at_batch = lambda count: counts.append(threading.active_count())
+    fired.fit()
+    assert counts == [before] * 4
+
+
+def test_plain_prints_do_not_tear_the_bar(terminal, run):
+    """Even what the builtin prints while the bar is open stands above it."""
+    fired = run(RichProgressBar(), max_epochs=1)
+    fired.at_batch = lambda count: print("plain", count)
+    fired.fit()
+    *said, line = terminal.screen
+    assert said == [f"plain {count}" for count in (1, 2, 3, 4)]
+    assert "4/4" in line

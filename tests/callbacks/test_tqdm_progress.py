@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import tqdm as tqdm_package
+
+from trainer_hooks.callbacks import TQDMProgressBar
+from trainer_hooks.errors import CallbackError, UsageError
+
+
+@pytest.mark.parametrize("position", [-1, 0.5, None, False])
+def test_process_position_that_breaks_its_rule(position):
+    """A position that is no whole number from 0 on is refused."""
+    with pytest.raises(CallbackError, match=r"process_position .* of TQDMProgressBar: must be"):
+        TQDMProgressBar(process_position=position)
+
+
+@pytest.mark.parametrize("which", ["train", "val", "test", "predict"])
+def test_bar_that_is_not_open(which):
+    """Asking for a tqdm bar that is not open is an error that says when it is."""
+    with pytest.raises(UsageError, match="is open only while there is something to count"):
+        getattr(TQDMProgressBar(), f"{which}_progress_bar")
+
+
+class Marked(TQDMProgressBar):
+    """Marks each bar that it makes, and keeps it."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.made = {}
+
+    def init_sanity_tqdm(self):
+        return self.mark("sanity", super().init_sanity_tqdm())
+
+    def init_train_tqdm(self):
+        return self.mark("train", super().init_train_tqdm())
+
+    def init_validation_tqdm(self):
+        return self.mark("validation", super().init_validation_tqdm())
+
+    def init_test_tqdm(self):
+        return self.mark("test", super().init_test_tqdm())
+
+    def init_predict_tqdm(self):
+        return self.mark("predict", super().init_predict_tqdm())
+
+    def mark(self, phase, bar):
+        bar.bar_format = f"<{phase}> {{n_fmt}}/{{total_fmt}}"
+        self.made.setdefault(phase, []).append(bar)
+        return bar
+
+
+def test_each_bar_is_made_by_a_method_that_can_be_overridden(terminal, run):
+    """An overridden init method decides how its bar looks, and can be found by its name."""
+    bar = Marked()
+    fired = run(bar, num_val_batches=[3], num_sanity_val_batches=[2], max_epochs=1)
+    seen = []
+
+    def look(count):
+        assert bar.val_progress_bar in (bar.made["validation" if len(seen) > 1 else "sanity"])
+        seen.append(terminal.screen)
+
+    fired.at_val_batch = look
+    fired.at_batch = lambda count: bar.made["train"].index(bar.train_progress_bar)
+    fired.fit()
+    assert seen[1] == ["<sanity> 2/2"]
+    assert seen[4] == ["<train> 4/4", "<validation> 3/3"]
+    fired.at_val_batch = lambda count: bar.made["test"].index(bar.test_progress_bar)
+    fired.evaluate("test", [5])
+    fired.at_val_batch = lambda count: bar.made["predict"].index(bar.predict_progress_bar)
+    fired.evaluate("predict", [6])
+    assert terminal.screen == ["<train> 4/4", "<test> 5/5", "<predict> 6/6"]
+
+
+@pytest.mark.parametrize(("leave", "made"), [(False, 1), (True, 3)])
+def test_one_bar_serves_all_epochs_unless_each_stays(terminal, run, leave, made):
+    """The bar of an epoch is started anew for the next one; with leave=True a new one is made."""
+    bar = Marked(leave=leave)
+    run(bar, max_epochs=3).fit()
+    assert len(bar.made["train"]) == made
+
+
+def test_bar_that_the_user_switched_off(terminal, run):
+    """An init method may return a bar that tqdm itself does not show."""
+
+    class Silent(TQDMProgressBar):
+        def init_train_tqdm(self):
+            return tqdm_package.tqdm(disable=True)
+
+    run(Silent()).fit()
+    assert terminal.screen == []
+
+
+def test_process_position_moves_the_bars_down(terminal, run):
+    """The bars of a second run start two lines lower, below the bars of the first."""
+    fired = run(TQDMProgressBar(process_position=1), num_val_batches=[2], max_epochs=1)
+    lines = []
+    fired.at_val_batch = lambda count: lines.append([bool(line) for line in terminal.lines[:4]])
+    fired.fit()
+    assert lines == [[False, False, True, True]] * 2
+
+
+def test_rate_counts_the_batches_of_this_run(terminal, run):
+    """After a resume the rate is that of the batches done since, not of those done before."""
+    bar = TQDMProgressBar()
+    fired = run(bar, num_training_batches=20, max_epochs=1)
+    fired.start()
+    fired.trainer.progress.begin_epoch()
+    fired.trainer.progress.batches_in_epoch = 15
+    bar.on_train_epoch_start(*fired.args)
+    assert (bar.train_progress_bar.n, bar.train_progress_bar.initial) == (15, 15)
+
+
+def test_no_thread_is_started(terminal, run):
+    """tqdm's monitor is not started: a second thread is in the way of workers that are forked."""
+    before = threading.active_count()
+    fired = run(TQDMProgressBar(), max_epochs=1)
+    counts = []
+    fired.at_batch = lambda count: counts.append(threading.active_count())
+    fired.fit()
+    assert counts == [before] * 4

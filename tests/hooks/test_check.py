@@ -1,0 +1,122 @@
+"""Doubts that are voiced about a callback before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainer_hooks.callback import Callback
+from trainer_hooks.hooks.check import doubts
+from trainer_hooks.hooks.spec import HOOKS
+
+
+def test_the_empty_callback_raises_no_doubt() -> None:
+    """A callback that overrides nothing has nothing wrong with it."""
+    assert doubts(Callback()) == ()
+
+
+def test_a_misspelt_hook_is_named_with_the_nearest() -> None:
+    """A public `on_` method that is no hook is reported with the hook that was meant."""
+
+    class Typo(Callback):
+        def on_train_epoch_ends(self, trainer, module):
+            pass
+
+    [doubt] = doubts(Typo())
+    assert "'on_train_epoch_ends' is no hook" in doubt
+    assert "Did you mean 'on_train_epoch_end'?" in doubt
+
+
+def test_a_misspelt_hook_on_the_instance_is_found() -> None:
+    """A function set on the instance under a name that is no hook is reported too."""
+    callback = Callback()
+    callback.on_fit_begin = lambda trainer, module: None  # type: ignore[attr-defined]
+    [doubt] = doubts(callback)
+    assert "'on_fit_begin' is no hook" in doubt
+
+
+def test_other_methods_and_data_are_left_alone() -> None:
+    """Private methods, methods of other names, and data called `on_...` are no typos."""
+
+    class Fine(Callback):
+        on_error = "disable"
+
+        def _on_something(self):
+            pass
+
+        def verify_train_batch(self, **kwargs):
+            pass
+
+        def on_configure_sharded_model(self, trainer, module):
+            pass
+
+    assert doubts(Fine()) == ()
+
+
+def test_a_signature_that_is_too_short_is_reported() -> None:
+    """A hook that cannot take its arguments is reported with the signature that it needs."""
+
+    class Short(Callback):
+        def on_train_batch_end(self, trainer, module):
+            pass
+
+    [doubt] = doubts(Short())
+    assert "'on_train_batch_end' cannot take" in doubt
+    assert "on_train_batch_end(self, trainer, module, outputs, batch, batch_idx)" in doubt
+
+
+def test_a_keyword_only_argument_is_reported() -> None:
+    """Hooks are called positionally, so a keyword-only argument is one that it cannot take."""
+
+    class KeywordOnly(Callback):
+        def setup(self, trainer, module, *, stage):
+            pass
+
+    [doubt] = doubts(KeywordOnly())
+    assert "'setup' cannot take" in doubt
+
+
+def test_an_alias_is_held_to_its_hooks_arguments() -> None:
+    """A hook under its older name is checked like the hook it stands for."""
+
+    class Old(Callback):
+        def on_configure_sharded_model(self):
+            pass
+
+    [doubt] = doubts(Old())
+    assert "'on_configure_sharded_model' cannot take" in doubt
+
+
+@pytest.mark.parametrize("name", list(HOOKS))
+def test_any_hook_may_take_star_args(name: str) -> None:
+    """A hook that takes `*args` takes the arguments of every hook."""
+    callback = Callback()
+    setattr(callback, name, lambda *args: None)
+    assert doubts(callback) == ()
+
+
+def test_dataloader_idx_may_be_left_out() -> None:
+    """An evaluation hook written for one loader needs no `dataloader_idx`."""
+
+    class OneLoader(Callback):
+        def on_validation_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            pass
+
+    assert doubts(OneLoader()) == ()
+
+
+def test_an_async_hook_is_reported() -> None:
+    """A coroutine function is never awaited, so it is reported instead of silently skipped."""
+
+    class Async(Callback):
+        async def on_fit_start(self, trainer, module):
+            pass
+
+    [doubt] = doubts(Async())
+    assert "'on_fit_start' is `async`" in doubt
+
+
+def test_a_callable_without_a_signature_is_let_through() -> None:
+    """What cannot be inspected is not doubted."""
+    callback = Callback()
+    callback.on_fit_end = max  # type: ignore[assignment, method-assign]
+    assert doubts(callback) == ()

@@ -1,0 +1,281 @@
+"""Real plugins: packages that are built into wheels and installed, without network."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+OURS = "trainer_hooks.callbacks_factory"
+BARE = "callbacks_factory"
+
+FAULTY = """
+    from trainer_hooks.callback import Callback
+
+    class Fine(Callback):
+        pass
+
+    def fine():
+        return Fine()
+
+    def pair():
+        return (Fine(), Fine())
+
+    def raises():
+        raise LookupError("no licence key in the vault")
+
+    def returns_none():
+        Fine()
+
+    def returns_class():
+        return Fine
+
+    def returns_string():
+        return "a callback"
+
+    def returns_generator():
+        yield Fine()
+"""
+
+JOURNAL = """
+    from trainer_hooks.callback import Callback
+
+    class {cls}(Callback):
+        def state_dict(self):
+            return {{"seen": 1}}
+
+    def make():
+        print("{cls} made")
+        return [{cls}()]
+"""
+
+FAILING = """
+    from trainer_hooks.callback import Callback
+
+    class Failing(Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            raise ZeroDivisionError("the plugin's own fault")
+
+    def make():
+        return Failing()
+"""
+
+
+def write_project(
+    folder: Path, name: str, version: str, modules: dict[str, str], entry_points: dict[str, dict]
+) -> Path:
+    """Write a setuptools project with one package; `modules` maps a name to its source."""
+    package = name.replace("-", "_")
+    (folder / package).mkdir(parents=True)
+    (folder / package / "__init__.py").write_text("")
+    for module, source in modules.items():
+        (folder / package / f"{module}.py").write_text(textwrap.dedent(source))
+    lines = [
+        "[build-system]",
+        'requires = ["setuptools"]',
+        'build-backend = "setuptools.build_meta"',
+        "[project]",
+        f'name = "{name}"',
+        f'version = "{version}"',
+        "[tool.setuptools]",
+        f'packages = ["{package}"]',
+    ]
+    for group, entries in entry_points.items():
+        lines.append(f'[project.entry-points."{group}"]')
+        lines.extend(f'{entry} = "{package}.{value}"' for entry, value in entries.items())
+    (folder / "pyproject.toml").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_projects(folder: Path) -> dict[str, list[Path]]:
+    """Write every package that the tests need; return those that are installed together."""
+    example = folder / "example"
+    leftovers = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "tests")
+    shutil.copytree(ROOT / "plugins_example", example, ignore=leftovers)
+
+    faulty = write_project(
+        folder / "faulty",
+        "faulty-callbacks",
+        "2.3.4",
+        {"factories": FAULTY, "broken": "import a_package_that_is_not_there\n"},
+        {
+            OURS: {
+                "import-error": "broken:make",
+                "no-such-name": "factories:absent",
+                "raises": "factories:raises",
+                "returns-none": "factories:returns_none",
+                "returns-class": "factories:returns_class",
+                "returns-string": "factories:returns_string",
+                "returns-generator": "factories:returns_generator",
+                "works": "factories:fine",
+                "works-with-a-tuple": "factories:pair",
+            }
+        },
+    )
+
+    def journal(name: str, version: str, cls: str, *groups: str) -> Path:
+        entry_points = {group: {"monitor": "factories:make"} for group in groups}
+        modules = {"factories": JOURNAL.format(cls=cls)}
+        return write_project(folder / name, name, version, modules, entry_points)
+
+    fleet = [
+        journal("acme-alpha", "1.0", "Alpha", OURS),
+        journal("acme-beta", "0.9", "Beta", BARE),
+        journal("acme-both", "3.0", "Both", OURS, BARE),
+        journal("acme-bolt", "4.0", "Bolt", "lightning.pytorch.callbacks_factory"),
+    ]
+    rival = journal("a-rival", "5.0", "RunJournal", OURS)
+    failing = write_project(
+        folder / "failing",
+        "failing-callbacks",
+        "6.1",
+        {"factories": FAILING},
+        {OURS: {"failing": "factories:make"}},
+    )
+    return {
+        "example": [example],
+        "faulty": [faulty],
+        "fleet": fleet,
+        "rival": [rival],
+        "failing": [failing],
+    }
+
+
+def run_pip(*arguments: object) -> None:
+    """Run pip, without network; fail with what it said."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Build and install all packages; return the folder of each group of them, by name."""
+    folder = tmp_path_factory.mktemp("plugins")
+    groups = write_projects(folder / "projects")
+    offline = ["--quiet", "--no-deps", "--no-index"]
+
+    def install(group: str) -> Path:
+        wheels, target = folder / "wheels" / group, folder / "site" / group
+        run_pip("wheel", *offline, "--no-build-isolation", "-w", wheels, *groups[group])
+        run_pip("install", *offline, "--no-compile", "--target", target, *wheels.glob("*.whl"))
+        return target
+
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(groups, pool.map(install, groups), strict=True))
+
+
+PROBE = """
+import json, sys, warnings
+from trainer_hooks.connector import CallbackConnector
+
+options = json.loads(sys.argv[1])
+result = {"error": None}
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    try:
+        connector = CallbackConnector(**options)
+    except Exception as error:
+        result["error"] = f"{type(error).__name__}: {error}"
+        result["cause"] = type(error.__cause__).__name__
+    else:
+        result["callbacks"] = [type(callback).__qualname__ for callback in connector.callbacks]
+        result["records"] = connector.plugin_records()
+        result["plugins"] = {
+            f"{p.distribution}:{p.name}": [p.status, p.reason, p.group] for p in connector.plugins
+        }
+result["warnings"] = [[type(w.message).__name__, str(w.message)] for w in caught]
+sys.stderr.write(json.dumps(result))
+"""
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a fresh interpreter, in which plugins are installed, said of them."""
+
+    callbacks: list[str]
+    plugins: dict[str, tuple[str, str, str]]
+    warnings: list[str]
+    records: list[dict[str, Any]]
+    error: str | None
+    cause: str | None
+    stdout: str
+
+    def with_status(self, status: str) -> list[str]:
+        """Return `distribution:entry point` of the plugins with that status."""
+        return [name for name, (found, *_) in self.plugins.items() if found == status]
+
+
+@pytest.fixture(scope="session")
+def run_with_plugins(
+    installed: dict[str, Path],
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs code in an interpreter in which groups are installed."""
+
+    def run(
+        code: str, *groups: str, arguments: tuple[str, ...] = (), **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        path = [str(installed[group]) for group in groups]
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("TRAINER_HOOKS_", "RUN_JOURNAL_"))
+        }
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            env={**inherited, "PYTHONPATH": os.pathsep.join([*path, str(ROOT)]), **environ},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def probe(run_with_plugins: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., Any]:
+    """Return a function that connects callbacks in an interpreter in which groups are installed.
+
+    Its keywords are options of the connector (lower case) and environment variables (upper case,
+    without `TRAINER_HOOKS_`). The example may be installed for good beside trainer_hooks; it is
+    blocked then, and left out of what is returned, unless its group is asked for.
+    """
+    example = "trainer-hooks-example"
+
+    def run(*groups: str, **options: Any) -> Probed:
+        if "example" not in groups:
+            options["BLOCK_PLUGINS"] = f"{options.get('BLOCK_PLUGINS', '')},{example}"
+        environ = {f"TRAINER_HOOKS_{k}": options.pop(k) for k in list(options) if k.isupper()}
+        done = run_with_plugins(PROBE, *groups, arguments=(json.dumps(options),), **environ)
+        assert done.returncode == 0, done.stdout + done.stderr
+        result = json.loads(done.stderr)
+        assert {kind for kind, _ in result["warnings"]} <= {"TrainerHooksWarning"}
+        return Probed(
+            callbacks=result.get("callbacks", []),
+            plugins={
+                name: tuple(plugin)
+                for name, plugin in result.get("plugins", {}).items()
+                if "example" in groups or not name.startswith(example)
+            },
+            warnings=[message for _, message in result["warnings"]],
+            records=result.get("records", []),
+            error=result["error"],
+            cause=result.get("cause"),
+            stdout=done.stdout,
+        )
+
+    return run

@@ -1,0 +1,113 @@
+"""Write a checkpoint whole or not at all; read one without running code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import torch
+
+from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
+
+__all__ = ["read_checkpoint", "write_checkpoint"]
+
+
+def write_checkpoint(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -> str:
+    """Write `checkpoint` to `path`, making its folder, and return the absolute path.
+
+    It is written beside the target, synced to disk, and moved into place, so that a process killed
+    at any moment leaves either the old file or the new one.
+
+    Raises:
+        CheckpointError: it cannot be written; the file that was there before is untouched.
+    """
+    target = Path(path).absolute()
+    temporary = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(
+            prefix=f".{target.name}.", suffix=".part", dir=target.parent
+        )
+        with os.fdopen(descriptor, "wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        _take_usual_mode(temporary)
+        Path(temporary).replace(target)
+        temporary = None
+        _sync_folder(target.parent)
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(
+            f"checkpoint {str(target)!r} could not be written: {error}. What was there before is "
+            "untouched. Check that the folder exists, is writable and has room."
+        ) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+    return str(target)
+
+
+def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> dict[str, Any]:
+    """Return the checkpoint at `path`, its tensors on `map_location`.
+
+    Raises:
+        CheckpointNotFoundError: there is no such file.
+        CheckpointError: it is truncated, no checkpoint, or would need code to be run.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.{_others(file)}")
+    try:
+        checkpoint = torch.load(file, map_location=map_location, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f"checkpoint {str(path)!r} cannot be opened: it is no checkpoint, is damaged, or holds "
+            "objects that only code could rebuild, which is never run here. "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    except (OSError, RuntimeError, EOFError, BadZipFile, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"checkpoint {str(path)!r} cannot be read: it is truncated or no checkpoint "
+            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no data'}). "
+            "Resume from an earlier one."
+        ) from error
+    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
+        kind = type(checkpoint).__qualname__
+        held = f" with the keys {sorted(map(str, checkpoint))[:8]}" if kind == "dict" else ""
+        raise CheckpointError(
+            f"{str(path)!r} is no trainer checkpoint: it holds a {kind}{held}, and must hold a "
+            "dict with the key 'state_dict'. To use bare weights, call module.load_state_dict."
+        )
+    return checkpoint
+
+
+def _others(file: Path) -> str:
+    """Name what lies beside a missing file, which is often what was meant."""
+    if not file.parent.is_dir():
+        return f" Its folder {str(file.parent)!r} does not exist either."
+    names = sorted(entry.name for entry in file.parent.glob("*.ckpt"))
+    return (
+        f" In its folder there are: {', '.join(names[:10])}." if names else " Its folder is empty."
+    )
+
+
+def _take_usual_mode(path: str) -> None:
+    """Give a temporary file the mode that a newly made file would have."""
+    umask = os.umask(0)
+    os.umask(umask)
+    Path(path).chmod(0o666 & ~umask)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,168 @@
+"""RunContext: what one run consists of, in one object that the loops work on."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.data.loaders import generators_of
+from trainer_hooks.errors import TerminationSignal
+from trainer_hooks.optimization import Optimization
+
+if TYPE_CHECKING:
+    import torch
+
+    from trainer_hooks.data.module import DataModule
+    from trainer_hooks.data.stream import TrainStream
+    from trainer_hooks.data.transfer import BatchTransfer
+    from trainer_hooks.hooks.relay import HookRelay
+    from trainer_hooks.metrics.store import MetricStore
+    from trainer_hooks.module import Module
+    from trainer_hooks.progress import Progress
+    from trainer_hooks.runtime.precision import Precision
+    from trainer_hooks.trainer import Trainer as Trainer
+
+__all__ = ["EvalData", "Plan", "RunContext", "RunState"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The numbers that the loops go by: the Trainer's options with their defaults filled in.
+
+    Attributes:
+        max_epochs: epochs to train, -1 for no end.
+        min_epochs: epochs before a stop is heeded.
+        max_steps: optimizer steps to train, -1 for no end.
+        min_steps: optimizer steps before a stop is heeded.
+        limit_train_batches: batches an epoch: a number (int) or a share (float).
+        limit_val_batches: likewise, of each validation loader.
+        limit_test_batches: likewise, of each test loader.
+        limit_predict_batches: likewise, of each predict loader.
+        overfit_batches: a number or share of training and validation batches, unshuffled; 0 is off.
+        val_check_interval: a share of an epoch (float), or a number of batches (int).
+        check_val_every_n_epoch: epochs between validations; None counts batches over all epochs.
+        num_sanity_val_steps: validation batches to run before training; -1 for all.
+        accumulate_grad_batches: batches of a window.
+        gradient_clip_val: bound on the gradients, or None.
+        gradient_clip_algorithm: `"norm"` or `"value"`.
+        log_every_n_steps: windows between two hand-overs to the loggers.
+        iteration_length: epochs of an iteration, or None.
+        inference_mode: whether evaluation outside fit uses `torch.inference_mode`.
+        detect_anomaly: whether autograd looks for the origin of a NaN.
+    """
+
+    max_epochs: int = 1000
+    min_epochs: int = 0
+    max_steps: int = -1
+    min_steps: int = 0
+    limit_train_batches: int | float = 1.0
+    limit_val_batches: int | float = 1.0
+    limit_test_batches: int | float = 1.0
+    limit_predict_batches: int | float = 1.0
+    overfit_batches: int | float = 0
+    val_check_interval: int | float = 1.0
+    check_val_every_n_epoch: int | None = 1
+    num_sanity_val_steps: int = 2
+    accumulate_grad_batches: int = 1
+    gradient_clip_val: float | None = None
+    gradient_clip_algorithm: str = "norm"
+    log_every_n_steps: int = 50
+    iteration_length: int | None = None
+    inference_mode: bool = True
+    detect_anomaly: bool = False
+
+
+@dataclass(slots=True)
+class RunState:
+    """What a trainer is doing.
+
+    Attributes:
+        fn: `"fit"`, `"validate"`, `"test"`, `"predict"`, or None between runs.
+        stage: `"train"`, `"sanity_check"`, `"validate"`, `"test"`, `"predict"`, or None.
+        status: `"initializing"`, `"running"`, `"finished"` or `"interrupted"`.
+    """
+
+    fn: str | None = None
+    stage: str | None = None
+    status: str = "initializing"
+
+
+@dataclass(slots=True)
+class EvalData:
+    """The loaders of an evaluation.
+
+    Attributes:
+        loaders: run one after another.
+        num_batches: how many batches of each; infinity where the loader cannot say.
+    """
+
+    loaders: list[Any] = field(default_factory=list)
+    num_batches: list[int | float] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any(self.num_batches)
+
+    def generator_states(self) -> list[Any]:
+        """Return the states of the loaders' own random generators."""
+        return [generator.get_state() for generator in generators_of(self.loaders)]
+
+    def set_generator_states(self, states: list[Any]) -> None:
+        """Take them back, as far as the loaders still have generators."""
+        for generator, state in zip(generators_of(self.loaders), states, strict=False):
+            generator.set_state(state)
+
+
+@dataclass(slots=True)
+class RunContext:
+    """One run of fit, validate, test or predict.
+
+    Attributes:
+        trainer: what hooks are given.
+        module: likewise.
+        datamodule: the data module, or None.
+        hooks: call a hook here to call it on every callback and the module.
+        plan: the numbers to go by.
+        progress: the counters of the module's training.
+        metrics: the logged values.
+        state: what the trainer is doing.
+        device: where the module is.
+        precision: what the forward runs in.
+        transfer: takes a batch to the device.
+        optimization: optimizers and schedulers; empty outside fit.
+        stream: the training batches; None outside fit.
+        evaluation: loaders by stage: validate, test, predict.
+        resumed: what a checkpoint says on the place in the epoch, until the loop has taken it.
+        pending_signal: the number of a signal to heed at the next batch, or 0.
+        is_stopping: whether somebody asked the run to stop.
+        is_last_batch: whether the batch in work is the epoch's last.
+        skips_batch: whether somebody asked to leave the batch in work out.
+    """
+
+    trainer: Trainer
+    module: Module
+    datamodule: DataModule | None
+    hooks: HookRelay
+    plan: Plan
+    progress: Progress
+    metrics: MetricStore
+    state: RunState
+    device: torch.device
+    precision: Precision
+    transfer: BatchTransfer
+    optimization: Optimization = field(default_factory=Optimization)
+    stream: TrainStream | None = None
+    evaluation: dict[str, EvalData] = field(default_factory=dict)
+    resumed: dict[str, Any] = field(default_factory=dict)
+    pending_signal: int = 0
+    is_stopping: bool = False
+    is_last_batch: bool = False
+    skips_batch: bool = False
+
+    def heed_signal(self) -> None:
+        """Raise what a signal that came since the last batch stands for."""
+        signum, self.pending_signal = self.pending_signal, 0
+        if signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        if signum:
+            raise TerminationSignal(signum)

@@ -1,0 +1,48 @@
+"""Where data comes from and how a batch moves: what a Module and a DataModule both may define."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.runtime.transfer import move_to_device
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["DataHooks"]
+
+
+class DataHooks:
+    """Loaders, and the steps of a batch on its way to the device."""
+
+    def prepare_data(self) -> None:
+        """Download or convert; called in one process, before `setup`. Set no attributes here."""
+
+    def train_dataloader(self) -> Any:
+        """Return the training loader: any iterable of batches, or a list or dict of loaders."""
+
+    def val_dataloader(self) -> Any:
+        """Return the validation loader, or a list of them, which are run one after another."""
+
+    def test_dataloader(self) -> Any:
+        """Return the test loader, or a list of them."""
+
+    def predict_dataloader(self) -> Any:
+        """Return the predict loader, or a list of them."""
+
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:  # noqa: ARG002
+        """Return the batch, changed if you like, while it is still on the host."""
+        return batch
+
+    def transfer_batch_to_device(
+        self,
+        batch: Any,
+        device: torch.device,
+        dataloader_idx: int,  # noqa: ARG002
+    ) -> Any:
+        """Return the batch on `device`. Override it for a type that has no `to(device)`."""
+        return move_to_device(batch, device)
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:  # noqa: ARG002
+        """Return the batch, changed if you like, now that it is on the device."""
+        return batch

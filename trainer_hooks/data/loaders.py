@@ -1,0 +1,220 @@
+"""Loaders: count their batches, tell one from several, copy one with another sampler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import Generator, Tensor
+from torch.utils.data import DataLoader, SequentialSampler
+
+from trainer_hooks.errors import DataError
+
+__all__ = [
+    "CombinedLoader",
+    "as_eval_loaders",
+    "as_train_loader",
+    "copy_loader",
+    "generators_of",
+    "limited",
+    "number_of_batches",
+    "set_epoch",
+    "without_shuffling",
+]
+
+_MODES = ("max_size_cycle", "min_size", "max_size")
+
+
+class CombinedLoader:
+    """Take one batch of each of several loaders at a time.
+
+    Args:
+        loaders: a list or dict of loaders; a batch is then a list or dict of their batches.
+        mode: what happens when a loader ends: `"max_size_cycle"` starts it again until the longest
+            has ended, `"min_size"` ends with the shortest, `"max_size"` gives None in its place.
+    """
+
+    def __init__(
+        self, loaders: Sequence[Any] | Mapping[str, Any], mode: str = "max_size_cycle"
+    ) -> None:
+        if mode not in _MODES:
+            raise DataError(f"CombinedLoader(mode={mode!r}): must be one of {', '.join(_MODES)}.")
+        if not loaders:
+            raise DataError("CombinedLoader was given no loader: it needs at least one.")
+        self.loaders = loaders
+        self.mode = mode
+
+    @property
+    def flattened(self) -> list[Any]:
+        """The loaders in a list."""
+        return list(self.loaders.values() if isinstance(self.loaders, Mapping) else self.loaders)
+
+    def __len__(self) -> int:
+        sizes = [number_of_batches(loader) for loader in self.flattened]
+        size = min(sizes) if self.mode == "min_size" else max(sizes)
+        if size == math.inf:
+            raise TypeError("a combined loader has no length where one of its loaders has none")
+        return int(size)
+
+    def __iter__(self) -> Iterator[Any]:
+        iterators = [iter(loader) for loader in self.flattened]
+        ended = [False] * len(iterators)
+        while True:
+            batches: list[Any] = []
+            for position, loader in enumerate(self.flattened):
+                batch = next(iterators[position], _END)
+                if batch is _END:
+                    ended[position] = True
+                    if self.mode == "min_size" or all(ended):
+                        return
+                    batch = None
+                    if self.mode == "max_size_cycle":
+                        iterators[position] = iter(loader)
+                        batch = next(iterators[position], None)
+                batches.append(batch)
+            if isinstance(self.loaders, Mapping):
+                yield dict(zip(self.loaders, batches, strict=True))
+            else:
+                yield batches
+
+
+_END = object()
+
+
+def number_of_batches(loader: Any) -> int | float:
+    """Return how many batches a loader has, or infinity where it cannot say."""
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return math.inf
+
+
+def limited(size: int | float, limit: int | float, option: str) -> int | float:
+    """Return how many of `size` batches a `limit_*_batches` option lets through.
+
+    Raises:
+        DataError: a fraction of an unknown number.
+    """
+    if isinstance(limit, int) or limit == 0.0:
+        return min(size, int(limit))
+    if limit == 1.0:
+        return size
+    if size == math.inf:
+        raise DataError(
+            f"Trainer({option}={limit!r}) asks for a fraction of a loader that has no length: give "
+            f"a number of batches as an int, such as {option}=100, or give the loader a __len__."
+        )
+    return int(size * limit)
+
+
+def as_train_loader(source: Any) -> Any:
+    """Return one loader: several in a list or dict are combined."""
+    if isinstance(source, Mapping) or _is_several(source):
+        return CombinedLoader(source)
+    return _iterable(source, "training")
+
+
+def as_eval_loaders(source: Any, kind: str) -> list[Any]:
+    """Return a list of loaders, to be run one after another."""
+    if isinstance(source, CombinedLoader):
+        return source.flattened
+    if isinstance(source, Mapping):
+        return [_iterable(loader, kind) for loader in source.values()]
+    if _is_several(source):
+        return [_iterable(loader, kind) for loader in source]
+    return [_iterable(source, kind)]
+
+
+def _is_several(source: Any) -> bool:
+    """Return whether a list holds loaders, and is not itself a loader: a list of batches."""
+    return (
+        isinstance(source, list | tuple)
+        and len(source) > 0
+        and all(
+            hasattr(item, "__iter__") and not isinstance(item, Tensor | list | tuple | dict | str)
+            for item in source
+        )
+    )
+
+
+def _iterable(loader: Any, kind: str) -> Any:
+    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
+        raise DataError(
+            f"the {kind} loader {loader!r} of type {type(loader).__qualname__} cannot be iterated: "
+            "it must be a DataLoader or another iterable of batches."
+        )
+    return loader
+
+
+def set_epoch(loader: Any, epoch: int) -> None:
+    """Tell the samplers that want to know which epoch begins."""
+    for part in _parts_of(loader):
+        tell = getattr(part, "set_epoch", None)
+        if callable(tell):
+            tell(epoch)
+
+
+def generators_of(loaders: Iterable[Any]) -> list[Generator]:
+    """Return the random generators that loaders and their samplers own, each once, in order."""
+    found: list[Generator] = []
+    for loader in loaders:
+        for part in _parts_of(loader):
+            generator = getattr(part, "generator", None)
+            if isinstance(generator, Generator) and not any(generator is g for g in found):
+                found.append(generator)
+    return found
+
+
+def _parts_of(loader: Any) -> list[Any]:
+    """Return a loader, or several combined, with their samplers, each object once."""
+    parts: list[Any] = []
+    for single in loader.flattened if isinstance(loader, CombinedLoader) else [loader]:
+        batch_sampler = getattr(single, "batch_sampler", None)
+        for part in (
+            single,
+            getattr(single, "sampler", None),
+            batch_sampler,
+            getattr(batch_sampler, "sampler", None),
+        ):
+            if part is not None and not any(part is known for known in parts):
+                parts.append(part)
+    return parts
+
+
+def copy_loader(
+    loader: DataLoader[Any], *, sampler: Any = None, batch_sampler: Any = None
+) -> DataLoader[Any]:
+    """Return a DataLoader like `loader`, with another sampler or batch sampler."""
+    batching: dict[str, Any] = {"batch_sampler": batch_sampler}
+    if batch_sampler is None:
+        batching = {
+            "sampler": sampler,
+            "batch_size": loader.batch_size,
+            "drop_last": loader.drop_last,
+        }
+    return DataLoader(
+        loader.dataset,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        generator=loader.generator,
+        prefetch_factor=loader.prefetch_factor,
+        persistent_workers=loader.persistent_workers,
+        **batching,
+    )
+
+
+def without_shuffling(loader: Any) -> Any:
+    """Return the loader with its samples in their own order, where it is a map-style DataLoader."""
+    if (
+        type(loader) is not DataLoader
+        or isinstance(getattr(loader, "sampler", None), SequentialSampler)
+        or not hasattr(loader.dataset, "__getitem__")
+        or loader.batch_size is None
+    ):
+        return loader
+    return copy_loader(loader, sampler=SequentialSampler(loader.dataset))  # type: ignore[arg-type]

@@ -1,0 +1,64 @@
+"""The way of a batch from the host to the device, with only the steps that somebody needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.data.hooks import DataHooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from trainer_hooks.runtime.precision import Precision
+
+__all__ = ["BatchTransfer"]
+
+
+class BatchTransfer:
+    """Move batches to the device through the module's or the data module's transfer hooks.
+
+    Args:
+        module: the module of the run.
+        datamodule: the data module, or None. Where it overrides a hook, the module's is not asked.
+        device: where batches go.
+        precision: what it makes of their floating-point tensors.
+
+    Attributes:
+        is_needed: whether a batch can change at all; a loop leaves the call out where it cannot.
+    """
+
+    def __init__(
+        self,
+        module: DataHooks,
+        datamodule: DataHooks | None,
+        device: torch.device,
+        precision: Precision,
+    ) -> None:
+        self._device = device
+        self._convert = precision.convert_batch
+        self._before = _chosen("on_before_batch_transfer", module, datamodule)
+        self._move = _chosen("transfer_batch_to_device", module, datamodule)
+        self._after = _chosen("on_after_batch_transfer", module, datamodule)
+        is_overridden = any(
+            getattr(method, "__func__", method) is not vars(DataHooks)[name]
+            for name, method in (
+                ("on_before_batch_transfer", self._before),
+                ("transfer_batch_to_device", self._move),
+                ("on_after_batch_transfer", self._after),
+            )
+        )
+        self.is_needed = is_overridden or device.type != "cpu" or precision.name == "64-true"
+
+    def __call__(self, batch: Any, dataloader_idx: int = 0) -> Any:
+        """Return the batch on the device."""
+        batch = self._before(batch, dataloader_idx)
+        batch = self._move(batch, self._device, dataloader_idx)
+        return self._convert(self._after(batch, dataloader_idx))
+
+
+def _chosen(name: str, module: DataHooks, datamodule: DataHooks | None) -> Callable[..., Any]:
+    if datamodule is not None and getattr(type(datamodule), name) is not vars(DataHooks)[name]:
+        return getattr(datamodule, name)  # type: ignore[no-any-return]
+    return getattr(module, name)  # type: ignore[no-any-return]

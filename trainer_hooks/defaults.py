@@ -1,0 +1,100 @@
+"""What a trainer takes when nothing was given: callbacks and loggers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.callbacks.checkpoint import Checkpoint
+from trainer_hooks.callbacks.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.model_summary import ModelSummary
+from trainer_hooks.callbacks.progress_bar import ProgressBar
+from trainer_hooks.callbacks.timer import Timer
+from trainer_hooks.callbacks.tqdm_progress import TQDMProgressBar
+from trainer_hooks.connector import CallbackConnector, Default
+from trainer_hooks.errors import OptionError
+from trainer_hooks.loggers.base import Logger
+from trainer_hooks.loggers.csv import CSVLogger
+
+if TYPE_CHECKING:
+    from trainer_hooks.config import TrainerConfig
+
+__all__ = ["check_switches", "default_callbacks", "make_loggers", "root_dir"]
+
+
+def root_dir(config: TrainerConfig) -> str:
+    """Return where logs and checkpoints go."""
+    given = config.default_root_dir
+    return str(Path.cwd() if given is None else given)
+
+
+def default_callbacks(config: TrainerConfig) -> tuple[Default, ...]:
+    """Return the callbacks that take part unless others of their kind were given.
+
+    Raises:
+        OptionError: `max_time` is no duration.
+    """
+    found = []
+    is_dry = bool(config.fast_dev_run)
+    if config.max_time is not None and not is_dry:
+        try:
+            found.append(Default(Timer(config.max_time), unless=Timer))
+        except OptionError as error:
+            raise OptionError(f"Trainer(max_time={config.max_time!r}): {error}") from error
+    if config.enable_model_summary is not False:
+        found.append(Default(ModelSummary(), unless=ModelSummary))
+    if config.enable_progress_bar is not False:
+        found.append(Default(TQDMProgressBar(), unless=ProgressBar))
+    if config.enable_checkpointing is not False and not is_dry:
+        found.append(Default(ModelCheckpoint(), unless=Checkpoint))
+    return tuple(found)
+
+
+def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
+    """Make sure that nothing was given that an option switches off.
+
+    Raises:
+        OptionError: something was, or two progress bars would write over each other.
+    """
+    for option, kind in (
+        ("enable_checkpointing", Checkpoint),
+        ("enable_progress_bar", ProgressBar),
+        ("enable_model_summary", ModelSummary),
+    ):
+        given = [
+            e for e in connector.entries if isinstance(e.callback, kind) and e.origin == "user"
+        ]
+        if getattr(config, option) is False and given:
+            raise OptionError(
+                f"Trainer({option}=False) and the {given[0].label} contradict each other: leave "
+                "one of them out."
+            )
+    bars = [entry for entry in connector.entries if isinstance(entry.callback, ProgressBar)]
+    if len(bars) > 1:
+        raise OptionError(
+            f"Trainer(callbacks=...) has two progress bars, {bars[0].label} and {bars[1].label}: "
+            "they would write over each other. Leave one out."
+        )
+
+
+def make_loggers(config: TrainerConfig) -> list[Logger]:
+    """Return the loggers that `Trainer(logger=...)` stands for.
+
+    Raises:
+        OptionError: something else than a logger was given.
+    """
+    given: Any = config.logger
+    if given is False or config.fast_dev_run:
+        return []
+    if given is None or given is True:
+        return [CSVLogger(root_dir(config))]
+    listed = list(given) if isinstance(given, Iterable) else [given]
+    for item in listed:
+        if not isinstance(item, Logger):
+            hint = " (a class: give an instance)" if isinstance(item, type) else ""
+            raise OptionError(
+                f"Trainer(logger={item!r}): must be True, False, a trainer_hooks Logger, or a list "
+                f"of them{hint}."
+            )
+    return listed

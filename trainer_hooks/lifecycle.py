@@ -1,0 +1,365 @@
+"""Lifecycle: prepare a run of fit, validate, test or predict, and end it, whatever happened."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks import snapshot
+from trainer_hooks.checkpoint.file import read_checkpoint
+from trainer_hooks.context import EvalData, RunContext
+from trainer_hooks.data.hooks import DataHooks
+from trainer_hooks.data.loaders import (
+    as_eval_loaders,
+    as_train_loader,
+    limited,
+    number_of_batches,
+    without_shuffling,
+)
+from trainer_hooks.data.module import DataModule
+from trainer_hooks.data.stream import TrainStream
+from trainer_hooks.data.transfer import BatchTransfer
+from trainer_hooks.errors import DataError, ModuleError, StopTraining, TrainerHooksWarning
+from trainer_hooks.hooks.relay import describe_error
+from trainer_hooks.loops.evaluation import EvaluationLoop
+from trainer_hooks.loops.fit import FitLoop
+from trainer_hooks.loops.prediction import PredictionLoop
+from trainer_hooks.loops.steps import has_evaluation
+from trainer_hooks.metrics.store import Scope
+from trainer_hooks.module import Module
+from trainer_hooks.optimization import Optimization, parse
+from trainer_hooks.signals import heeding_signals
+
+if TYPE_CHECKING:
+    from trainer_hooks.session import Session
+    from trainer_hooks.trainer import Trainer
+
+__all__ = ["Job", "Run"]
+
+_LIMITS = {
+    "validate": "limit_val_batches",
+    "test": "limit_test_batches",
+    "predict": "limit_predict_batches",
+}
+_LOADERS = {
+    "validate": "val_dataloader",
+    "test": "test_dataloader",
+    "predict": "predict_dataloader",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an entry point was asked to do.
+
+    Attributes:
+        fn: `"fit"`, `"validate"`, `"test"` or `"predict"`.
+        module: the module.
+        datamodule: the data module, or None.
+        train: the training loaders given, or None.
+        evaluation: the loaders given for evaluation, or None.
+        ckpt_path: the checkpoint to start from, or None.
+        keeps_predictions: whether predict returns them.
+    """
+
+    fn: str
+    module: Any
+    datamodule: Any = None
+    train: Any = None
+    evaluation: Any = None
+    ckpt_path: str | None = None
+    keeps_predictions: bool = True
+
+
+class Run:
+    """One run: prepared, run, ended."""
+
+    def __init__(self, session: Session, trainer: Trainer, job: Job) -> None:
+        self.session = session
+        self.trainer = trainer
+        self.job = job
+        self._guards = ExitStack()
+        self._modes: list[tuple[torch.nn.Module, bool]] = []
+        self._error: BaseException | None = None
+        _check_kinds(job)
+
+    def prepare(self) -> FitLoop | EvaluationLoop | PredictionLoop:
+        """Make everything ready and return the loop to run.
+
+        ::
+
+            configure_callbacks, prepare_data, setup, the loaders
+            on_configure_model, the module to its device, optimizers
+            on_before_load, the checkpoint restored, on_after_load
+            on_fit_start, or on_evaluation_run_start
+        """
+        session, trainer, job = self.session, self.trainer, self.job
+        module = job.module
+        self._begin(module)
+        for part in (job.datamodule, module):
+            if part is not None:
+                part.prepare_data()
+        hooks = session.connector.relay
+        if job.datamodule is not None:
+            job.datamodule.setup(job.fn)
+        hooks.setup(trainer, module, job.fn)
+        hooks.on_configure_model(trainer, module)
+        module.configure_model()
+        session.precision.convert_module(module)
+        module.to(session.device)
+        context = self._make_context(module)
+        session.context = context
+        if job.fn == "fit":
+            session.fit_context = context
+            self._load_data(context)
+            context.optimization = self._optimization(module)
+        else:
+            self._load_data(context)
+        self._restore(context)
+        loop = self._make_loop(context)
+        if job.fn == "fit":
+            hooks.on_fit_start(trainer, module)
+            self._log_hparams()
+        elif job.fn != "predict":
+            hooks.on_evaluation_run_start(trainer, module, job.fn)
+        self._guards.enter_context(heeding_signals(context))
+        session.state.stage = job.fn if job.fn != "fit" else "train"
+        return loop
+
+    def complete(self) -> None:
+        """End a run that went through."""
+        hooks, module = self.session.connector.relay, self.job.module
+        self._guards.close()
+        self.session.metrics.enter(Scope.CLOSED)
+        if self.job.fn == "fit":
+            hooks.on_fit_end(self.trainer, module)
+        elif self.job.fn != "predict":
+            hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
+        self.session.state.status = "finished"
+
+    def stop_in_order(self, request: StopTraining) -> None:
+        """End a run that was stopped by raising before or after its loop."""
+        self.session.connector.relay.on_stop_training_error(self.trainer, self.job.module, request)
+        self.session.state.status = "finished"
+
+    def fail(self, error: BaseException) -> None:
+        """Tell everybody of an exception that ends the run; what fails in that is noted on it."""
+        self._error = error
+        self.session.state.status = "interrupted"
+        hooks, module = self.session.connector.relay, self.job.module
+        if isinstance(error, KeyboardInterrupt):
+            self._note_errors(error, hooks.on_keyboard_interrupt, self.trainer, module)
+        self._note_errors(error, hooks.on_exception, self.trainer, module, error)
+        if isinstance(self.job.datamodule, DataModule):
+            self._note_errors(error, self.job.datamodule.on_exception, error)
+
+    def close(self) -> None:
+        """Tear down; a fault in that is raised unless another error is on its way already."""
+        session, module = self.session, self.job.module
+        fault = self._error
+        steps: list[tuple[Any, tuple[Any, ...]]] = [
+            (self._guards.close, ()),
+            (session.connector.relay.teardown, (self.trainer, module, self.job.fn)),
+        ]
+        if self.job.datamodule is not None:
+            steps.append((self.job.datamodule.teardown, (self.job.fn,)))
+        status = "failed" if self._error is not None else "success"
+        steps += [(logger.finalize, (status,)) for logger in session.loggers]
+        for step, arguments in steps:
+            try:
+                step(*arguments)
+            except BaseException as error:  # noqa: BLE001 - noted on the first, which is raised
+                if fault is None:
+                    fault = error
+                else:
+                    fault.add_note(f"and then, while tearing down: {describe_error(error)}")
+        for part, mode in self._modes:
+            part.training = mode
+        module.attach(self.trainer, None)
+        module.attach_manual(None)
+        session.metrics.enter(Scope.CLOSED)
+        session.state.fn = session.state.stage = None
+        if fault is not None and fault is not self._error:
+            raise fault
+
+    def _begin(self, module: Module) -> None:
+        """Note how things are, and attach the module."""
+        session, job = self.session, self.job
+        self._modes = [(part, part.training) for part in module.modules()]
+        session.state.fn = job.fn
+        session.state.stage = None
+        session.state.status = "running"
+        session.take(module, job.datamodule)
+        session.ckpt_path = job.ckpt_path
+        module.attach(self.trainer, session.metrics)
+        if job.datamodule is not None:
+            job.datamodule.trainer = self.trainer
+        session.connector.attach(module, module.configure_callbacks())
+        self._set_determinism()
+        if session.plan.detect_anomaly:
+            self._guards.enter_context(torch.autograd.set_detect_anomaly(True))
+
+    def _set_determinism(self) -> None:
+        wish = self.session.config.deterministic
+        if not wish:
+            return
+        was = torch.are_deterministic_algorithms_enabled()
+        warned = torch.is_deterministic_algorithms_warn_only_enabled()
+        self._guards.callback(torch.use_deterministic_algorithms, was, warn_only=warned)
+        torch.use_deterministic_algorithms(True, warn_only=wish == "warn")
+
+    def _make_context(self, module: Module) -> RunContext:
+        session, job = self.session, self.job
+        return RunContext(
+            trainer=self.trainer,
+            module=module,
+            datamodule=job.datamodule,
+            hooks=session.connector.relay,
+            plan=session.plan,
+            progress=session.progress,
+            metrics=session.metrics,
+            state=session.state,
+            device=session.device,
+            precision=session.precision,
+            transfer=BatchTransfer(module, job.datamodule, session.device, session.precision),
+        )
+
+    def _load_data(self, context: RunContext) -> None:
+        job = self.job
+        if job.fn != "fit":
+            context.evaluation[job.fn] = self._evaluation(context, job.fn, job.evaluation)
+            if not context.evaluation[job.fn]:
+                raise DataError(
+                    f"{job.fn} has nothing to run: its loaders give no batch, or "
+                    f"{_LIMITS[job.fn]} is 0. Check the data set's length and the limit."
+                )
+            return
+        source = self._source("train_dataloader", job.train)
+        if source is None:
+            raise DataError(
+                "fit was given no training data: pass train_dataloaders=, a datamodule= with "
+                f"train_dataloader(), or define {type(job.module).__qualname__}.train_dataloader()."
+            )
+        loader = as_train_loader(source)
+        if context.plan.overfit_batches:
+            loader = without_shuffling(loader)
+        if number_of_batches(loader) == 0:
+            raise DataError(
+                f"the training loader {loader!r} gives no batch: check the data set's length, and "
+                "drop_last with a data set smaller than one batch."
+            )
+        context.stream = TrainStream(loader, context.plan.limit_train_batches)
+        context.evaluation["validate"] = EvalData()
+        if has_evaluation(job.module, "validate"):
+            context.evaluation["validate"] = self._evaluation(context, "validate", job.evaluation)
+
+    def _evaluation(self, context: RunContext, stage: str, given: Any) -> EvalData:
+        source = self._source(_LOADERS[stage], given)
+        if source is None:
+            if self.job.fn == "fit":
+                return EvalData()
+            raise DataError(
+                f"{stage} was given no data: pass dataloaders=, a datamodule= with "
+                f"{_LOADERS[stage]}(), or define "
+                f"{type(self.job.module).__qualname__}.{_LOADERS[stage]}()."
+            )
+        loaders = as_eval_loaders(source, stage)
+        if context.plan.overfit_batches and stage == "validate":
+            loaders = [without_shuffling(loader) for loader in loaders]
+        limit = getattr(context.plan, _LIMITS[stage])
+        counts = [limited(number_of_batches(item), limit, _LIMITS[stage]) for item in loaders]
+        return EvalData(loaders, counts)
+
+    def _source(self, name: str, given: Any) -> Any:
+        """Return what was passed, or what the data module or the module has under `name`."""
+        if given is not None:
+            return given
+        for owner in (self.job.datamodule, self.job.module):
+            if owner is not None and getattr(type(owner), name) is not getattr(DataHooks, name):
+                return getattr(owner, name)()
+        return None
+
+    def _optimization(self, module: Module) -> Optimization:
+        """Return the module's optimizers: those of its last fit here, so that it goes on."""
+        session = self.session
+        if session.optimization is None:
+            session.optimization = parse(module.configure_optimizers(), type(module).__qualname__)
+        return session.optimization
+
+    def _restore(self, context: RunContext) -> None:
+        """Put a checkpoint back, if there is one."""
+        session, trainer, path = self.session, self.trainer, self.job.ckpt_path
+        hooks, module = context.hooks, context.module
+        hooks.on_before_load(trainer, module, path)
+        checkpoint = None
+        session.load_report = None
+        if path is not None:
+            checkpoint = read_checkpoint(path)
+            hooks.on_load_checkpoint(trainer, module, checkpoint)
+            snapshot.restore_module(context, checkpoint, path)
+            if self.job.fn == "fit":
+                snapshot.restore_training(session, context, checkpoint, path)
+            if self.job.fn == "fit" or session.progress.is_fresh:
+                session.load_report = snapshot.restore_callbacks(session, checkpoint)
+        hooks.on_after_load(trainer, module, checkpoint)
+
+    def _make_loop(self, context: RunContext) -> FitLoop | EvaluationLoop | PredictionLoop:
+        if self.job.fn == "predict":
+            return PredictionLoop(context, self.job.keeps_predictions)
+        if self.job.fn != "fit":
+            return EvaluationLoop(context, self.job.fn)
+        assert context.stream is not None
+        loop = FitLoop(context, context.stream)
+        reason = loop.reason_to_end()
+        if context.stream.num_batches == 0:
+            reason = "limit_train_batches=0 leaves no training batch"
+        if reason and context.progress.stage == "between":
+            warnings.warn(
+                f"fit has nothing to do: {reason} (epoch {context.progress.epochs_completed}, step "
+                f"{context.progress.steps_completed}). Set trainer.max_epochs or trainer.max_steps "
+                "to a higher number to go on, or pass another module to start anew.",
+                TrainerHooksWarning,
+                stacklevel=4,
+            )
+        return loop
+
+    def _log_hparams(self) -> None:
+        hparams = self.session.hparams
+        if hparams:
+            for logger in self.session.loggers:
+                logger.log_hyperparams(hparams)
+
+    def _note_errors(self, error: BaseException, call: Any, *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except BaseException as other:  # noqa: BLE001 - noted on the error that is on its way
+            if other is not error:
+                error.add_note(f"and then, while it was reported: {describe_error(other)}")
+
+
+def _check_kinds(job: Job) -> None:
+    """Make sure that a job is about a module and a data module."""
+    if isinstance(job.module, type) or not isinstance(job.module, Module):
+        hint = " It is a class: pass an instance." if isinstance(job.module, type) else ""
+        raise ModuleError(
+            f"{job.fn} was given {type(job.module).__qualname__} {str(job.module)[:60]!r} as its "
+            f"model: it must be an instance of trainer_hooks.Module.{hint}"
+        )
+    for name, given in (("train_dataloaders", job.train), ("dataloaders", job.evaluation)):
+        if isinstance(given, DataModule):
+            raise DataError(
+                f"{job.fn} was given a DataModule as {name}: pass it as datamodule= instead."
+            )
+        if given is not None and job.datamodule is not None:
+            raise DataError(
+                f"{job.fn} was given both {name}= and datamodule=: it must be one of them."
+            )
+    if job.datamodule is not None and not isinstance(job.datamodule, DataModule):
+        raise DataError(
+            f"{job.fn} was given {type(job.datamodule).__qualname__} as datamodule: it must be an "
+            "instance of trainer_hooks.DataModule."
+        )

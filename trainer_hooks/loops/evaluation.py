@@ -1,0 +1,163 @@
+"""Validation and test: run the loaders one after another, reduce what was logged."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks.loops.steps import evaluation_step
+from trainer_hooks.metrics.store import Scope, floats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from trainer_hooks.context import EvalData, RunContext
+    from trainer_hooks.hooks.relay import HookRelay
+    from trainer_hooks.module import Module
+
+    Pick = Callable[[HookRelay], Callable[..., None]]
+
+__all__ = ["EvaluationLoop", "evaluating"]
+
+_EPOCH_END = -1
+"""Table of the values logged in `on_*_epoch_end`, which belong to no single loader."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Picks a phase's hooks from the relay at the moment they fire."""
+
+    start: Pick
+    epoch_start: Pick
+    batch_start: Pick
+    batch_end: Pick
+    epoch_end: Pick
+    end: Pick
+
+    @classmethod
+    def named(cls, name: str) -> _Phase:
+        moments = ("start", "epoch_start", "batch_start", "batch_end", "epoch_end", "end")
+        return cls(*(attrgetter(f"on_{name}_{moment}") for moment in moments))
+
+
+_PHASES = {"validate": _Phase.named("validation"), "test": _Phase.named("test")}
+
+
+class EvaluationLoop:
+    """Run validation or test once.
+
+    Args:
+        context: the run.
+        stage: `"validate"` or `"test"`.
+    """
+
+    def __init__(self, context: RunContext, stage: str) -> None:
+        self.context = context
+        self.stage = stage
+        self.data = context.evaluation[stage]
+        self._step = evaluation_step(context, stage)
+        self._phase = _PHASES[stage]
+
+    def run(self, limit: int | None = None) -> list[dict[str, float]]:
+        """Evaluate; return the reduced metrics of each loader.
+
+        ::
+
+            on_validation_start, on_epoch_start, on_validation_epoch_start
+            for each loader, for each batch:
+                on_validation_batch_start, validation_step, on_validation_batch_end
+            on_validation_epoch_end, on_epoch_end, on_validation_end
+
+        Args:
+            limit: at most so many batches of each loader, as for a sanity check.
+        """
+        context, phase = self.context, self._phase
+        trainer, module, hooks, metrics = (
+            context.trainer, context.module, context.hooks, context.metrics
+        )  # fmt: skip
+        scope = metrics.scope
+        is_in_fit = context.state.fn == "fit"
+        metrics.enter(Scope.EVALUATION, _EPOCH_END)
+        with evaluating(module, self.stage, context.plan.inference_mode and not is_in_fit):
+            phase.start(hooks)(trainer, module)
+            hooks.on_epoch_start(trainer, module)
+            phase.epoch_start(hooks)(trainer, module)
+            for index in range(len(self.data.loaders)):
+                self._run_loader(index, limit)
+            metrics.enter(Scope.EVALUATION, _EPOCH_END)
+            metrics.refresh(Scope.EVALUATION)
+            phase.epoch_end(hooks)(trainer, module)
+            hooks.on_epoch_end(trainer, module)
+            results = self._results()
+            reduced = metrics.close_epoch(Scope.EVALUATION)
+            phase.end(hooks)(trainer, module)
+        metrics.enter(scope)
+        if reduced and context.state.stage != "sanity_check":
+            trainer.log_metrics({**floats(reduced), "epoch": context.progress.epochs_completed})
+        return results
+
+    def _run_loader(self, index: int, limit: int | None) -> None:
+        context, phase, step = self.context, self._phase, self._step
+        trainer, module, hooks, metrics = (
+            context.trainer, context.module, context.hooks, context.metrics
+        )  # fmt: skip
+        is_several = len(self.data.loaders) > 1
+        extra = (index,) if is_several else ()
+        metrics.enter(
+            Scope.EVALUATION, index, suffix=f"/dataloader_idx_{index}" if is_several else ""
+        )
+        for batch_idx, batch in enumerate(batches_of(self.data, index, limit)):
+            if context.pending_signal:
+                context.heed_signal()
+            if context.transfer.is_needed:
+                batch = context.transfer(batch, index)
+            metrics.batch = batch
+            phase.batch_start(hooks)(trainer, module, batch, batch_idx, *extra)
+            with context.precision.forward_context():
+                output = step(batch, batch_idx, *extra)
+            phase.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
+            stepped = metrics.step_metrics()
+            if stepped and context.state.stage != "sanity_check":
+                trainer.log_metrics(floats(stepped), step=batch_idx)
+
+    def _results(self) -> list[dict[str, float]]:
+        metrics = self.context.metrics
+        shared = metrics.epoch_values(Scope.EVALUATION, _EPOCH_END)
+        return [
+            floats({**metrics.epoch_values(Scope.EVALUATION, index), **shared})
+            for index in range(len(self.data.loaders))
+        ]
+
+
+def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator[Any]:
+    """Return an iterator over the batches of one loader that are to be run."""
+    count = data.num_batches[index]
+    if limit is not None:
+        count = min(count, limit)
+    return islice(iter(data.loaders[index]), None if count == math.inf else int(count))
+
+
+@contextmanager
+def evaluating(module: Module, stage: str, inference: bool) -> Iterator[None]:
+    """Put the module into eval mode without gradients, and every part back as it was."""
+    modes = [(part, part.training) for part in module.modules()]
+    setters = {
+        "validate": (module.on_validation_model_eval, module.on_validation_model_train),
+        "test": (module.on_test_model_eval, module.on_test_model_train),
+        "predict": (module.on_predict_model_eval, module.on_predict_model_train),
+    }
+    to_eval, to_train = setters[stage]
+    try:
+        with torch.inference_mode() if inference else torch.no_grad():
+            to_eval()
+            yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+        to_train()

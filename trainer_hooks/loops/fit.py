@@ -1,0 +1,304 @@
+"""The training loop: epochs, batches, validation in between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.errors import StopTraining
+from trainer_hooks.loops.evaluation import EvaluationLoop
+from trainer_hooks.loops.schedule import SchedulerStepper, ValidationSchedule
+from trainer_hooks.loops.train_step import TrainStep, make_step
+from trainer_hooks.metrics.store import Scope, floats
+from trainer_hooks.progress import EpochStage
+from trainer_hooks.runtime import rng
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer_hooks.context import RunContext
+    from trainer_hooks.data.stream import TrainStream
+
+__all__ = ["FitLoop"]
+
+
+class FitLoop:
+    """Train a module until something says that it is enough.
+
+    Args:
+        context: the run.
+        stream: its training batches.
+    """
+
+    def __init__(self, context: RunContext, stream: TrainStream) -> None:
+        self.context = context
+        self.stream = stream
+        self._step = make_step(context)
+        self._schedulers = SchedulerStepper(context)
+        self._validations = ValidationSchedule(context, stream.num_batches)
+        self._reopened: Iterator[Any] | None = None
+
+    def run(self) -> None:
+        """Train.
+
+        ::
+
+            sanity check
+            on_train_start
+            while there is more to do:
+                on_epoch_start, on_train_epoch_start
+                batches, with validations that are due on one        (_epoch)
+                on_train_batches_end, the epoch's own validation     (_close_batches)
+                on_train_epoch_end, on_epoch_end, on_epoch_checkpoint (_end_epoch)
+            on_train_end
+
+        A resumed run enters the loop where the checkpoint was saved.
+        """
+        context, progress = self.context, self.context.progress
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        if not context.resumed:
+            self._sanity_check()
+        context.state.stage = "train"
+        try:
+            hooks.on_train_start(trainer, module)
+            self._resume()
+            while progress.stage is not EpochStage.BETWEEN or self.has_more():
+                if progress.stage is EpochStage.BETWEEN:
+                    self._begin_epoch()
+                if progress.stage is EpochStage.BATCHES:
+                    is_complete = self._epoch()
+                    self._close_batches(is_complete)
+                if progress.stage is EpochStage.CLOSING:
+                    self._end_epoch()
+                self._complete_epoch()
+        except StopTraining as request:
+            self._stop_in_order(request)
+        hooks.on_train_end(trainer, module)
+
+    def has_more(self) -> bool:
+        """Return whether there is another epoch to train."""
+        return not self.reason_to_end()
+
+    def reason_to_end(self) -> str:
+        """Return why there is nothing more to train, or an empty string."""
+        plan, progress = self.context.plan, self.context.progress
+        if 0 <= plan.max_steps <= progress.steps_completed:
+            return f"max_steps={plan.max_steps} optimizer steps are done"
+        if 0 <= plan.max_epochs <= progress.epochs_completed:
+            return f"max_epochs={plan.max_epochs} epochs are done"
+        if self._stop_is_heeded():
+            return "a stop was asked for"
+        return ""
+
+    def _epoch(self) -> bool:
+        """Train the batches of one epoch, or what is left of it; return whether that is all.
+
+        ::
+
+            for each batch:
+                on_before_dataloader, take it, on_after_dataloader
+                on_train_batch_start
+                forward, backward, and at the end of a window the step   (TrainStep)
+                schedulers that count steps
+                on_train_batch_end
+                hand metrics to the loggers if that is due
+                validate if that is due on this batch
+                on_batch_checkpoint
+        """
+        context, stream, step = self.context, self.stream, self._step
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        progress, metrics, transfer = context.progress, context.metrics, context.transfer
+        accumulate = context.plan.accumulate_grad_batches
+        log_every = context.plan.log_every_n_steps
+        steps_schedulers = self._schedulers.has_step_schedulers
+        iterator = self._batches()
+        metrics.enter(Scope.TRAIN_BATCH)
+        while progress.batches_in_epoch < stream.num_batches and not self._ends_inside():
+            if context.pending_signal:
+                context.heed_signal()
+            hooks.on_before_dataloader(trainer, module)
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                hooks.on_after_dataloader(trainer, module, None)
+                self._end_early()
+                break
+            hooks.on_after_dataloader(trainer, module, batch)
+            if transfer.is_needed:
+                batch = transfer(batch)
+            metrics.batch = batch
+            batch_idx = progress.batches_in_epoch
+            context.is_last_batch = batch_idx + 1 >= stream.num_batches
+            closes_window = context.is_last_batch or progress.batches_in_window + 1 >= accumulate
+            hooks.on_train_batch_start(trainer, module, batch, batch_idx)
+            if context.skips_batch:
+                context.skips_batch = False
+                outputs: dict[str, Any] = {}
+            else:
+                outputs = step(batch, batch_idx, closes_window)
+            progress.count_batch(closes_window)
+            if steps_schedulers and closes_window:
+                self._schedulers.after_step()
+            hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
+            if closes_window and progress.batches_stepped % log_every == 0:
+                self._hand_to_loggers()
+            if self._validations.is_due_on_batch():
+                self._validate()
+            hooks.on_batch_checkpoint(trainer, module)
+        return progress.batches_in_epoch >= stream.num_batches
+
+    def _ends_inside(self) -> bool:
+        """Return whether the epoch ends before its batches do."""
+        plan, progress = self.context.plan, self.context.progress
+        if 0 <= plan.max_steps <= progress.steps_completed:
+            return True
+        return self.context.is_stopping and self._stop_is_heeded()
+
+    def _stop_is_heeded(self) -> bool:
+        """Return whether a stop was asked for and the run has the length that it must have."""
+        plan, progress = self.context.plan, self.context.progress
+        return (
+            self.context.is_stopping
+            and progress.epochs_completed >= plan.min_epochs
+            and progress.steps_completed >= plan.min_steps
+        )
+
+    def _batches(self) -> Iterator[Any]:
+        """Return the iterator over the epoch's batches, opened anew or where a resume left it."""
+        if self._reopened is not None:
+            iterator, self._reopened = self._reopened, None
+            return iterator
+        return self.stream.open(self.context.progress.epochs_completed)
+
+    def _begin_epoch(self) -> None:
+        context = self.context
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        length = context.plan.iteration_length
+        if length is not None and context.progress.epochs_completed % length == 0:
+            hooks.on_iteration_start(trainer, module)
+        context.progress.begin_epoch()
+        context.metrics.enter(Scope.TRAIN_EPOCH)
+        hooks.on_epoch_start(trainer, module)
+        hooks.on_train_epoch_start(trainer, module)
+
+    def _end_early(self) -> None:
+        """Note that the loader gave fewer batches than it said, and step with what is open."""
+        progress = self.context.progress
+        self.stream.num_batches = progress.batches_in_epoch
+        if progress.batches_in_window:
+            if isinstance(self._step, TrainStep) and progress.has_gradients:
+                self._step.update()
+            progress.close_window()
+            self._schedulers.after_step()
+
+    def _close_batches(self, is_complete: bool, *, validates: bool = True) -> None:
+        """End the epoch's batches, and validate if that is due."""
+        context, progress = self.context, self.context.progress
+        self.stream.close()
+        if is_complete:
+            self._schedulers.after_batches()
+        context.metrics.enter(Scope.TRAIN_EPOCH)
+        context.metrics.refresh(Scope.TRAIN_BATCH)
+        context.hooks.on_train_batches_end(context.trainer, context.module)
+        if validates and self._validations.is_due_after_batches(is_complete=is_complete):
+            self._validate()
+        progress.stage = EpochStage.CLOSING
+
+    def _end_epoch(self) -> None:
+        context = self.context
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        context.metrics.enter(Scope.TRAIN_EPOCH)
+        context.metrics.refresh(Scope.TRAIN_BATCH)
+        hooks.on_train_epoch_end(trainer, module)
+        self._schedulers.after_epoch()
+        reduced = context.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
+        if reduced:
+            trainer.log_metrics({**floats(reduced), "epoch": context.progress.epochs_completed})
+        hooks.on_epoch_end(trainer, module)
+        context.metrics.enter(Scope.CLOSED)
+        context.progress.stage = EpochStage.ENDED
+        hooks.on_epoch_checkpoint(trainer, module)
+
+    def _complete_epoch(self) -> None:
+        context = self.context
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        context.progress.complete_epoch()
+        length = context.plan.iteration_length
+        if length is not None and context.progress.epochs_completed % length == 0:
+            hooks.on_iteration_end(trainer, module)
+            hooks.on_iteration_checkpoint(trainer, module)
+
+    def _hand_to_loggers(self) -> None:
+        context = self.context
+        stepped = context.metrics.step_metrics()
+        if stepped:
+            epoch = context.progress.epochs_completed
+            context.trainer.log_metrics({**floats(stepped), "epoch": epoch})
+
+    def _validate(self) -> None:
+        """Validate inside fit."""
+        context = self.context
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        context.state.stage = "validate"
+        hooks.on_validation_run_start(trainer, module)
+        EvaluationLoop(context, "validate").run()
+        hooks.on_validation_run_end(trainer, module)
+        context.state.stage = "train"
+        context.progress.validated_at = context.progress.batches_completed
+
+    def _sanity_check(self) -> None:
+        """Run a few validation batches, so that a fault in them shows before hours of training.
+
+        It leaves no trace: random numbers, the loaders' generators and the metrics are put back.
+        """
+        context = self.context
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        limit = context.plan.num_sanity_val_steps
+        if limit == 0 or not context.evaluation["validate"]:
+            return
+        context.state.stage = "sanity_check"
+        metrics = dict(context.metrics.callback_metrics)
+        generators = context.evaluation["validate"].generator_states()
+        with rng.isolated():
+            hooks.on_sanity_check_start(trainer, module)
+            EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
+            hooks.on_sanity_check_end(trainer, module)
+        context.evaluation["validate"].set_generator_states(generators)
+        context.metrics.drop(Scope.EVALUATION)
+        context.metrics.callback_metrics.clear()
+        context.metrics.callback_metrics.update(metrics)
+
+    def _resume(self) -> None:
+        """Come back to the place in the epoch at which the checkpoint was saved."""
+        context, progress = self.context, self.context.progress
+        resumed, context.resumed = context.resumed, {}
+        if not resumed:
+            return
+        if resumed["stream"] and progress.stage is EpochStage.BATCHES:
+            self._reopened = self.stream.reopen(
+                progress.epochs_completed, progress.batches_in_epoch, resumed["stream"]
+            )
+            context.is_last_batch = progress.batches_in_epoch >= self.stream.num_batches
+        for name, parameter in context.module.named_parameters():
+            gradient = resumed["gradients"].get(name)
+            parameter.grad = None if gradient is None else gradient.to(parameter.device)
+        context.evaluation["validate"].set_generator_states(resumed["val_generators"])
+        rng.restore(resumed["rng"])
+        if (
+            progress.stage is EpochStage.BATCHES
+            and progress.batches_in_epoch > 0
+            and progress.validated_at != progress.batches_completed
+            and self._validations.is_due_on_batch()
+        ):
+            self._validate()
+
+    def _stop_in_order(self, request: StopTraining) -> None:
+        """End a run that somebody stopped by raising: the hooks that are open are closed."""
+        context, progress = self.context, self.context.progress
+        context.is_stopping = True
+        context.hooks.on_stop_training_error(context.trainer, context.module, request)
+        if progress.stage is EpochStage.BATCHES:
+            self._close_batches(is_complete=False, validates=False)
+        if progress.stage is EpochStage.CLOSING:
+            self._end_epoch()
+        if progress.stage is EpochStage.ENDED:
+            self._complete_epoch()

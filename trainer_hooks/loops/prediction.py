@@ -1,0 +1,73 @@
+"""Prediction: run the loaders one after another and collect what the steps return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.loops.evaluation import batches_of, evaluating
+from trainer_hooks.loops.steps import predict_step
+from trainer_hooks.metrics.store import Scope
+
+if TYPE_CHECKING:
+    from trainer_hooks.context import RunContext
+
+__all__ = ["PredictionLoop"]
+
+
+class PredictionLoop:
+    """Run prediction once.
+
+    Args:
+        context: the run.
+        keeps: whether the predictions are returned.
+    """
+
+    def __init__(self, context: RunContext, keeps: bool) -> None:
+        self.context = context
+        self.data = context.evaluation["predict"]
+        self.keeps = keeps
+        self._step = predict_step(context)
+
+    def run(self) -> list[Any] | None:
+        """Predict; return the predictions of each batch, in a list a loader if there are several.
+
+        ::
+
+            on_predict_start, on_epoch_start, on_predict_epoch_start
+            for each loader, for each batch:
+                on_predict_batch_start, predict_step, on_predict_batch_end
+            on_predict_epoch_end, on_epoch_end, on_predict_end
+        """
+        context = self.context
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        context.metrics.enter(Scope.PREDICTION)
+        with evaluating(module, "predict", context.plan.inference_mode):
+            hooks.on_predict_start(trainer, module)
+            hooks.on_epoch_start(trainer, module)
+            hooks.on_predict_epoch_start(trainer, module)
+            predictions = [self._run_loader(index) for index in range(len(self.data.loaders))]
+            hooks.on_predict_epoch_end(trainer, module)
+            hooks.on_epoch_end(trainer, module)
+            hooks.on_predict_end(trainer, module)
+        context.metrics.enter(Scope.CLOSED)
+        if not self.keeps:
+            return None
+        return predictions[0] if len(predictions) == 1 else predictions
+
+    def _run_loader(self, index: int) -> list[Any]:
+        context = self.context
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        extra = (index,) if len(self.data.loaders) > 1 else ()
+        kept: list[Any] = []
+        for batch_idx, batch in enumerate(batches_of(self.data, index)):
+            if context.pending_signal:
+                context.heed_signal()
+            if context.transfer.is_needed:
+                batch = context.transfer(batch, index)
+            hooks.on_predict_batch_start(trainer, module, batch, batch_idx, *extra)
+            with context.precision.forward_context():
+                output = self._step(batch, batch_idx, *extra)
+            hooks.on_predict_batch_end(trainer, module, output, batch, batch_idx, *extra)
+            if self.keeps:
+                kept.append(output)
+        return kept

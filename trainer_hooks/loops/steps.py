@@ -1,0 +1,155 @@
+"""The step of a batch: the module's own, or the default made of its forward and loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from trainer_hooks.errors import ModuleError
+from trainer_hooks.module import Module
+from trainer_hooks.runtime.transfer import map_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer_hooks.context import RunContext
+
+    Step = Callable[..., Any]
+
+__all__ = ["evaluation_step", "has_evaluation", "outputs_of", "predict_step", "training_step"]
+
+_STEPS = {"validate": "validation_step", "test": "test_step"}
+_LOSSES = {"validate": "val_loss", "test": "test_loss"}
+
+
+def training_step(context: RunContext) -> Step:
+    """Return what runs a training batch.
+
+    Raises:
+        ModuleError: the module has no `training_step`, and not both `forward` and `loss`.
+    """
+    module = context.module
+    if _overrides(module, "training_step"):
+        return module.training_step
+    if not _has_default(module):
+        raise ModuleError(
+            f"{type(module).__qualname__} has no training_step: define training_step(batch, "
+            "batch_idx) and return the loss, or define forward(batch) and loss(outputs, batch)."
+        )
+    trainer, hooks = context.trainer, context.hooks
+
+    def step(batch: Any, batch_idx: int) -> Tensor:  # noqa: ARG001 - a training_step takes it
+        hooks.on_before_forward(trainer, module)
+        outputs = module(batch)
+        hooks.on_after_forward(trainer, module, outputs)
+        hooks.on_before_loss(trainer, module)
+        loss: Tensor = module.loss(outputs, batch)  # type: ignore[operator]
+        hooks.on_after_loss(trainer, module, loss)
+        module.log("train_loss", loss, prog_bar=True)
+        return loss
+
+    return step
+
+
+def has_evaluation(module: Module, stage: str) -> bool:
+    """Return whether a module can be evaluated: by its own step, or by default."""
+    return _overrides(module, _STEPS[stage]) or (
+        _has_default(module) and not _overrides(module, "training_step")
+    )
+
+
+def evaluation_step(context: RunContext, stage: str) -> Step:
+    """Return what runs a validation or test batch.
+
+    Raises:
+        ModuleError: the module has no such step, and not both `forward` and `loss`.
+    """
+    module = context.module
+    name = _STEPS[stage]
+    if _overrides(module, name):
+        return getattr(module, name)  # type: ignore[no-any-return]
+    if not _has_default(module):
+        raise ModuleError(
+            f"{type(module).__qualname__} has no {name}: define {name}(batch, batch_idx), or "
+            "define forward(batch) and loss(outputs, batch)."
+        )
+    trainer, hooks = context.trainer, context.hooks
+    fires = stage == "validate"
+
+    def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001
+        if fires:
+            hooks.on_validation_before_forward(trainer, module)
+        outputs = module(batch)
+        if fires:
+            hooks.on_validation_after_forward(trainer, module, outputs)
+        module.log(_LOSSES[stage], module.loss(outputs, batch), prog_bar=True)  # type: ignore[operator]
+        return outputs
+
+    return step
+
+
+def predict_step(context: RunContext) -> Step:
+    """Return what runs a predict batch: `predict_step`, or else the forward.
+
+    Raises:
+        ModuleError: the module has neither.
+    """
+    module = context.module
+    if _overrides(module, "predict_step"):
+        return module.predict_step
+    if not _has_forward(module):
+        raise ModuleError(
+            f"{type(module).__qualname__} has no predict_step and no forward: define one of them."
+        )
+    trainer, hooks = context.trainer, context.hooks
+
+    def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001
+        hooks.on_predict_before_forward(trainer, module)
+        outputs = module(batch)
+        hooks.on_predict_after_forward(trainer, module, outputs)
+        return outputs
+
+    return step
+
+
+def outputs_of(output: Any, module: Module) -> tuple[Tensor | None, dict[str, Any]]:
+    """Return the loss of what `training_step` returned, and the dict that hooks are given.
+
+    Raises:
+        ModuleError: it is no tensor, no dict with a tensor under `loss`, and not None; or the loss
+            has more than one element.
+    """
+    if output is None:
+        return None, {}
+    loss = output.get("loss") if isinstance(output, dict) else output
+    if isinstance(output, dict) and output.get("loss") is None and "loss" in output:
+        return None, {}
+    if not isinstance(loss, Tensor):
+        found = f"a dict with the keys {sorted(map(str, output))}" if loss is None else repr(loss)
+        raise ModuleError(
+            f"{type(module).__qualname__}.training_step returned {found}: it must return the loss "
+            "as a tensor, a dict with the loss under 'loss', or None to skip the batch."
+        )
+    if loss.numel() != 1:
+        raise ModuleError(
+            f"{type(module).__qualname__}.training_step returned a loss of shape "
+            f"{tuple(loss.shape)}: it must have one element. Reduce it, as with loss.mean()."
+        )
+    outputs: dict[str, Any] = {"loss": loss.detach()}
+    if isinstance(output, dict):
+        others = {name: value for name, value in output.items() if name != "loss"}
+        outputs.update(map_tensors(others, Tensor.detach))
+    return loss, outputs
+
+
+def _overrides(module: Module, name: str) -> bool:
+    return getattr(type(module), name) is not getattr(Module, name) or name in vars(module)
+
+
+def _has_forward(module: Module) -> bool:
+    return type(module).forward is not nn.Module.forward
+
+
+def _has_default(module: Module) -> bool:
+    return _has_forward(module) and callable(getattr(module, "loss", None))

@@ -1,0 +1,276 @@
+"""What is done with one training batch: forward, backward, and at the end of a window the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.errors import ModuleError, OptimizationError
+from trainer_hooks.loops.steps import outputs_of, training_step
+from trainer_hooks.module import Module
+from trainer_hooks.optimization import ManualOptimizer, needs_closure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from trainer_hooks.context import RunContext
+
+__all__ = ["ClosureStep", "ManualStep", "TrainStep", "make_step"]
+
+
+class TrainStep:
+    """Automatic optimization, in a straight line.
+
+    ::
+
+        at the start of a window: clear the gradients
+        loss = training_step(batch, batch_idx)
+        backward(loss / batches of a window)
+        at the end of a window: clip, step
+
+    Hooks fire between all of these, as the catalogue says.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self.training_step = training_step(context)
+        self.trainer = context.trainer
+        self.module = context.module
+        self.hooks = context.hooks
+        self.progress = context.progress
+        self.precision = context.precision
+        self.plan = context.plan
+        self.optimizer = _only(context.optimization.optimizers, context.module)
+        self.accumulate = context.plan.accumulate_grad_batches
+        self._own_backward = type(self.module).backward is not Module.backward
+        self._own_zero_grad = (
+            type(self.module).optimizer_zero_grad is not Module.optimizer_zero_grad
+        )
+        self._clips = (
+            context.plan.gradient_clip_val is not None
+            or type(self.module).configure_gradient_clipping
+            is not Module.configure_gradient_clipping
+        )
+
+    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
+        """Take one batch in and return the outputs that hooks are given; empty if it was skipped.
+
+        Raises:
+            ModuleError: `training_step` returned no loss, or one without a gradient.
+        """
+        trainer, module, hooks = self.trainer, self.module, self.hooks
+        if self.progress.batches_in_window == 0:
+            self.open_window(batch_idx)
+        if self.precision.is_plain:
+            output = self.training_step(batch, batch_idx)
+        else:
+            with self.precision.forward_context():
+                output = self.training_step(batch, batch_idx)
+        loss, outputs = outputs_of(output, module)
+        if loss is not None:
+            if not loss.requires_grad:
+                raise self._no_gradient()
+            if self.accumulate > 1:
+                loss = loss / self.accumulate
+            if not self.precision.is_plain:
+                loss = self.precision.scale(loss)
+            hooks.on_before_backward(trainer, module, loss)
+            if self._own_backward:
+                module.backward(loss)
+            else:
+                loss.backward()  # type: ignore[no-untyped-call]
+            hooks.on_after_backward(trainer, module)
+            self.progress.has_gradients = True
+        if closes_window and self.progress.has_gradients:
+            self.update()
+        return outputs
+
+    def open_window(self, batch_idx: int) -> None:
+        """Begin to accumulate."""
+        self.progress.has_gradients = False
+        self.hooks.on_before_train_batch(self.trainer, self.module)
+        optimizer = self.optimizer
+        if optimizer is not None:
+            self.hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
+            if self._own_zero_grad:
+                epoch = self.progress.epochs_completed
+                self.module.optimizer_zero_grad(epoch, batch_idx, optimizer)
+            else:
+                optimizer.zero_grad()
+
+    def update(self) -> None:
+        """Clip and step with what was accumulated."""
+        if self.optimizer is not None:
+            self.finish_gradients(self.optimizer)
+            if self.precision.is_plain:
+                self.optimizer.step()
+            else:
+                self.precision.step(self.optimizer)
+            self.count_step(self.optimizer)
+
+    def finish_gradients(self, optimizer: Optimizer) -> None:
+        """Unscale and clip a window's gradients."""
+        trainer, module, hooks = self.trainer, self.module, self.hooks
+        if not self.precision.is_plain:
+            self.precision.unscale(optimizer)
+        hooks.on_before_optimizer_step(trainer, module, optimizer)
+        if self._clips:
+            module.configure_gradient_clipping(
+                optimizer,
+                gradient_clip_val=self.plan.gradient_clip_val,
+                gradient_clip_algorithm=self.plan.gradient_clip_algorithm,
+            )
+        hooks.on_after_train_batch(trainer, module)
+
+    def count_step(self, optimizer: Optimizer) -> None:
+        """Count a step that was made."""
+        self.progress.steps_completed += 1
+        self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
+
+    def _no_gradient(self) -> ModuleError:
+        return ModuleError(
+            f"{type(self.module).__qualname__}.training_step returned a loss that does not require "
+            "grad: nothing can be learned from it. It was computed without parameters that require "
+            "grad, under torch.no_grad(), or went through .detach() or .item()."
+        )
+
+
+class ClosureStep(TrainStep):
+    """Automatic optimization where the gradients are computed inside the optimizer's step.
+
+    So it is for an optimizer that evaluates the loss itself, as LBFGS does, and for a module that
+    overrides `optimizer_step`.
+    """
+
+    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
+        """Take one batch in; see `TrainStep`."""
+        if not closes_window or self.optimizer is None:
+            return super().__call__(batch, batch_idx, closes_window)
+        optimizer = self.optimizer
+        outputs: dict[str, Any] = {}
+
+        def closure() -> Tensor | None:
+            nonlocal outputs
+            outputs = TrainStep.__call__(self, batch, batch_idx, closes_window=False)
+            if self.progress.has_gradients:
+                self.finish_gradients(optimizer)
+            return outputs.get("loss")
+
+        wrapped = ManualOptimizer(optimizer, self)
+        self.module.optimizer_step(
+            self.progress.epochs_completed, batch_idx, wrapped, optimizer_closure=closure
+        )
+        return outputs
+
+    def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
+        """Step as `optimizer.step(closure)` would, with the run's precision."""
+        if needs_closure(optimizer):
+            result = optimizer.step(closure)
+        else:
+            result = closure() if closure is not None else None
+            if closure is not None and not self.progress.has_gradients:
+                return result
+            self.precision.step(optimizer)
+        self.count_step(optimizer)
+        return result
+
+    def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
+        """Clear the gradients."""
+        optimizer.zero_grad(set_to_none=set_to_none)
+
+
+class ManualStep:
+    """Manual optimization: the module's `training_step` does it all.
+
+    Attributes:
+        optimizers: the optimizers, wrapped so that their steps count and fire the hooks.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self.training_step = training_step(context)
+        self.trainer = context.trainer
+        self.module = context.module
+        self.hooks = context.hooks
+        self.progress = context.progress
+        self.precision = context.precision
+        self.optimizers = [ManualOptimizer(o, self) for o in context.optimization.optimizers]
+
+    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
+        """Take one batch in and return the outputs that hooks are given."""
+        self.hooks.on_before_train_batch(self.trainer, self.module)
+        with self.precision.forward_context():
+            output = self.training_step(batch, batch_idx)
+        if isinstance(output, dict) and "loss" not in output:
+            return output
+        return outputs_of(output, self.module)[1]
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute gradients, with the hooks around it."""
+        scaled = self.precision.scale(loss)
+        self.hooks.on_before_backward(self.trainer, self.module, scaled)
+        self.module.backward(scaled, *args, **kwargs)
+        self.hooks.on_after_backward(self.trainer, self.module)
+
+    def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
+        """Let one optimizer step, with the hooks around it."""
+        result = None
+        if closure is not None and not needs_closure(optimizer):
+            result = closure()
+        self.precision.unscale(optimizer)
+        self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
+        if needs_closure(optimizer):
+            result = optimizer.step(closure)
+        else:
+            self.precision.step(optimizer)
+        self.progress.steps_completed += 1
+        self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
+        return result
+
+    def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
+        """Clear one optimizer's gradients, with the hook before it."""
+        self.hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
+        optimizer.zero_grad(set_to_none=set_to_none)
+
+
+def make_step(context: RunContext) -> TrainStep | ManualStep:
+    """Return the step that the module's optimization asks for.
+
+    Raises:
+        OptimizationError: several optimizers with automatic optimization, or options that manual
+            optimization has no use for.
+    """
+    module, plan = context.module, context.plan
+    if not module.automatic_optimization:
+        for option, value in (
+            ("gradient_clip_val", plan.gradient_clip_val),
+            ("accumulate_grad_batches", plan.accumulate_grad_batches),
+        ):
+            if value not in (None, 1):
+                raise OptimizationError(
+                    f"Trainer({option}={value!r}) has no effect with manual optimization, which "
+                    f"{type(module).__qualname__} asks for: leave it out, and do it in "
+                    "training_step (self.clip_gradients(...), or step every n-th batch)."
+                )
+        step = ManualStep(context)
+        module.attach_manual(step)
+        return step
+    overrides_step = type(module).optimizer_step is not Module.optimizer_step
+    if overrides_step or any(needs_closure(o) for o in context.optimization.optimizers):
+        if context.precision.name == "16-mixed" and not overrides_step:
+            raise OptimizationError(
+                "Trainer(precision='16-mixed') cannot be used with an optimizer that evaluates the "
+                "loss itself, such as LBFGS: its gradients cannot be unscaled. Use bf16-mixed."
+            )
+        return ClosureStep(context)
+    return TrainStep(context)
+
+
+def _only(optimizers: list[Optimizer], module: Module) -> Optimizer | None:
+    if len(optimizers) > 1:
+        raise OptimizationError(
+            f"{type(module).__qualname__}.configure_optimizers returned {len(optimizers)} "
+            "optimizers: automatic optimization takes one. Set self.automatic_optimization = False "
+            "in __init__ and step each in training_step, or put the parameters into groups of one."
+        )
+    return optimizers[0] if optimizers else None

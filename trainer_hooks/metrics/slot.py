@@ -1,0 +1,183 @@
+"""One logged name: how its values are kept within an epoch, and what becomes of them at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from trainer_hooks.errors import MetricError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Metric", "Slot"]
+
+_REDUCTIONS = ("mean", "sum", "min", "max")
+_CHUNK = 256
+"""Values that are collected and then reduced together: one stack, not many additions."""
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """A metric object that keeps its own state, as torchmetrics' are."""
+
+    def compute(self) -> Any:
+        """Return the value so far."""
+
+    def reset(self) -> None:
+        """Forget everything."""
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Take another batch in."""
+
+
+class Slot:
+    """Keep the values logged under one name.
+
+    Args:
+        name: the name.
+        reduce_fx: `"mean"` (weighted by batch size), `"sum"`, `"min"`, `"max"`, or a function of
+            the tensor of all values of the epoch.
+        on_step: whether single values are handed on.
+        on_epoch: whether the epoch's reduction is handed on.
+        prog_bar: whether the progress bar shows it.
+        logger: whether loggers are given it.
+
+    Attributes:
+        call: the arguments it was first logged with.
+        is_new: whether `value` was not yet handed to the loggers.
+        value: the last value, detached, on the device where it was made.
+        metric: the metric object that was logged, or None.
+    """
+
+    __slots__ = (
+        "_total", "_values", "_weight", "_weights", "call", "is_new", "logger", "metric", "name",
+        "on_epoch", "on_step", "prog_bar", "reduce_fx", "step_key", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        call: tuple[Any, ...],
+        *,
+        reduce_fx: str | Callable[[Tensor], Tensor] = "mean",
+        on_step: bool = False,
+        on_epoch: bool = True,
+        prog_bar: bool = False,
+        logger: bool = True,
+    ) -> None:
+        if reduce_fx == "avg":
+            reduce_fx = "mean"
+        if not callable(reduce_fx) and reduce_fx not in _REDUCTIONS:
+            raise MetricError(
+                f"log({name!r}, reduce_fx={reduce_fx!r}): must be one of {', '.join(_REDUCTIONS)}, "
+                "or a function that takes the tensor of all values."
+            )
+        self.name = name
+        self.call = call
+        self.reduce_fx = reduce_fx
+        self.on_step = on_step
+        self.on_epoch = on_epoch
+        self.prog_bar = prog_bar
+        self.logger = logger
+        self.step_key = f"{name}_step" if on_step and on_epoch else name
+        self.value: Tensor | float = 0.0
+        self.metric: Any = None
+        self.is_new = False
+        self._values: list[Tensor | float] = []
+        self._weights: list[int] = []
+        self._total: Tensor | None = None
+        self._weight = 0
+
+    @property
+    def epoch_key(self) -> str:
+        """The name of the epoch's reduction."""
+        return f"{self.name}_epoch" if self.on_step and self.on_epoch else self.name
+
+    @property
+    def has_values(self) -> bool:
+        """Whether anything was logged since the epoch began."""
+        return bool(self._values) or self._total is not None or self.metric is not None
+
+    def add(self, value: Tensor | float, weight: int) -> None:
+        """Keep one more value of the epoch."""
+        self._values.append(value)
+        self._weights.append(weight)
+        if len(self._values) >= _CHUNK:
+            self._fold()
+
+    def reduce(self) -> Tensor:
+        """Return the epoch's reduction of what was logged, as a 0-dim tensor."""
+        if self.metric is not None:
+            return torch.as_tensor(self.metric.compute()).detach()
+        self._fold()
+        if self._total is None:
+            raise MetricError(f"nothing was logged under {self.name!r} in this epoch.")
+        if callable(self.reduce_fx):
+            return torch.as_tensor(self.reduce_fx(self._total))
+        if self.reduce_fx == "mean":
+            return (self._total / self._weight).to(torch.float32)
+        return self._total.to(torch.float32)
+
+    def reset(self) -> None:
+        """Begin a new epoch."""
+        self._values.clear()
+        self._weights.clear()
+        self._total = None
+        self._weight = 0
+        if self.metric is not None:
+            self.metric.reset()
+            self.metric = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the values of the epoch under way as plain data and tensors."""
+        return {
+            "values": list(self._values),
+            "weights": list(self._weights),
+            "total": self._total,
+            "weight": self._weight,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the values of the epoch under way back."""
+        self._values = list(state_dict["values"])
+        self._weights = list(state_dict["weights"])
+        self._total = state_dict["total"]
+        self._weight = state_dict["weight"]
+
+    def _fold(self) -> None:
+        """Reduce what was collected; single additions would cost a kernel each."""
+        if not self._values:
+            return
+        stacked = _stacked(self._values)
+        part: Tensor
+        if callable(self.reduce_fx):
+            part = stacked if self._total is None else torch.cat([self._total, stacked])
+        elif self.reduce_fx == "mean":
+            weights = torch.tensor(self._weights, dtype=stacked.dtype, device=stacked.device)
+            part = torch.dot(stacked, weights)
+            self._weight += sum(self._weights)
+        elif self.reduce_fx == "sum":
+            part = stacked.sum()
+        else:
+            part = stacked.min() if self.reduce_fx == "min" else stacked.max()
+        if self._total is not None and not callable(self.reduce_fx):
+            combine = {"min": torch.minimum, "max": torch.maximum}.get(self.reduce_fx, torch.add)
+            part = combine(self._total, part)
+        self._total = part
+        self._values.clear()
+        self._weights.clear()
+
+
+def _stacked(values: list[Tensor | float]) -> Tensor:
+    """Return values as one tensor, in 64 bits where the device has them."""
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if not tensors:
+        return torch.tensor(values, dtype=torch.float64)
+    device = tensors[0].device
+    dtype = torch.float32 if device.type == "mps" else torch.float64
+    if len(tensors) < len(values):
+        tensors = [torch.as_tensor(value, dtype=dtype, device=device) for value in values]
+    return torch.stack(tensors).to(device=device, dtype=dtype)

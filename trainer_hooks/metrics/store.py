@@ -1,0 +1,282 @@
+"""Every logged value of a run: taken in on the hot path, reduced and handed on where it is due."""
+
+from __future__ import annotations
+
+from enum import Enum
+from numbers import Number
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainer_hooks.errors import MetricError
+from trainer_hooks.metrics.slot import Metric, Slot
+from trainer_hooks.runtime.transfer import first_tensor
+
+__all__ = ["MetricStore", "Scope"]
+
+
+class Scope(Enum):
+    """From where `log` is called, which decides what it means."""
+
+    CLOSED = "outside training and evaluation"
+    TRAIN_BATCH = "a training batch"
+    TRAIN_EPOCH = "the start or end of a training epoch"
+    EVALUATION = "validation or test"
+    PREDICTION = "prediction"
+
+
+class MetricStore:
+    """Take logged values in and keep what callbacks, loggers and progress bars read.
+
+    Nothing is copied from the device to the host until `floats` is asked for.
+
+    Attributes:
+        callback_metrics: the latest value of every name, as 0-dim tensors; may be written to.
+        logged_metrics: the values that the loggers were given last.
+        scope: from where `log` is called now.
+        batch: the batch in work, of which the batch size is found where it is not given.
+    """
+
+    def __init__(self) -> None:
+        self.callback_metrics: dict[str, Tensor] = {}
+        self.logged_metrics: dict[str, Tensor] = {}
+        self.scope = Scope.CLOSED
+        self.batch: Any = None
+        self._bar: dict[str, Tensor] = {}
+        self._tables: dict[tuple[Scope, int], dict[str, Slot]] = {}
+        self._slots: dict[str, Slot] = {}
+        self._suffix = ""
+        self._waiting: dict[tuple[str, str], dict[str, Any]] = {}
+        self._sized: Any = None
+        self._size = 1
+
+    def enter(self, scope: Scope, dataloader_idx: int = 0, *, suffix: str = "") -> None:
+        """Say from where `log` is called from now on.
+
+        Args:
+            scope: the place.
+            dataloader_idx: the evaluation loader's number; each has values of its own.
+            suffix: what is added to names, to tell several loaders apart.
+        """
+        self.scope = scope
+        self._suffix = suffix
+        self._slots = self._tables.setdefault((scope, dataloader_idx), {})
+
+    def log(
+        self,
+        name: str,
+        value: Any,
+        call: tuple[bool, bool | None, bool | None, bool | None, Any, bool],
+        batch_size: int | None = None,
+        enable_graph: bool = False,
+    ) -> None:
+        """Take in one value.
+
+        Args:
+            name: its name.
+            value: a number, a tensor with one element, or a metric object.
+            call: `prog_bar, logger, on_step, on_epoch, reduce_fx, add_dataloader_idx`.
+            batch_size: its weight in the mean; found in the batch where None.
+            enable_graph: keep the value attached to the autograd graph.
+
+        Raises:
+            MetricError: it cannot be logged here, is no such value, or was logged otherwise before.
+        """
+        slot = self._slots.get(name)
+        if slot is None:
+            slot = self._register(name, call)
+        elif slot.call != call:
+            raise MetricError(
+                f"log({name!r}) was called with other arguments than before in {self.scope.value}: "
+                "prog_bar, logger, on_step, on_epoch, reduce_fx and add_dataloader_idx must stay "
+                f"the same. Before: {slot.call}, now: {call}."
+            )
+        if isinstance(value, Tensor):
+            value = _kept(name, value, enable_graph)
+        else:
+            value = _converted(slot, value)
+            if value is None:
+                return
+        if slot.on_epoch and slot.metric is None:
+            if batch_size is None:
+                batch_size = self._found_batch_size() if slot.reduce_fx == "mean" else 1
+            slot.add(value, batch_size)
+        if self.scope is Scope.TRAIN_EPOCH:
+            self._publish(slot, value)
+        if slot.on_step:
+            slot.value = value
+            slot.is_new = True
+            if self.scope is Scope.TRAIN_BATCH:
+                self.callback_metrics[name] = value
+                self.callback_metrics[slot.step_key] = value
+                if slot.prog_bar:
+                    self._bar[slot.step_key] = value
+
+    def step_metrics(self) -> dict[str, Tensor]:
+        """Return the single values for the loggers that are new since this was last asked."""
+        metrics = {}
+        for slot in self._slots.values():
+            if slot.is_new:
+                slot.is_new = False
+                if slot.logger:
+                    metrics[slot.step_key] = torch.as_tensor(slot.value)
+        return metrics
+
+    def close_epoch(self, *scopes: Scope) -> dict[str, Tensor]:
+        """Reduce what was logged in the epoch, begin a new one, and return the loggers' share."""
+        metrics = {}
+        for (scope, _), slots in self._tables.items():
+            if scope not in scopes:
+                continue
+            for slot in slots.values():
+                if slot.on_epoch and slot.has_values:
+                    value = slot.reduce()
+                    self._publish(slot, value)
+                    if slot.logger:
+                        metrics[slot.epoch_key] = value
+                slot.reset()
+        return metrics
+
+    def refresh(self, scope: Scope) -> None:
+        """Put the present reductions of the epoch under way where callbacks find them."""
+        for (place, _), slots in self._tables.items():
+            if place is scope:
+                for slot in slots.values():
+                    if slot.on_epoch and slot.has_values:
+                        self._publish(slot, slot.reduce())
+
+    def epoch_values(self, scope: Scope, dataloader_idx: int) -> dict[str, Tensor]:
+        """Return the present reductions of one evaluation loader, by name."""
+        slots = self._tables.get((scope, dataloader_idx), {})
+        return {s.epoch_key: s.reduce() for s in slots.values() if s.on_epoch and s.has_values}
+
+    def drop(self, *scopes: Scope) -> None:
+        """Forget what was logged from `scopes`, as after a sanity check."""
+        for key in [key for key in self._tables if key[0] in scopes]:
+            for slot in self._tables.pop(key).values():
+                slot.reset()
+
+    @property
+    def progress_bar_metrics(self) -> dict[str, float]:
+        """What a progress bar shows. Asking copies it from the device."""
+        return floats(self._bar)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the values that a resumed run must find: latest ones and unfinished sums."""
+        return {
+            "callback_metrics": {k: v.detach() for k, v in self.callback_metrics.items()},
+            "bar": {k: v.detach() for k, v in self._bar.items()},
+            "epoch": [
+                {
+                    "scope": scope.name,
+                    "name": name,
+                    # a function cannot be saved; its values wait until it is logged with again
+                    "call": None if callable(slot.reduce_fx) else list(slot.call),
+                    **slot.state_dict(),
+                }
+                for (scope, _), slots in self._tables.items()
+                if scope in (Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
+                for name, slot in slots.items()
+            ],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` returned."""
+        self.callback_metrics.clear()
+        self.callback_metrics.update(state_dict["callback_metrics"])
+        self._bar = dict(state_dict["bar"])
+        for item in state_dict["epoch"]:
+            self._waiting[item["scope"], item["name"]] = item
+            if item["call"] is not None:
+                self.enter(Scope[item["scope"]])
+                self._register(item["name"], tuple(item["call"]))
+        self.enter(Scope.CLOSED)
+
+    def _register(self, name: str, call: tuple[Any, ...]) -> Slot:
+        prog_bar, logger, on_step, on_epoch, reduce_fx, add_dataloader_idx = call
+        if self.scope in (Scope.CLOSED, Scope.PREDICTION):
+            raise MetricError(
+                f"log({name!r}) was called in {self.scope.value}, where it has no meaning: call it "
+                "from a training, validation or test step, or a hook of their batches or epochs."
+            )
+        if not isinstance(name, str):
+            raise MetricError(f"log({name!r}): the name must be a string.")
+        in_batch = self.scope is Scope.TRAIN_BATCH
+        if self.scope is Scope.TRAIN_EPOCH and on_step:
+            raise MetricError(
+                f"log({name!r}, on_step=True) was called in {self.scope.value}: there is no step "
+                "there. Leave on_step out."
+            )
+        slot = Slot(
+            name + self._suffix if add_dataloader_idx else name,
+            call,
+            reduce_fx=reduce_fx,
+            on_step=in_batch if on_step is None else on_step,
+            on_epoch=not in_batch if on_epoch is None else on_epoch,
+            prog_bar=prog_bar,
+            logger=logger is not False,
+        )
+        self._slots[name] = slot
+        saved = self._waiting.pop((self.scope.name, name), None)
+        if saved is not None:
+            slot.load_state_dict(saved)
+        return slot
+
+    def _publish(self, slot: Slot, value: Tensor) -> None:
+        """Make an epoch's value known."""
+        self.callback_metrics[slot.name] = value
+        self.callback_metrics[slot.epoch_key] = value
+        if slot.prog_bar:
+            self._bar[slot.epoch_key] = value
+
+    def _found_batch_size(self) -> int:
+        if self._sized is not self.batch:
+            tensor = first_tensor(self.batch)
+            self._size = tensor.shape[0] if tensor is not None else 1
+            self._sized = self.batch
+        return self._size
+
+
+def floats(metrics: dict[str, Tensor]) -> dict[str, float]:
+    """Return metrics as Python floats. This copies them from the device, in one go."""
+    if not metrics:
+        return {}
+    values = list(metrics.values())
+    if any(value.device.type != "cpu" for value in values):
+        values = list(torch.stack([value.detach().double() for value in values]).cpu())
+    return {name: value.item() for name, value in zip(metrics, values, strict=True)}
+
+
+def _kept(name: str, value: Tensor, enable_graph: bool) -> Tensor:
+    """Return a value that nothing changes later."""
+    if value.ndim:
+        if value.numel() != 1:
+            raise MetricError(
+                f"log({name!r}) was given a tensor of shape {tuple(value.shape)}: it must have one "
+                "element. Reduce it first, as with .mean()."
+            )
+        value = value.reshape(())
+    if enable_graph:
+        return value
+    # what autograd made is nobody's storage; anything else may change in place later
+    return value.clone().detach() if value.grad_fn is None else value.detach()
+
+
+def _converted(slot: Slot, value: Any) -> Tensor | None:
+    """Return a number, or a metric object's value for the last batch if that is wanted."""
+    if isinstance(value, int | float):
+        return torch.tensor(float(value))
+    if isinstance(value, Metric):
+        slot.metric = value
+        if not slot.on_step:
+            return None
+        # torchmetrics keeps it here for exactly this use
+        latest = getattr(value, "_forward_cache", None)
+        return torch.as_tensor(value.compute() if latest is None else latest).detach()
+    if not isinstance(value, Number) or isinstance(value, complex):
+        raise MetricError(
+            f"log({slot.name!r}) was given {value!r} of type {type(value).__qualname__}: it must be a "
+            "number, a tensor with one element, or a metric object. For several use log_dict."
+        )
+    return torch.tensor(float(value))  # type: ignore[arg-type]

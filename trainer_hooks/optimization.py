@@ -1,0 +1,259 @@
+"""Optimizers and learning rate schedulers: what `configure_optimizers` may return, made uniform."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from trainer_hooks.errors import OptimizationError, nearest
+
+__all__ = ["LRSchedulerConfig", "ManualOptimizer", "Optimization", "needs_closure", "parse"]
+
+_OPTIMIZER_KEYS = frozenset({"optimizer", "lr_scheduler", "monitor"})
+
+
+@dataclass(slots=True)
+class LRSchedulerConfig:
+    """One scheduler and when it steps.
+
+    Attributes:
+        scheduler: the scheduler.
+        name: what LearningRateMonitor calls it.
+        interval: `"epoch"` or `"step"` (optimizer steps).
+        frequency: how many intervals between two of its steps.
+        reduce_on_plateau: whether `step` is given the monitored value.
+        monitor: the name of that value in `trainer.callback_metrics`.
+        strict: whether it is an error if that value was not logged.
+    """
+
+    scheduler: Any
+    name: str | None = None
+    interval: str = "epoch"
+    frequency: int = 1
+    reduce_on_plateau: bool = False
+    monitor: str | None = None
+    strict: bool = True
+
+
+@dataclass(slots=True)
+class Optimization:
+    """All optimizers and schedulers of a module.
+
+    Attributes:
+        optimizers: the optimizers.
+        schedulers: the schedulers with their configuration.
+    """
+
+    optimizers: list[Optimizer] = field(default_factory=list)
+    schedulers: list[LRSchedulerConfig] = field(default_factory=list)
+
+    def state_dict(self) -> dict[str, list[Any]]:
+        """Return the states under Lightning's keys."""
+        return {
+            "optimizer_states": [optimizer.state_dict() for optimizer in self.optimizers],
+            "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers],
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take the states back.
+
+        Raises:
+            OptimizationError: the number of optimizers or schedulers is another one.
+        """
+        for key, owners in (
+            ("optimizer_states", self.optimizers),
+            ("lr_schedulers", [config.scheduler for config in self.schedulers]),
+        ):
+            saved = state_dict.get(key, [])
+            if len(saved) != len(owners):
+                raise OptimizationError(
+                    f"the checkpoint holds {len(saved)} entries under {key!r}, but "
+                    f"configure_optimizers returned {len(owners)}: they must be the same to go on. "
+                    "Return the same optimizers and schedulers, or load the weights alone with "
+                    "Module.load_from_checkpoint."
+                )
+            for owner, state in zip(owners, saved, strict=True):
+                owner.load_state_dict(state)
+
+
+class _Stepper(Protocol):
+    """What a loop does around the step of one optimizer in manual optimization."""
+
+    def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any: ...
+
+    def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None: ...
+
+
+class ManualOptimizer:
+    """An optimizer in manual optimization: its `step` counts and fires the hooks.
+
+    Everything else is the wrapped optimizer's.
+
+    Attributes:
+        optimizer: the wrapped optimizer.
+    """
+
+    def __init__(self, optimizer: Optimizer, stepper: _Stepper) -> None:
+        self.optimizer = optimizer
+        self._stepper = stepper
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Let the optimizer step, with the run's precision; count it and fire the hooks."""
+        return self._stepper.step_manually(self.optimizer, closure)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients and fire the hook."""
+        self._stepper.zero_grad_manually(self.optimizer, set_to_none)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.optimizer, name)
+
+
+def needs_closure(optimizer: Optimizer) -> bool:
+    """Return whether the optimizer evaluates the loss itself, as LBFGS does."""
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
+
+
+def parse(returned: Any, owner: str) -> Optimization:
+    """Make what `configure_optimizers` returned uniform.
+
+    It may be: one optimizer; a list or tuple of them; a tuple of a list of optimizers and a list of
+    schedulers (or scheduler dicts); a dict with `optimizer` and optionally `lr_scheduler` (a
+    scheduler or a dict) and `monitor`; a list or tuple of such dicts; None for no optimizer.
+
+    Args:
+        returned: the value.
+        owner: the module's name, for messages.
+
+    Raises:
+        OptimizationError: it is none of these; the message says what was found.
+    """
+    result = Optimization()
+    if returned is None:
+        return result
+    if isinstance(returned, Optimizer):
+        result.optimizers.append(returned)
+    elif isinstance(returned, Mapping):
+        _add_dict(result, returned, owner)
+    elif _is_pair_of_lists(returned):
+        optimizers, schedulers = returned
+        for optimizer in optimizers:
+            result.optimizers.append(_checked_optimizer(optimizer, owner))
+        for scheduler in schedulers:
+            result.schedulers.append(_scheduler_config(scheduler, owner))
+    elif isinstance(returned, Sequence) and not isinstance(returned, str):
+        for item in returned:
+            if isinstance(item, Mapping):
+                _add_dict(result, item, owner)
+            else:
+                result.optimizers.append(_checked_optimizer(item, owner))
+    else:
+        raise OptimizationError(
+            f"{owner}.configure_optimizers returned {returned!r} of type "
+            f"{type(returned).__qualname__}: it must return an optimizer, a list of them, a dict "
+            "with the key 'optimizer', ([optimizers], [schedulers]), or None."
+        )
+    _check_belonging(result, owner)
+    return result
+
+
+def _is_pair_of_lists(returned: Any) -> bool:
+    return (
+        isinstance(returned, list | tuple)
+        and len(returned) == 2
+        and isinstance(returned[0], list | tuple)
+        and isinstance(returned[1], list | tuple)
+    )
+
+
+def _add_dict(result: Optimization, given: Mapping[str, Any], owner: str) -> None:
+    for key in given:
+        if key not in _OPTIMIZER_KEYS:
+            raise OptimizationError(
+                f"{owner}.configure_optimizers returned a dict with the key {key!r}: known keys "
+                f"are {', '.join(sorted(_OPTIMIZER_KEYS))}.{nearest(key, _OPTIMIZER_KEYS)}"
+            )
+    result.optimizers.append(_checked_optimizer(given.get("optimizer"), owner))
+    scheduler = given.get("lr_scheduler")
+    if scheduler is None:
+        return
+    monitor = given.get("monitor")
+    if isinstance(scheduler, Mapping) and monitor is not None:
+        scheduler = {"monitor": monitor, **scheduler}
+    result.schedulers.append(_scheduler_config(scheduler, owner, monitor))
+
+
+def _checked_optimizer(optimizer: Any, owner: str) -> Optimizer:
+    if not isinstance(optimizer, Optimizer):
+        raise OptimizationError(
+            f"{owner}.configure_optimizers returned {optimizer!r} of type "
+            f"{type(optimizer).__qualname__} where an optimizer was expected: it must be a "
+            "torch.optim.Optimizer."
+        )
+    return optimizer
+
+
+def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRSchedulerConfig:
+    where = f"{owner}.configure_optimizers"
+    if isinstance(given, Mapping):
+        known = {item.name for item in fields(LRSchedulerConfig)}
+        for key in given:
+            if key not in known:
+                raise OptimizationError(
+                    f"{where} returned a scheduler dict with the key {key!r}: known keys are "
+                    f"{', '.join(sorted(known))}.{nearest(key, known)}"
+                )
+        if "scheduler" not in given:
+            raise OptimizationError(
+                f"{where} returned the scheduler dict {dict(given)!r} without the key 'scheduler'."
+            )
+        config = LRSchedulerConfig(**given)
+    else:
+        config = LRSchedulerConfig(given, monitor=monitor)
+    if not isinstance(config.scheduler, LRScheduler | ReduceLROnPlateau) and not (
+        callable(getattr(config.scheduler, "step", None))
+        and callable(getattr(config.scheduler, "state_dict", None))
+    ):
+        raise OptimizationError(
+            f"{where} returned {config.scheduler!r} as a scheduler: it must be a torch scheduler, "
+            "or have step(), state_dict() and load_state_dict()."
+        )
+    config.reduce_on_plateau |= isinstance(config.scheduler, ReduceLROnPlateau)
+    if config.interval not in {"epoch", "step"}:
+        raise OptimizationError(
+            f"{where}: interval={config.interval!r} of a scheduler must be 'epoch' or 'step'."
+        )
+    if (
+        isinstance(config.frequency, bool)
+        or not isinstance(config.frequency, int)
+        or config.frequency < 1
+    ):
+        raise OptimizationError(
+            f"{where}: frequency={config.frequency!r} of a scheduler must be an integer of at "
+            "least 1."
+        )
+    if config.reduce_on_plateau and config.monitor is None:
+        raise OptimizationError(
+            f"{where} returned a ReduceLROnPlateau without a monitor: name the logged value that "
+            "it watches, as in {'optimizer': opt, 'lr_scheduler': {'scheduler': plateau, "
+            "'monitor': 'val_loss'}}."
+        )
+    return config
+
+
+def _check_belonging(result: Optimization, owner: str) -> None:
+    """Make sure that each scheduler drives an optimizer that was returned too."""
+    for config in result.schedulers:
+        driven = getattr(config.scheduler, "optimizer", None)
+        if driven is not None and not any(driven is optimizer for optimizer in result.optimizers):
+            raise OptimizationError(
+                f"{owner}.configure_optimizers returned the scheduler "
+                f"{type(config.scheduler).__qualname__}, which drives an optimizer that was not "
+                "returned: return that optimizer too."
+            )

@@ -1,0 +1,108 @@
+"""Random numbers: seed them, take a snapshot, put it back."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks._log import log
+from trainer_hooks.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["capture", "isolated", "restore", "seed_everything"]
+
+_MAX_SEED = 2**32 - 1
+
+
+def seed_everything(seed: int | None = None, workers: bool = False, verbose: bool = True) -> int:
+    """Seed Python's, NumPy's and torch's random numbers, on all devices.
+
+    Args:
+        seed: from 0 to 2**32 - 1; where None, `PL_GLOBAL_SEED` from the environment, or else 0.
+        workers: seed data loader workers as well. torch derives each worker's seeds (Python, NumPy,
+            torch) from the main process's generator, so nothing is left to do for it; the argument
+            is there for code that was written for Lightning.
+        verbose: report the seed at level INFO.
+
+    Returns:
+        The seed.
+
+    Raises:
+        OptionError: the seed is not an integer of that range.
+    """
+    if seed is None:
+        seed_text = os.environ.get("PL_GLOBAL_SEED", "0")
+        try:
+            seed = int(seed_text)
+        except ValueError:
+            raise OptionError(
+                f"PL_GLOBAL_SEED={seed_text!r} in the environment: must be an integer."
+            ) from None
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _MAX_SEED:
+        raise OptionError(f"seed_everything({seed!r}): must be an integer from 0 to {_MAX_SEED}.")
+    if verbose:
+        log.info("seed set to %d", seed)
+    os.environ["PL_GLOBAL_SEED"] = str(seed)
+    os.environ["PL_SEED_WORKERS"] = str(int(workers))
+    random.seed(seed)
+    numpy = _numpy()
+    if numpy is not None:
+        numpy.random.seed(seed)
+    torch.manual_seed(seed)
+    return seed
+
+
+def capture() -> dict[str, Any]:
+    """Return the state of every global generator as plain data and tensors."""
+    version, internal, gauss = random.getstate()
+    state: dict[str, Any] = {
+        "python": (version, internal, gauss),
+        "torch": torch.get_rng_state(),
+    }
+    numpy = _numpy()
+    if numpy is not None:
+        kind, keys, position, has_gauss, cached = numpy.random.get_state()
+        state["numpy"] = (kind, keys.tolist(), int(position), int(has_gauss), float(cached))
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    if torch.backends.mps.is_available():
+        state["mps"] = torch.mps.get_rng_state()
+    return state
+
+
+def restore(state: dict[str, Any]) -> None:
+    """Put back what `capture` returned, as far as this machine has those generators."""
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    torch.set_rng_state(state["torch"].cpu())
+    numpy = _numpy()
+    if numpy is not None and "numpy" in state:
+        kind, keys, position, has_gauss, cached = state["numpy"]
+        numpy.random.set_state((kind, keys, position, has_gauss, cached))
+    if "cuda" in state and torch.cuda.is_available():
+        for index, device_state in enumerate(state["cuda"][: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(device_state.cpu(), index)
+    if "mps" in state and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(state["mps"].cpu())
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Put the generators back afterwards, so that what ran inside leaves no trace in them."""
+    state = capture()
+    try:
+        yield
+    finally:
+        restore(state)
+
+
+def _numpy() -> Any:
+    """Return NumPy if it is in use in this process; torch runs without it."""
+    return sys.modules.get("numpy")

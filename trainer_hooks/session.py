@@ -1,0 +1,84 @@
+"""Session: what of a trainer outlives a single run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.context import RunContext, RunState
+from trainer_hooks.metrics.store import MetricStore
+from trainer_hooks.progress import Progress
+
+if TYPE_CHECKING:
+    import torch
+
+    from trainer_hooks.config import TrainerConfig
+    from trainer_hooks.connector import CallbackConnector, LoadReport
+    from trainer_hooks.context import Plan
+    from trainer_hooks.data.module import DataModule
+    from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.module import Module
+    from trainer_hooks.optimization import Optimization
+    from trainer_hooks.runtime.precision import Precision
+
+__all__ = ["Session"]
+
+
+@dataclass(slots=True)
+class Session:
+    """The lasting parts of a trainer, shared by its runs one after another.
+
+    Attributes:
+        config: the options as given.
+        plan: the numbers to go by; a later `trainer.max_epochs = n` replaces it.
+        connector: the callbacks.
+        loggers: the loggers.
+        device: where modules go.
+        precision: what forwards run in.
+        state: what the trainer is doing.
+        module: the module of the last run.
+        datamodule: the data module of the last run.
+        progress: the counters of that module's training.
+        metrics: its logged values.
+        optimization: its optimizers and schedulers, once a fit made them.
+        context: the run under way, or the last one.
+        fit_context: the last fit, of which a checkpoint is made.
+        ckpt_path: the checkpoint that the last run was given.
+        load_report: what restoring it found.
+        stop_reason: why the run was asked to stop.
+    """
+
+    config: TrainerConfig
+    plan: Plan
+    connector: CallbackConnector
+    loggers: list[Logger]
+    device: torch.device
+    precision: Precision
+    state: RunState = field(default_factory=RunState)
+    module: Module | None = None
+    datamodule: DataModule | None = None
+    progress: Progress = field(default_factory=Progress)
+    metrics: MetricStore = field(default_factory=MetricStore)
+    optimization: Optimization | None = None
+    context: RunContext | None = None
+    fit_context: RunContext | None = None
+    ckpt_path: str | None = None
+    load_report: LoadReport | None = None
+    stop_reason: str = ""
+
+    def take(self, module: Module, datamodule: DataModule | None) -> None:
+        """Make `module` the one that runs; another one than before starts from nothing."""
+        if module is not self.module:
+            self.module = module
+            self.progress = Progress()
+            self.metrics = MetricStore()
+            self.optimization = None
+            self.fit_context = None
+        self.datamodule = datamodule
+        self.stop_reason = ""
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        """The hyperparameters that loggers are given."""
+        logged = self.module.logged_hparams if self.module is not None else None
+        return dict(logged or {})

@@ -1,0 +1,55 @@
+"""Ctrl-C and SIGTERM during a run: heeded between two batches, so that a checkpoint is exact."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.errors import TerminationSignal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer_hooks.context import RunContext
+
+__all__ = ["heeding_signals"]
+
+
+@contextmanager
+def heeding_signals(context: RunContext) -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back until the batch in work is done; a second one acts at once.
+
+    The handlers that were there before are put back. In a thread other than the main one nothing is
+    done, since Python allows it only there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(signum: int, frame: Any) -> None:  # noqa: ARG001 - the interface of a handler
+        if context.pending_signal:
+            _act_on(signum)
+        context.pending_signal = signum
+        name = signal.Signals(signum).name
+        # not print or logging: their locks may be held by what this interrupts
+        with suppress(OSError):
+            os.write(2, f"\n{name}: stopping after this batch; once more stops at once\n".encode())
+
+    before = {signum: signal.signal(signum, handle) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
+    if context.pending_signal:
+        # it came after the last batch: the run is over, but its wish is not forgotten
+        context.heed_signal()
+
+
+def _act_on(signum: int) -> None:
+    if signum == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise TerminationSignal(signum)

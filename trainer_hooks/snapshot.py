@@ -1,0 +1,190 @@
+"""Snapshot: build a checkpoint of a session, and put one back."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._version import __version__
+from trainer_hooks.checkpoint.file import write_checkpoint
+from trainer_hooks.checkpoint.plain import require_plain
+from trainer_hooks.checkpoint.weights import load_weights
+from trainer_hooks.connector import LoadReport
+from trainer_hooks.errors import CheckpointError, OptimizationError, TrainerHooksWarning, UsageError
+from trainer_hooks.runtime import rng
+
+if TYPE_CHECKING:
+    import os
+
+    from trainer_hooks.context import RunContext
+    from trainer_hooks.session import Session
+    from trainer_hooks.trainer import Trainer
+
+__all__ = ["FORMAT", "build", "restore_callbacks", "restore_module", "restore_training", "save"]
+
+FORMAT = 1
+"""Number of the layout of `checkpoint["trainer_hooks"]`."""
+
+_LIGHTNING_VERSION = "2.6.0"
+"""Version of the layout of the keys that Lightning's checkpoints have too."""
+
+
+def save(
+    session: Session, trainer: Trainer, path: str | os.PathLike[str], weights_only: bool
+) -> str:
+    """Write a checkpoint of the session and return its absolute path.
+
+    Raises:
+        UsageError: there is no module to save yet.
+        CheckpointStateError: a state cannot be loaded back safely; it is named.
+        CheckpointError: the file cannot be written.
+    """
+    checkpoint = build(session, trainer, weights_only)
+    written = write_checkpoint(checkpoint, path)
+    session.connector.relay.on_checkpoint_saved(trainer, session.module, written)  # type: ignore[arg-type]
+    return written
+
+
+def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, Any]:
+    """Return a checkpoint of the session as plain data and tensors."""
+    module = session.module
+    if module is None:
+        raise UsageError(
+            "there is nothing to save yet: call fit, validate, test or predict with a module first."
+        )
+    checkpoint: dict[str, Any] = {
+        "epoch": session.progress.epochs_completed,
+        "global_step": session.progress.steps_completed,
+        "pytorch-lightning_version": _LIGHTNING_VERSION,
+        "state_dict": module.state_dict(),
+        "loops": {},
+        "trainer_hooks": {"format": FORMAT, "version": __version__},
+    }
+    if module.saved_hparams is not None:
+        checkpoint["hparams_name"] = "kwargs"
+        checkpoint["hyper_parameters"] = dict(module.saved_hparams)
+    datamodule = session.datamodule
+    if datamodule is not None:
+        state = datamodule.state_dict()
+        if state:
+            checkpoint[type(datamodule).__qualname__] = state
+    if not weights_only:
+        _add_training(checkpoint, session)
+    session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
+    _require_plain(checkpoint, session)
+    return checkpoint
+
+
+def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
+    """Add what a resumed run needs beyond the weights."""
+    context = session.fit_context
+    checkpoint["callbacks"] = session.connector.state_dict()
+    optimization = session.optimization
+    if optimization is not None:
+        checkpoint.update(optimization.state_dict())
+    checkpoint["loops"] = {"fit_loop": session.progress.state_dict()}
+    scaler = session.precision.state_dict()
+    if scaler:
+        checkpoint["MixedPrecision"] = scaler
+    own = checkpoint["trainer_hooks"]
+    own["rng"] = rng.capture()
+    own["metrics"] = session.metrics.state_dict()
+    own["plugins"] = session.connector.plugin_records()
+    own["stream"] = {}
+    own["val_generators"] = []
+    own["gradients"] = {}
+    if context is not None and context.stream is not None:
+        own["stream"] = context.stream.state_dict()
+        own["val_generators"] = context.evaluation["validate"].generator_states()
+        own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
+    if session.module is not None and session.progress.batches_in_window:
+        own["gradients"] = {
+            name: parameter.grad
+            for name, parameter in session.module.named_parameters()
+            if parameter.grad is not None
+        }
+
+
+def _require_plain(checkpoint: dict[str, Any], session: Session) -> None:
+    labels = {entry.callback.state_key: entry.label for entry in session.connector.entries}
+    for key, value in checkpoint.items():
+        if key == "callbacks":
+            for state_key, state in value.items():
+                require_plain(state, labels.get(state_key, f"callback {state_key!r}"))
+        else:
+            require_plain(value, f"checkpoint[{key!r}]")
+
+
+def restore_module(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
+    """Put the weights back, and the data module's state."""
+    load_weights(context.module, checkpoint["state_dict"], source)
+    datamodule = context.datamodule
+    if datamodule is not None:
+        state = checkpoint.get(type(datamodule).__qualname__)
+        if state:
+            datamodule.load_state_dict(state)
+
+
+def restore_callbacks(session: Session, checkpoint: dict[str, Any]) -> LoadReport:
+    """Put the callbacks' states back, and say what did not match."""
+    found = session.connector.load_state_dict(checkpoint.get("callbacks", {}))
+    saved = checkpoint.get("trainer_hooks", {}).get("plugins", [])
+    present = {
+        record["distribution"]: record["version"] for record in session.connector.plugin_records()
+    }
+    changes = []
+    for record in saved:
+        name, version = record["distribution"], record["version"]
+        if name not in present:
+            changes.append(f"plugin {name} {version} does not take part now")
+        elif present[name] != version:
+            changes.append(f"plugin {name} is {present[name]} now and was {version}")
+    report = LoadReport(
+        found.restored, found.missing, found.unexpected, tuple(dict.fromkeys(changes))
+    )
+    if report.summary:
+        warnings.warn(
+            f"the checkpoint and this run's callbacks differ: {report.summary}.",
+            TrainerHooksWarning,
+            stacklevel=2,
+        )
+    return report
+
+
+def restore_training(
+    session: Session, context: RunContext, checkpoint: dict[str, Any], source: str
+) -> None:
+    """Put back what a training needs to go on: counters, optimizers, metrics, random numbers.
+
+    Raises:
+        CheckpointError: the checkpoint holds weights alone, or was saved under other conditions.
+    """
+    own = checkpoint.get("trainer_hooks", {})
+    if "optimizer_states" not in checkpoint or "rng" not in own:
+        raise CheckpointError(
+            f"checkpoint {source!r} cannot be resumed from: it holds weights alone, or was not "
+            "saved by trainer_hooks. To start anew from its weights, use "
+            f"{type(context.module).__qualname__}.load_from_checkpoint."
+        )
+    if own["format"] > FORMAT:
+        raise CheckpointError(
+            f"checkpoint {source!r} has format {own['format']}, saved by trainer_hooks "
+            f"{own['version']}: this version knows formats up to {FORMAT}. Upgrade trainer-hooks."
+        )
+    session.progress.load_state_dict(checkpoint["loops"]["fit_loop"])
+    accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
+    if session.progress.batches_in_window and accumulated != context.plan.accumulate_grad_batches:
+        raise CheckpointError(
+            f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
+            f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the gradients "
+            "saved with it cannot be used. Resume with the same number, or from a checkpoint that "
+            "was saved at the end of an epoch."
+        )
+    try:
+        context.optimization.load_state_dict(checkpoint)
+    except (OptimizationError, ValueError, KeyError) as error:
+        raise CheckpointError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
+    if "MixedPrecision" in checkpoint:
+        session.precision.load_state_dict(checkpoint["MixedPrecision"])
+    session.metrics.load_state_dict(own["metrics"])
+    context.resumed = {name: own[name] for name in ("rng", "stream", "gradients", "val_generators")}

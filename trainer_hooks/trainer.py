@@ -1,0 +1,299 @@
+"""Trainer: runs modules, and calls hooks while it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+
+from trainer_hooks import snapshot
+from trainer_hooks.config import TrainerConfig, takes_options
+from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.defaults import check_switches, default_callbacks, make_loggers
+from trainer_hooks.errors import CheckpointNotFoundError, StopTraining, UsageError
+from trainer_hooks.lifecycle import Job, Run
+from trainer_hooks.runtime.device import pick_device
+from trainer_hooks.runtime.precision import make_precision
+from trainer_hooks.session import Session
+from trainer_hooks.view import TrainerView
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from trainer_hooks.callback import Callback
+    from trainer_hooks.data.module import DataModule
+    from trainer_hooks.module import Module
+
+__all__ = ["Trainer"]
+
+
+class Trainer(TrainerView):
+    """Fit, validate, test and predict with modules; every moment of it is a hook.
+
+    The options are those of `trainer_hooks.config.TrainerConfig`, by keyword; `docs/trainer.md`
+    lists them. A trainer can be used any number of times, and as a context manager that closes it.
+
+    Raises:
+        OptionError: an option is unknown, or breaks its rule.
+        CallbackError: a callback cannot be registered.
+        PluginError: an installed plugin is broken and `plugin_errors="raise"`.
+    """
+
+    @takes_options(TrainerConfig)
+    def __init__(self, config: TrainerConfig) -> None:
+        connector = CallbackConnector(
+            config.callbacks,
+            defaults=default_callbacks(config),
+            discover=config.plugins,
+            plugin_errors=config.plugin_errors,
+        )
+        check_switches(config, connector)
+        connector.relay.on_init_start(self)
+        device = pick_device(config.accelerator, config.devices, config.strategy)
+        self._session = Session(
+            config=config,
+            plan=config.plan(),
+            connector=connector,
+            loggers=make_loggers(config),
+            device=device,
+            precision=make_precision(config.precision, device),
+        )
+        self._is_closed = False
+        connector.relay.on_init_end(self)
+
+    # --- entry points ---
+
+    def fit(
+        self,
+        model: Module,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        datamodule: DataModule | None = None,
+        ckpt_path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Train a module.
+
+        Args:
+            model: the module. With the one of the last fit, training goes on; another one starts
+                from nothing.
+            train_dataloaders: an iterable of batches, or a list or dict of loaders.
+            val_dataloaders: one, or a list of them, which are run one after another.
+            datamodule: what has the loaders, instead.
+            ckpt_path: a checkpoint to resume from: a path, `"last"` or `"best"`.
+        """
+        self._run(
+            Job(
+                "fit", model, datamodule, train_dataloaders, val_dataloaders, self._found(ckpt_path)
+            )
+        )
+
+    def validate(
+        self,
+        model: Module | None = None,
+        dataloaders: Any = None,
+        ckpt_path: str | os.PathLike[str] | None = None,
+        verbose: bool = True,
+        datamodule: DataModule | None = None,
+    ) -> list[dict[str, float]]:
+        """Run validation on its own; return the metrics of each loader.
+
+        Args:
+            model: the module; that of the last run unless given.
+            dataloaders: one, or a list of them.
+            ckpt_path: a checkpoint whose weights are loaded first: a path, `"last"` or `"best"`.
+            verbose: whether to print the metrics.
+            datamodule: what has the loaders, instead.
+        """
+        return self._evaluate("validate", model, dataloaders, ckpt_path, verbose, datamodule)
+
+    def test(
+        self,
+        model: Module | None = None,
+        dataloaders: Any = None,
+        ckpt_path: str | os.PathLike[str] | None = None,
+        verbose: bool = True,
+        datamodule: DataModule | None = None,
+    ) -> list[dict[str, float]]:
+        """Run the test; return the metrics of each loader. The arguments are `validate`'s."""
+        return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule)
+
+    def predict(
+        self,
+        model: Module | None = None,
+        dataloaders: Any = None,
+        datamodule: DataModule | None = None,
+        return_predictions: bool = True,
+        ckpt_path: str | os.PathLike[str] | None = None,
+    ) -> list[Any] | None:
+        """Predict; return what the steps returned, in a list a loader where there are several."""
+        module, path = self._chosen(model, ckpt_path)
+        job = Job(
+            "predict",
+            module,
+            self._datamodule(dataloaders, datamodule),
+            evaluation=dataloaders,
+            ckpt_path=path,
+            keeps_predictions=return_predictions,
+        )
+        predictions: list[Any] | None = self._run(job)
+        return predictions
+
+    def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
+        """Write a checkpoint, whole or not at all.
+
+        Args:
+            filepath: where; its folder is made.
+            weights_only: leave out what a resume needs beyond the weights.
+
+        Raises:
+            CheckpointStateError: a state cannot be loaded back safely; it is named.
+            CheckpointError: it cannot be written.
+        """
+        snapshot.save(self._session, self, filepath, weights_only)
+
+    def close(self) -> None:
+        """Let the callbacks flush, close and back up; a second time does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        hooks, module = self._session.connector.relay, self._session.module
+        try:
+            hooks.on_close(self, module)  # type: ignore[arg-type]
+        finally:
+            hooks.on_post_close(self, module)  # type: ignore[arg-type]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _run(self, job: Job) -> Any:
+        if self._session.state.fn is not None:
+            raise UsageError(
+                f"{job.fn} was called inside {self._session.state.fn} of the same trainer: use "
+                "another Trainer for it, or call it afterwards."
+            )
+        run = Run(self._session, self, job)
+        result = None
+        try:
+            loop = run.prepare()
+            result = loop.run()
+            run.complete()
+        except StopTraining as request:
+            run.stop_in_order(request)
+        except BaseException as error:
+            run.fail(error)
+            raise
+        finally:
+            run.close()
+        return result
+
+    def _evaluate(
+        self,
+        fn: str,
+        model: Module | None,
+        dataloaders: Any,
+        ckpt_path: str | os.PathLike[str] | None,
+        verbose: bool,
+        datamodule: DataModule | None,
+    ) -> list[dict[str, float]]:
+        module, path = self._chosen(model, ckpt_path)
+        owner = self._datamodule(dataloaders, datamodule)
+        results: list[dict[str, float]] = (
+            self._run(Job(fn, module, owner, evaluation=dataloaders, ckpt_path=path)) or []
+        )
+        if verbose:
+            for index, metrics in enumerate(results):
+                where = f"{fn} {index}" if len(results) > 1 else fn
+                shown = ", ".join(f"{name}={value:.6g}" for name, value in metrics.items())
+                self.print(f"{where}: {shown or 'no metrics were logged'}")
+        return results
+
+    def _chosen(
+        self, model: Module | None, ckpt_path: str | os.PathLike[str] | None
+    ) -> tuple[Module, str | None]:
+        """Return the module to run and the checkpoint to load into it."""
+        if model is not None:
+            return model, self._found(ckpt_path)
+        if self._session.module is None:
+            raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
+        return self._session.module, self._found(ckpt_path)
+
+    def _datamodule(self, loaders: Any, datamodule: DataModule | None) -> DataModule | None:
+        """Return the data module to use: that of the last run if nothing else was given."""
+        return self._session.datamodule if datamodule is None and loaders is None else datamodule
+
+    def _found(self, ckpt_path: str | os.PathLike[str] | None) -> str | None:
+        """Return the path that `ckpt_path` stands for."""
+        if ckpt_path is None:
+            return None
+        if ckpt_path not in ("best", "last"):
+            return str(ckpt_path)
+        saver = self.checkpoint_callback
+        path = ""
+        if saver is not None:
+            path = getattr(
+                saver, "best_model_path" if ckpt_path == "best" else "last_model_path", ""
+            )
+        if not path:
+            raise CheckpointNotFoundError(
+                f"ckpt_path={ckpt_path!r}: no checkpoint callback of this trainer has saved one. "
+                "Train first, or give a path; 'last' needs ModelCheckpoint(save_last=True)."
+            )
+        return str(path)
+
+    # --- control ---
+
+    def stop(self, reason: str = "") -> None:
+        """Ask the fit to stop after the batch in work; it ends in order, `min_epochs` heeded."""
+        if self._session.context is not None:
+            self._session.context.is_stopping = True
+        self._session.stop_reason = reason
+
+    def skip_batch(self) -> None:
+        """Leave out the batch that is starting; for `on_train_batch_start`."""
+        if self._session.context is not None:
+            self._session.context.skips_batch = True
+
+    def call_event(self, event: str, **kwargs: Any) -> None:
+        """Call the method named `event` on every callback that has it; for events of your own."""
+        for callback in self.callbacks:
+            method = getattr(callback, event, None)
+            if method is not None:
+                method(**kwargs)
+
+    def add_callback(self, callback: Callback) -> None:
+        """Register one more callback."""
+        self._session.connector.add(callback)
+
+    def remove_callback(self, callback: Callback) -> None:
+        """Take a callback out."""
+        self._session.connector.remove(callback)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Hand metrics to every logger, and fire `on_log`.
+
+        Args:
+            metrics: values by name; one named `step` takes the place of `step`.
+            step: their place on the x axis; the number of windows done so far unless given.
+        """
+        session = self._session
+        values = dict(metrics)
+        if step is None:
+            step = int(values.pop("step", max(0, session.progress.batches_stepped - 1)))
+        session.metrics.logged_metrics.update(
+            {name: torch.as_tensor(value) for name, value in values.items()}
+        )
+        for logger in session.loggers:
+            logger.log_metrics(values, step)
+        session.connector.relay.on_log(self, session.module, values, step)  # type: ignore[arg-type]
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Print without tearing the progress bar."""
+        bar = self.progress_bar_callback
+        if bar is not None and bar.is_enabled:
+            bar.print(*args, **kwargs)
+        else:
+            print(*args, **kwargs)

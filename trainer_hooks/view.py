@@ -1,0 +1,438 @@
+"""What callbacks and modules read of a trainer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.callbacks.checkpoint import Checkpoint
+from trainer_hooks.callbacks.early_stopping import EarlyStopping
+from trainer_hooks.callbacks.progress_bar import ProgressBar
+from trainer_hooks.context import EvalData, Plan
+from trainer_hooks.defaults import root_dir
+from trainer_hooks.errors import OptionError
+from trainer_hooks.runtime.topology import SINGLE_PROCESS
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from trainer_hooks.callback import Callback
+    from trainer_hooks.connector import LoadReport
+    from trainer_hooks.context import RunState
+    from trainer_hooks.data.module import DataModule
+    from trainer_hooks.hooks.discovery import Plugin
+    from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.module import Module
+    from trainer_hooks.optimization import LRSchedulerConfig
+    from trainer_hooks.progress import Progress
+    from trainer_hooks.runtime.precision import Precision
+    from trainer_hooks.session import Session
+
+__all__ = ["TrainerView"]
+
+
+class TrainerView:
+    """The attributes of a trainer, under Lightning 2.x's names where it has them."""
+
+    _session: Session
+
+    # --- progress ---
+
+    @property
+    def progress(self) -> Progress:
+        """All counters of the module's training."""
+        return self._session.progress
+
+    @property
+    def current_epoch(self) -> int:
+        """The index of the epoch under way; afterwards, the number of epochs done."""
+        return self._session.progress.epochs_completed
+
+    @property
+    def global_step(self) -> int:
+        """Optimizer steps so far, over all optimizers."""
+        return self._session.progress.steps_completed
+
+    @property
+    def is_last_batch(self) -> bool:
+        """Whether the training batch in work is its epoch's last."""
+        context = self._session.context
+        return context is not None and context.is_last_batch
+
+    @property
+    def num_training_batches(self) -> int | float:
+        """Training batches an epoch; infinity where unknown or outside fit."""
+        context = self._session.fit_context
+        stream = context.stream if context is not None else None
+        return math.inf if stream is None else stream.num_batches
+
+    @property
+    def num_val_batches(self) -> list[int | float]:
+        """Validation batches of each loader."""
+        return self._evaluation("validate").num_batches
+
+    @property
+    def num_sanity_val_batches(self) -> list[int | float]:
+        """Batches of each loader in the sanity check."""
+        limit = self._session.plan.num_sanity_val_steps
+        return [n if limit < 0 else min(n, limit) for n in self.num_val_batches]
+
+    @property
+    def num_test_batches(self) -> list[int | float]:
+        """Test batches of each loader."""
+        return self._evaluation("test").num_batches
+
+    @property
+    def num_predict_batches(self) -> list[int | float]:
+        """Predict batches of each loader."""
+        return self._evaluation("predict").num_batches
+
+    @property
+    def estimated_stepping_batches(self) -> int | float:
+        """Optimizer steps that the whole fit will make, as far as its limits tell."""
+        plan = self._session.plan
+        steps: int | float = math.inf
+        if plan.max_epochs >= 0:
+            windows = self.num_training_batches / plan.accumulate_grad_batches
+            windows = windows if windows == math.inf else math.ceil(windows)
+            steps = windows * plan.max_epochs
+        return min(steps, plan.max_steps) if plan.max_steps >= 0 else steps
+
+    # --- limits, some of which may be changed between two fits ---
+
+    @property
+    def max_epochs(self) -> int:
+        """Epochs to train, -1 for no end. May be set, to let a finished fit go on."""
+        return self._session.plan.max_epochs
+
+    @max_epochs.setter
+    def max_epochs(self, value: int) -> None:
+        self._change_plan("max_epochs", value, -1)
+
+    @property
+    def max_steps(self) -> int:
+        """Optimizer steps to train, -1 for no end. May be set, to let a finished fit go on."""
+        return self._session.plan.max_steps
+
+    @max_steps.setter
+    def max_steps(self, value: int) -> None:
+        self._change_plan("max_steps", value, -1)
+
+    @property
+    def min_epochs(self) -> int:
+        """Epochs before a stop that is asked for is heeded."""
+        return self._session.plan.min_epochs
+
+    @property
+    def min_steps(self) -> int:
+        """Optimizer steps before a stop that is asked for is heeded."""
+        return self._session.plan.min_steps
+
+    @property
+    def fast_dev_run(self) -> int:
+        """Batches of a dry run, 0 if it is none."""
+        return int(self._session.config.fast_dev_run)
+
+    @property
+    def accumulate_grad_batches(self) -> int:
+        """Batches of a window."""
+        return self._session.plan.accumulate_grad_batches
+
+    @property
+    def gradient_clip_val(self) -> float | None:
+        """Bound on the gradients."""
+        return self._session.plan.gradient_clip_val
+
+    @property
+    def gradient_clip_algorithm(self) -> str:
+        """How they are bounded: by norm or by value."""
+        return self._session.plan.gradient_clip_algorithm
+
+    @property
+    def val_check_interval(self) -> int | float:
+        """Batches, or a share of an epoch, between two validations."""
+        return self._session.plan.val_check_interval
+
+    @property
+    def check_val_every_n_epoch(self) -> int | None:
+        """Epochs between two that are validated."""
+        return self._session.plan.check_val_every_n_epoch
+
+    @property
+    def num_sanity_val_steps(self) -> int:
+        """Validation batches that are run before training, -1 for all."""
+        return self._session.plan.num_sanity_val_steps
+
+    @property
+    def log_every_n_steps(self) -> int:
+        """Steps between two hand-overs to the loggers."""
+        return self._session.plan.log_every_n_steps
+
+    @property
+    def limit_train_batches(self) -> int | float:
+        """Number or share of the training batches."""
+        return self._session.plan.limit_train_batches
+
+    @property
+    def limit_val_batches(self) -> int | float:
+        """Number or share of the validation batches."""
+        return self._session.plan.limit_val_batches
+
+    @property
+    def limit_test_batches(self) -> int | float:
+        """Number or share of the test batches."""
+        return self._session.plan.limit_test_batches
+
+    @property
+    def limit_predict_batches(self) -> int | float:
+        """Number or share of the predict batches."""
+        return self._session.plan.limit_predict_batches
+
+    # --- state ---
+
+    @property
+    def state(self) -> RunState:
+        """What the trainer is doing: function, stage, status."""
+        return self._session.state
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether somebody asked the fit to stop; may be set."""
+        context = self._session.context
+        return context is not None and context.is_stopping
+
+    @should_stop.setter
+    def should_stop(self, value: bool) -> None:
+        if self._session.context is not None:
+            self._session.context.is_stopping = bool(value)
+
+    @property
+    def stop_reason(self) -> str:
+        """Why it was asked to stop, or an empty string."""
+        return self._session.stop_reason
+
+    @property
+    def training(self) -> bool:
+        """Whether training batches are being run."""
+        return self._session.state.stage == "train"
+
+    @property
+    def validating(self) -> bool:
+        """Whether validation is being run, inside fit or on its own."""
+        return self._session.state.stage == "validate"
+
+    @property
+    def testing(self) -> bool:
+        """Whether the test is being run."""
+        return self._session.state.stage == "test"
+
+    @property
+    def predicting(self) -> bool:
+        """Whether prediction is being run."""
+        return self._session.state.stage == "predict"
+
+    @property
+    def sanity_checking(self) -> bool:
+        """Whether the validation batches before training are being run."""
+        return self._session.state.stage == "sanity_check"
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether validation or test is being run."""
+        return self.validating or self.testing
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the last run ended with an exception."""
+        return self._session.state.status == "interrupted"
+
+    # --- metrics and loggers ---
+
+    @property
+    def callback_metrics(self) -> dict[str, Tensor]:
+        """The latest value of everything logged, as 0-dim tensors; may be written to."""
+        return self._session.metrics.callback_metrics
+
+    @property
+    def logged_metrics(self) -> dict[str, Tensor]:
+        """What the loggers were given last, by name."""
+        return self._session.metrics.logged_metrics
+
+    @property
+    def progress_bar_metrics(self) -> dict[str, float]:
+        """What the progress bar shows. Reading it copies from the device."""
+        return self._session.metrics.progress_bar_metrics
+
+    @property
+    def loggers(self) -> list[Logger]:
+        """The loggers."""
+        return self._session.loggers
+
+    @property
+    def logger(self) -> Logger | None:
+        """The first logger, or None."""
+        return self._session.loggers[0] if self._session.loggers else None
+
+    @property
+    def log_dir(self) -> str | None:
+        """The first logger's folder, or `default_root_dir` without a logger."""
+        logger = self.logger
+        return logger.log_dir if logger is not None else self.default_root_dir
+
+    @property
+    def default_root_dir(self) -> str:
+        """Where logs and checkpoints go."""
+        return root_dir(self._session.config)
+
+    @property
+    def ckpt_path(self) -> str | None:
+        """The checkpoint that the run was given."""
+        return self._session.ckpt_path
+
+    @property
+    def load_report(self) -> LoadReport | None:
+        """What restoring the callbacks from it found: restored, missing, unexpected."""
+        return self._session.load_report
+
+    # --- parts ---
+
+    @property
+    def callbacks(self) -> tuple[Callback, ...]:
+        """Every callback that takes part, in order."""
+        return self._session.connector.callbacks
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Every installed plugin, and what became of it."""
+        return self._session.connector.plugins
+
+    @property
+    def callback_origins(self) -> tuple[tuple[Callback, str], ...]:
+        """Every callback that takes part, in order, with who supplied it."""
+        return tuple((e.callback, e.supplier) for e in self._session.connector.entries)
+
+    @property
+    def checkpoint_callbacks(self) -> list[Checkpoint]:
+        """The callbacks that save."""
+        return [c for c in self.callbacks if isinstance(c, Checkpoint)]
+
+    @property
+    def checkpoint_callback(self) -> Checkpoint | None:
+        """The first callback that saves, or None."""
+        return next(iter(self.checkpoint_callbacks), None)
+
+    @property
+    def early_stopping_callbacks(self) -> list[EarlyStopping]:
+        """The callbacks that stop early."""
+        return [c for c in self.callbacks if isinstance(c, EarlyStopping)]
+
+    @property
+    def early_stopping_callback(self) -> EarlyStopping | None:
+        """The first callback that stops early, or None."""
+        return next(iter(self.early_stopping_callbacks), None)
+
+    @property
+    def progress_bar_callback(self) -> ProgressBar | None:
+        """The progress bar, or None."""
+        return next((c for c in self.callbacks if isinstance(c, ProgressBar)), None)
+
+    @property
+    def module(self) -> Module | None:
+        """The module of the run, or of the last one."""
+        return self._session.module
+
+    model = lightning_module = module
+
+    @property
+    def datamodule(self) -> DataModule | None:
+        """The data module of the run, or of the last one."""
+        return self._session.datamodule
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers; empty before fit made them."""
+        optimization = self._session.optimization
+        return [] if optimization is None else optimization.optimizers
+
+    @property
+    def lr_scheduler_configs(self) -> list[LRSchedulerConfig]:
+        """The schedulers and when they step; empty before fit made them."""
+        optimization = self._session.optimization
+        return [] if optimization is None else optimization.schedulers
+
+    @property
+    def train_dataloader(self) -> Any:
+        """The training loader, or None outside fit."""
+        context = self._session.fit_context
+        stream = context.stream if context is not None else None
+        return None if stream is None else stream.loader
+
+    @property
+    def val_dataloaders(self) -> list[Any]:
+        """The validation loaders."""
+        return self._evaluation("validate").loaders
+
+    @property
+    def test_dataloaders(self) -> list[Any]:
+        """The test loaders."""
+        return self._evaluation("test").loaders
+
+    @property
+    def predict_dataloaders(self) -> list[Any]:
+        """The predict loaders."""
+        return self._evaluation("predict").loaders
+
+    # --- where it runs ---
+
+    @property
+    def device(self) -> torch.device:
+        """Where modules and batches go."""
+        return self._session.device
+
+    @property
+    def precision(self) -> str:
+        """What forwards run in, as in `Trainer(precision=...)`."""
+        return self._session.precision.name
+
+    @property
+    def precision_plugin(self) -> Precision:
+        """The object behind `precision`, with the scaler if there is one."""
+        return self._session.precision
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this process is the one that writes and prints."""
+        return SINGLE_PROCESS.is_global_zero
+
+    @property
+    def global_rank(self) -> int:
+        """This process's number among all."""
+        return SINGLE_PROCESS.global_rank
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number among those of its machine."""
+        return SINGLE_PROCESS.local_rank
+
+    @property
+    def world_size(self) -> int:
+        """The number of processes."""
+        return SINGLE_PROCESS.world_size
+
+    def _evaluation(self, stage: str) -> EvalData:
+        context = self._session.context
+        return EvalData() if context is None else context.evaluation.get(stage, EvalData())
+
+    def _change_plan(self, option: str, value: int, lowest: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+            raise OptionError(f"trainer.{option} = {value!r}: must be an int of at least {lowest}.")
+        self._session.plan = _changed(self._session.plan, option, value)
+
+
+def _changed(plan: Plan, option: str, value: int) -> Plan:
+    if option == "max_epochs":
+        return replace(plan, max_epochs=value)
+    return replace(plan, max_steps=value)
