@@ -144,7 +144,7 @@ class Saver(Checkpoint):
             link_to(plan.files[0], plan.link)
         for old in plan.obsolete:
             is_wanted = self._books.names(old) or old in plan.files or old == plan.link
-            if not is_wanted:
+            if not is_wanted and is_removable(old, self.dirpath, trainer.ckpt_path):
                 self.remove_checkpoint(trainer, old)
 
     def format_checkpoint_name(
