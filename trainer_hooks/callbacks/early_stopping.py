@@ -230,7 +230,7 @@ class EarlyStopping(Callback):
         if self.wait_count > 0 and self.wait_count >= self.patience:
             return (
                 EarlyStoppingReason.PATIENCE_EXHAUSTED,
-                f"{self.monitor} did not improve in {self.wait_count} checks; best {best.item():.5g}",
+                f"{self.monitor} not better in {self.wait_count} checks; best {best.item():.5g}",
             )
         return EarlyStoppingReason.NOT_STOPPED, None
 
