@@ -72,7 +72,7 @@ seen = {"with the package": sorted(loaded() - bare)}
 trainer_hooks.Callback, trainer_hooks.Hooks, trainer_hooks.Band, trainer_hooks.StopTraining
 seen["with Callback"] = sorted(loaded() - bare)
 import numpy, torch
-with_torch, before = loaded(), world()
+before, with_torch = world(), loaded()
 import trainer_hooks.trainer
 trainer_hooks.Trainer
 for package in trainer_hooks, trainer_hooks.callbacks, trainer_hooks.loggers:
