@@ -59,7 +59,9 @@ class FitLoop:
             self._sanity_check()
         context.state.stage = "train"
         try:
+            context.metrics.enter(Scope.TRAIN_EPOCH)
             hooks.on_train_start(trainer, module)
+            context.metrics.enter(Scope.CLOSED)
             self._resume()
             while progress.stage is not EpochStage.BETWEEN or self.has_more():
                 if progress.stage is EpochStage.BETWEEN:
@@ -210,10 +212,10 @@ class FitLoop:
         context.metrics.refresh(Scope.TRAIN_BATCH)
         hooks.on_train_epoch_end(trainer, module)
         self._schedulers.after_epoch()
+        hooks.on_epoch_end(trainer, module)
         reduced = context.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         if reduced:
-            trainer.log_metrics({**floats(reduced), "epoch": context.progress.epochs_completed})
-        hooks.on_epoch_end(trainer, module)
+            trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
         context.metrics.enter(Scope.CLOSED)
         context.progress.stage = EpochStage.ENDED
         hooks.on_epoch_checkpoint(trainer, module)
@@ -232,7 +234,7 @@ class FitLoop:
         stepped = context.metrics.step_metrics()
         if stepped:
             epoch = context.progress.epochs_completed
-            context.trainer.log_metrics({**floats(stepped), "epoch": epoch})
+            context.trainer.log_metrics({"epoch": epoch, **floats(stepped)})
 
     def _validate(self) -> None:
         """Validate inside fit."""
@@ -256,7 +258,7 @@ class FitLoop:
         if limit == 0 or not context.evaluation["validate"]:
             return
         context.state.stage = "sanity_check"
-        metrics = dict(context.metrics.callback_metrics)
+        visible = context.metrics.visible()
         generators = context.evaluation["validate"].generator_states()
         with rng.isolated():
             hooks.on_sanity_check_start(trainer, module)
@@ -264,8 +266,7 @@ class FitLoop:
             hooks.on_sanity_check_end(trainer, module)
         context.evaluation["validate"].set_generator_states(generators)
         context.metrics.drop(Scope.EVALUATION)
-        context.metrics.callback_metrics.clear()
-        context.metrics.callback_metrics.update(metrics)
+        context.metrics.show(visible)
 
     def _resume(self) -> None:
         """Come back to the place in the epoch at which the checkpoint was saved."""
