@@ -232,7 +232,8 @@ class FitLoop:
     def _hand_to_loggers(self) -> None:
         context = self.context
         stepped = context.metrics.step_metrics()
-        if stepped:
+        # where nobody listens nothing is copied from the device
+        if stepped and (context.trainer.loggers or "on_log" in context.hooks.listened):
             epoch = context.progress.epochs_completed
             context.trainer.log_metrics({"epoch": epoch, **floats(stepped)})
 
