@@ -35,6 +35,7 @@ class TrainStream:
     Args:
         loader: an iterable of batches.
         limit: `limit_train_batches`.
+        option: the name of the option that the limit comes from, for messages.
 
     Attributes:
         loader: the loader.
@@ -42,9 +43,11 @@ class TrainStream:
             when the last batch is taken.
     """
 
-    def __init__(self, loader: Any, limit: int | float = 1.0) -> None:
+    def __init__(
+        self, loader: Any, limit: int | float = 1.0, option: str = "limit_train_batches"
+    ) -> None:
         self.loader = loader
-        self._size = limited(number_of_batches(loader), limit, "limit_train_batches")
+        self._size = limited(number_of_batches(loader), limit, option)
         self.num_batches = self._size
         self._opened_with: dict[str, Any] = {}
         self._ahead: _LookAhead | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks.data.loaders import no_batch
+from trainer_hooks.errors import DataError
 from trainer_hooks.loops.steps import evaluation_step
 from trainer_hooks.metrics.store import Scope, floats
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EvaluationLoop", "evaluating"]
 
+_NONE = object()
 _EPOCH_END = -1
 """Table of the values logged in `on_*_epoch_end`, which belong to no single loader."""
 
@@ -139,11 +142,21 @@ class EvaluationLoop:
 
 
 def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator[Any]:
-    """Return an iterator over the batches of one loader that are to be run."""
+    """Return an iterator over the batches of one loader that are to be run.
+
+    Raises:
+        DataError: there should be some, and there is none.
+    """
     count = data.num_batches[index]
     if limit is not None:
         count = min(count, limit)
-    return islice(iter(data.loaders[index]), None if count == math.inf else int(count))
+    iterator = islice(iter(data.loaders[index]), None if count == math.inf else int(count))
+    if count == 0:
+        return iterator
+    first = next(iterator, _NONE)
+    if first is _NONE:
+        raise DataError(no_batch(f"evaluation loader {index}", data.loaders[index]))
+    return chain((first,), iterator)
 
 
 @contextmanager

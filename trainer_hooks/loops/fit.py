@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import StopTraining
+from trainer_hooks.data.loaders import no_batch
+from trainer_hooks.errors import DataError, StopTraining
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.schedule import SchedulerStepper, ValidationSchedule
 from trainer_hooks.loops.train_step import TrainStep, make_step
@@ -185,6 +186,9 @@ class FitLoop:
     def _end_early(self) -> None:
         """Note that the loader gave fewer batches than it said, and step with what is open."""
         progress = self.context.progress
+        if progress.batches_in_epoch == 0:
+            what = f"the training loader, in epoch {progress.epochs_completed},"
+            raise DataError(no_batch(what, self.stream.loader))
         self.stream.num_batches = progress.batches_in_epoch
         if progress.batches_in_window:
             if isinstance(self._step, TrainStep) and progress.has_gradients:

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
     Step = Callable[..., Any]
 
-__all__ = ["evaluation_step", "has_evaluation", "outputs_of", "predict_step", "training_step"]
+__all__ = [
+    "evaluation_step",
+    "has_evaluation",
+    "outputs_of",
+    "overrides",
+    "predict_step",
+    "training_step",
+]
 
 _STEPS = {"validate": "validation_step", "test": "test_step"}
 _LOSSES = {"validate": "val_loss", "test": "test_loss"}
@@ -30,7 +37,7 @@ def training_step(context: RunContext) -> Step:
         ModuleError: the module has no `training_step`, and not both `forward` and `loss`.
     """
     module = context.module
-    if _overrides(module, "training_step"):
+    if overrides(module, "training_step"):
         return module.training_step
     if not _has_default(module):
         raise ModuleError(
@@ -54,8 +61,8 @@ def training_step(context: RunContext) -> Step:
 
 def has_evaluation(module: Module, stage: str) -> bool:
     """Return whether a module can be evaluated: by its own step, or by default."""
-    return _overrides(module, _STEPS[stage]) or (
-        _has_default(module) and not _overrides(module, "training_step")
+    return overrides(module, _STEPS[stage]) or (
+        _has_default(module) and not overrides(module, "training_step")
     )
 
 
@@ -67,7 +74,7 @@ def evaluation_step(context: RunContext, stage: str) -> Step:
     """
     module = context.module
     name = _STEPS[stage]
-    if _overrides(module, name):
+    if overrides(module, name):
         return getattr(module, name)  # type: ignore[no-any-return]
     if not _has_default(module):
         raise ModuleError(
@@ -96,7 +103,7 @@ def predict_step(context: RunContext) -> Step:
         ModuleError: the module has neither.
     """
     module = context.module
-    if _overrides(module, "predict_step"):
+    if overrides(module, "predict_step"):
         return module.predict_step
     if not _has_forward(module):
         raise ModuleError(
@@ -143,7 +150,8 @@ def outputs_of(output: Any, module: Module) -> tuple[Tensor | None, dict[str, An
     return loss, outputs
 
 
-def _overrides(module: Module, name: str) -> bool:
+def overrides(module: Module, name: str) -> bool:
+    """Return whether a module has a `name` of its own: in its class or on itself."""
     return getattr(type(module), name) is not getattr(Module, name) or name in vars(module)
 
 
