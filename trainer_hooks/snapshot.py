@@ -68,7 +68,7 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
         state = datamodule.state_dict()
         if state:
             checkpoint[type(datamodule).__qualname__] = state
-    if not weights_only:
+    if not weights_only and module is session.trained:
         _add_training(checkpoint, session)
     session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     _require_plain(checkpoint, session)

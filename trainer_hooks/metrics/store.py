@@ -51,6 +51,11 @@ class MetricStore:
         self._sized: Any = None
         self._size = 1
 
+    def begin_run(self) -> None:
+        """Let nothing of an earlier run show in the progress bar or in an evaluation."""
+        self._bar = {}
+        self.drop(Scope.EVALUATION)
+
     def enter(self, scope: Scope, dataloader_idx: int = 0, *, suffix: str = "") -> None:
         """Say from where `log` is called from now on.
 
