@@ -285,3 +285,12 @@ def test_somebody_elses_request_is_not_withdrawn(fake, scores):
     trainer.fit(9)
     assert trainer.current_epoch == 3
     assert trainer.stop_reason == "other"
+
+
+def test_a_later_request_of_somebody_else_is_not_withdrawn(fake, scores):
+    """A stop that another asked for after this callback had is not taken back with it."""
+    trainer = fake(EarlyStopping("val_loss", patience=1), min_epochs=3)
+    trainer.on_validation = scores(2.0, 3.0, 1.0, 0.5, 0.6)
+    trainer.on_train_batch = lambda t: t.stop("other") if t.current_epoch == 2 else None
+    trainer.fit(9)
+    assert trainer.current_epoch == 3

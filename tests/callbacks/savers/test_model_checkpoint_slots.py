@@ -284,3 +284,14 @@ def test_counting_starts_anew_with_a_new_training(fake, tmp_path):
         trainer = fake(saver)
         trainer.fit(2)
         assert trainer.saved == ["step=3.ckpt", "step=6.ckpt"]
+
+
+def test_no_waiting_where_the_validation_has_run(fake, tmp_path):
+    """On the batch that stops the run, a validation that has just run on it is not waited for."""
+    saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
+    trainer = fake(saver, val_check_interval=1)
+    trainer.on_validation = lambda t: t.log(val_loss=1.0)
+    trainer.start()
+    trainer.on_train_batch = lambda t: t.stop("enough")
+    trainer.run_batch(0)
+    assert trainer.saved == ["epoch=0-step=1.ckpt"]
