@@ -51,6 +51,11 @@ class MetricStore:
         self._sized: Any = None
         self._size = 1
 
+    def begin_run(self) -> None:
+        """Let nothing of an earlier run show in the progress bar or in an evaluation."""
+        self._bar = {}
+        self.drop(Scope.EVALUATION)
+
     def enter(self, scope: Scope, dataloader_idx: int = 0, *, suffix: str = "") -> None:
         """Say from where `log` is called from now on.
 
@@ -276,7 +281,7 @@ def _converted(slot: Slot, value: Any) -> Tensor | None:
         return torch.as_tensor(value.compute() if latest is None else latest).detach()
     if not isinstance(value, Number) or isinstance(value, complex):
         raise MetricError(
-            f"log({slot.name!r}) was given {value!r} of type {type(value).__qualname__}: it must be a "
-            "number, a tensor with one element, or a metric object. For several use log_dict."
+            f"log({slot.name!r}) was given {value!r} of type {type(value).__qualname__}: it must "
+            "be a number, a tensor with one element, or a metric object. For several use log_dict."
         )
     return torch.tensor(float(value))  # type: ignore[arg-type]
