@@ -310,7 +310,7 @@ def takes_options(
         accept.__dict__["__signature__"] = options.replace(
             parameters=parameters, return_annotation=None
         )
-        return accept
+        return accept  # type: ignore[return-value]
 
     return decorate
 

@@ -99,7 +99,7 @@ class Run:
         """
         session, trainer, job = self.session, self.trainer, self.job
         module = job.module
-        self._begin(module)
+        context = self._begin(module)
         for part in (job.datamodule, module):
             if part is not None:
                 part.prepare_data()
@@ -111,14 +111,9 @@ class Run:
         module.configure_model()
         session.precision.convert_module(module)
         module.to(session.device)
-        context = self._make_context(module)
-        session.context = context
+        self._load_data(context)
         if job.fn == "fit":
-            session.fit_context = context
-            self._load_data(context)
             context.optimization = self._optimization(module)
-        else:
-            self._load_data(context)
         self._restore(context)
         loop = self._make_loop(context)
         if job.fn == "fit":
@@ -186,14 +181,14 @@ class Run:
         if fault is not None and fault is not self._error:
             raise fault
 
-    def _begin(self, module: Module) -> None:
-        """Note how things are, and attach the module."""
+    def _begin(self, module: Module) -> RunContext:
+        """Note how things are, attach the module, and return the run's context, still empty."""
         session, job = self.session, self.job
         self._modes = [(part, part.training) for part in module.modules()]
         session.state.fn = job.fn
         session.state.stage = None
         session.state.status = "running"
-        session.take(module, job.datamodule)
+        session.take(module, job.datamodule, job.fn)
         session.ckpt_path = job.ckpt_path
         module.attach(self.trainer, session.metrics)
         if job.datamodule is not None:
@@ -202,6 +197,10 @@ class Run:
         self._set_determinism()
         if session.plan.detect_anomaly:
             self._guards.enter_context(torch.autograd.set_detect_anomaly(True))
+        session.context = self._make_context(module)
+        if job.fn == "fit":
+            session.fit_context = session.context
+        return session.context
 
     def _set_determinism(self) -> None:
         wish = self.session.config.deterministic

@@ -62,7 +62,7 @@ class Module(nn.Module, DataHooks):
     _saved_hparams: Mapping[str, Any] | None = None
     _logs_hparams: bool = False
 
-    # --- what a subclass defines ---------------------------------------------------------------
+    # --- what a subclass defines ---
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         """Return the loss of a batch: a tensor, a dict with the key `loss`, or None to skip it."""
@@ -94,7 +94,7 @@ class Module(nn.Module, DataHooks):
         """Return callbacks for this module's runs; they replace those of the same type and key."""
         return ()
 
-    # --- what a subclass may override of the optimization --------------------------------------
+    # --- what a subclass may override of the optimization ---
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients of `loss`, which is scaled and divided for accumulation."""
@@ -151,7 +151,7 @@ class Module(nn.Module, DataHooks):
     def on_predict_model_train(self) -> None:
         """Called when every part of the module is back in the mode it had before prediction."""
 
-    # --- what a subclass uses ------------------------------------------------------------------
+    # --- what a subclass uses ---
 
     def log(
         self,
@@ -242,7 +242,8 @@ class Module(nn.Module, DataHooks):
         if self._manual is None:
             raise UsageError(
                 f"{type(self).__qualname__}.manual_backward was called with automatic "
-                "optimization: set self.automatic_optimization = False in __init__ to use it, within fit."
+                "optimization, or outside fit: set self.automatic_optimization = False in "
+                "__init__ to use it in training_step."
             )
         self._manual.backward(loss, *args, **kwargs)
 
@@ -322,7 +323,7 @@ class Module(nn.Module, DataHooks):
         """Print without tearing the progress bar."""
         self.trainer.print(*args, **kwargs)
 
-    # --- hyperparameters and checkpoints ---------------------------------------------------------
+    # --- hyperparameters and checkpoints ---
 
     def save_hyperparameters(
         self, *args: Any, ignore: Any = None, frame: Any = None, logger: bool = True
@@ -400,7 +401,7 @@ class Module(nn.Module, DataHooks):
             module.to(map_location)
         return module
 
-    # --- the run it is in ------------------------------------------------------------------------
+    # --- the run it is in ---
 
     def attach(self, trainer: Any, metrics: MetricStore | None) -> None:
         """Tell the module which trainer runs it; the trainer calls this."""

@@ -62,7 +62,7 @@ class Trainer(TrainerView):
         self._is_closed = False
         connector.relay.on_init_end(self)
 
-    # --- entry points ------------------------------------------------------------------------------
+    # --- entry points ---
 
     def fit(
         self,
@@ -115,7 +115,7 @@ class Trainer(TrainerView):
         verbose: bool = True,
         datamodule: DataModule | None = None,
     ) -> list[dict[str, float]]:
-        """Run the test; return the metrics of each loader. The arguments are those of `validate`."""
+        """Run the test; return the metrics of each loader. The arguments are `validate`'s."""
         return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule)
 
     def predict(
@@ -244,7 +244,7 @@ class Trainer(TrainerView):
             )
         return str(path)
 
-    # --- control ---------------------------------------------------------------------------------
+    # --- control ---
 
     def stop(self, reason: str = "") -> None:
         """Ask the fit to stop after the batch in work; it ends in order, `min_epochs` heeded."""

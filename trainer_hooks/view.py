@@ -39,7 +39,7 @@ class TrainerView:
 
     _session: Session
 
-    # --- progress ----------------------------------------------------------------------------------
+    # --- progress ---
 
     @property
     def progress(self) -> Progress:
@@ -101,7 +101,7 @@ class TrainerView:
             steps = windows * plan.max_epochs
         return min(steps, plan.max_steps) if plan.max_steps >= 0 else steps
 
-    # --- limits, some of which may be changed between two fits ---------------------------------------
+    # --- limits, some of which may be changed between two fits ---
 
     @property
     def max_epochs(self) -> int:
@@ -191,7 +191,7 @@ class TrainerView:
         """Number or share of the predict batches."""
         return self._session.plan.limit_predict_batches
 
-    # --- state -------------------------------------------------------------------------------------
+    # --- state ---
 
     @property
     def state(self) -> RunState:
@@ -249,7 +249,7 @@ class TrainerView:
         """Whether the last run ended with an exception."""
         return self._session.state.status == "interrupted"
 
-    # --- metrics and loggers -------------------------------------------------------------------------
+    # --- metrics and loggers ---
 
     @property
     def callback_metrics(self) -> dict[str, Tensor]:
@@ -297,7 +297,7 @@ class TrainerView:
         """What restoring the callbacks from it found: restored, missing, unexpected."""
         return self._session.load_report
 
-    # --- parts -------------------------------------------------------------------------------------
+    # --- parts ---
 
     @property
     def callbacks(self) -> tuple[Callback, ...]:
@@ -385,7 +385,7 @@ class TrainerView:
         """The predict loaders."""
         return self._evaluation("predict").loaders
 
-    # --- where it runs -------------------------------------------------------------------------------
+    # --- where it runs ---
 
     @property
     def device(self) -> torch.device:

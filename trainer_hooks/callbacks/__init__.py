@@ -21,6 +21,6 @@ __all__ = [
     "ProgressBar",
     "RichProgressBar",
     "RichProgressBarTheme",
-    "Timer",
     "TQDMProgressBar",
+    "Timer",
 ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from torch import Tensor, nn
+
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 

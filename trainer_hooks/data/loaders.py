@@ -149,32 +149,37 @@ def _iterable(loader: Any, kind: str) -> Any:
 
 def set_epoch(loader: Any, epoch: int) -> None:
     """Tell the samplers that want to know which epoch begins."""
-    for part in loader.flattened if isinstance(loader, CombinedLoader) else [loader]:
-        batch_sampler = getattr(part, "batch_sampler", None)
-        samplers = (
-            getattr(part, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)
-        )  # fmt: skip
-        told: list[Any] = []
-        for sampler in samplers:
-            if callable(getattr(sampler, "set_epoch", None)) and not any(
-                sampler is other for other in told
-            ):
-                sampler.set_epoch(epoch)
-                told.append(sampler)
+    for part in _parts_of(loader):
+        tell = getattr(part, "set_epoch", None)
+        if callable(tell):
+            tell(epoch)
 
 
 def generators_of(loaders: Iterable[Any]) -> list[Generator]:
     """Return the random generators that loaders and their samplers own, each once, in order."""
     found: list[Generator] = []
     for loader in loaders:
-        for part in loader.flattened if isinstance(loader, CombinedLoader) else [loader]:
-            batch_sampler = getattr(part, "batch_sampler", None)
-            sampler = getattr(batch_sampler, "sampler", None)
-            for owner in (part, getattr(part, "sampler", None), batch_sampler, sampler):
-                generator = getattr(owner, "generator", None)
-                if isinstance(generator, Generator) and not any(generator is g for g in found):
-                    found.append(generator)
+        for part in _parts_of(loader):
+            generator = getattr(part, "generator", None)
+            if isinstance(generator, Generator) and not any(generator is g for g in found):
+                found.append(generator)
     return found
+
+
+def _parts_of(loader: Any) -> list[Any]:
+    """Return a loader, or several combined, with their samplers, each object once."""
+    parts: list[Any] = []
+    for single in loader.flattened if isinstance(loader, CombinedLoader) else [loader]:
+        batch_sampler = getattr(single, "batch_sampler", None)
+        for part in (
+            single,
+            getattr(single, "sampler", None),
+            batch_sampler,
+            getattr(batch_sampler, "sampler", None),
+        ):
+            if part is not None and not any(part is known for known in parts):
+                parts.append(part)
+    return parts
 
 
 def copy_loader(

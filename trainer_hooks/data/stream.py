@@ -104,7 +104,7 @@ class TrainStream:
         self._ahead = None
         if skip and _skips_by_index(self.loader):
             return _open_tail(self.loader, skip)
-        iterator = iter(self.loader)
+        iterator: Iterator[Any] = iter(self.loader)
         _drop(iterator, skip)
         if self._size < math.inf:
             return iterator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import StopTraining
@@ -85,7 +86,7 @@ class FitLoop:
             return f"max_steps={plan.max_steps} optimizer steps are done"
         if 0 <= plan.max_epochs <= progress.epochs_completed:
             return f"max_epochs={plan.max_epochs} epochs are done"
-        if self._stop_is_heeded():
+        if self.stop_is_heeded():
             return "a stop was asked for"
         return ""
 
@@ -109,10 +110,16 @@ class FitLoop:
         progress, metrics, transfer = context.progress, context.metrics, context.transfer
         accumulate = context.plan.accumulate_grad_batches
         log_every = context.plan.log_every_n_steps
+        max_steps = context.plan.max_steps if context.plan.max_steps >= 0 else math.inf
         steps_schedulers = self._schedulers.has_step_schedulers
+        validates_inside = self._validations.every < math.inf
         iterator = self._batches()
         metrics.enter(Scope.TRAIN_BATCH)
-        while progress.batches_in_epoch < stream.num_batches and not self._ends_inside():
+        while progress.batches_in_epoch < stream.num_batches:
+            if progress.steps_completed >= max_steps:
+                break
+            if context.is_stopping and self.stop_is_heeded():
+                break
             if context.pending_signal:
                 context.heed_signal()
             hooks.on_before_dataloader(trainer, module)
@@ -141,19 +148,12 @@ class FitLoop:
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
             if closes_window and progress.batches_stepped % log_every == 0:
                 self._hand_to_loggers()
-            if self._validations.is_due_on_batch():
+            if validates_inside and self._validations.is_due_on_batch():
                 self._validate()
             hooks.on_batch_checkpoint(trainer, module)
         return progress.batches_in_epoch >= stream.num_batches
 
-    def _ends_inside(self) -> bool:
-        """Return whether the epoch ends before its batches do."""
-        plan, progress = self.context.plan, self.context.progress
-        if 0 <= plan.max_steps <= progress.steps_completed:
-            return True
-        return self.context.is_stopping and self._stop_is_heeded()
-
-    def _stop_is_heeded(self) -> bool:
+    def stop_is_heeded(self) -> bool:
         """Return whether a stop was asked for and the run has the length that it must have."""
         plan, progress = self.context.plan, self.context.progress
         return (

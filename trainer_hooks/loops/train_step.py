@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import ModuleError, OptimizationError
-from trainer_hooks.loops.steps import outputs_of, training_step
+from trainer_hooks.errors import OptimizationError
+from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, training_step
 from trainer_hooks.module import Module
 from trainer_hooks.optimization import ManualOptimizer, needs_closure
 
@@ -33,6 +33,9 @@ class TrainStep:
     Hooks fire between all of these, as the catalogue says.
     """
 
+    returns_outputs = False
+    """Whether outputs are returned even if no hook wants them."""
+
     def __init__(self, context: RunContext) -> None:
         self.training_step = training_step(context)
         self.trainer = context.trainer
@@ -54,7 +57,7 @@ class TrainStep:
         )
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
-        """Take one batch in and return the outputs that hooks are given; empty if it was skipped.
+        """Take one batch in; return the outputs for hooks, if one wants them and none was skipped.
 
         Raises:
             ModuleError: `training_step` returned no loss, or one without a gradient.
@@ -67,10 +70,10 @@ class TrainStep:
         else:
             with self.precision.forward_context():
                 output = self.training_step(batch, batch_idx)
-        loss, outputs = outputs_of(output, module)
+        returned = loss = loss_of(output, module)
         if loss is not None:
-            if not loss.requires_grad:
-                raise self._no_gradient()
+            if loss.ndim or not loss.requires_grad:
+                check_loss(loss, module)
             if self.accumulate > 1:
                 loss = loss / self.accumulate
             if not self.precision.is_plain:
@@ -84,7 +87,9 @@ class TrainStep:
             self.progress.has_gradients = True
         if closes_window and self.progress.has_gradients:
             self.update()
-        return outputs
+        if self.returns_outputs or "on_train_batch_end" in hooks.listened:
+            return outputs_of(output, returned)
+        return {}
 
     def open_window(self, batch_idx: int) -> None:
         """Begin to accumulate."""
@@ -128,13 +133,6 @@ class TrainStep:
         self.progress.steps_completed += 1
         self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
 
-    def _no_gradient(self) -> ModuleError:
-        return ModuleError(
-            f"{type(self.module).__qualname__}.training_step returned a loss that does not require "
-            "grad: nothing can be learned from it. It was computed without parameters that require "
-            "grad, under torch.no_grad(), or went through .detach() or .item()."
-        )
-
 
 class ClosureStep(TrainStep):
     """Automatic optimization where the gradients are computed inside the optimizer's step.
@@ -142,6 +140,8 @@ class ClosureStep(TrainStep):
     So it is for an optimizer that evaluates the loss itself, as LBFGS does, and for a module that
     overrides `optimizer_step`.
     """
+
+    returns_outputs = True
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Take one batch in; see `TrainStep`."""
@@ -166,7 +166,7 @@ class ClosureStep(TrainStep):
     def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         """Step as `optimizer.step(closure)` would, with the run's precision."""
         if needs_closure(optimizer):
-            result = optimizer.step(closure)  # type: ignore[arg-type]
+            result = optimizer.step(closure)
         else:
             result = closure() if closure is not None else None
             if closure is not None and not self.progress.has_gradients:
@@ -203,7 +203,7 @@ class ManualStep:
             output = self.training_step(batch, batch_idx)
         if isinstance(output, dict) and "loss" not in output:
             return output
-        return outputs_of(output, self.module)[1]
+        return outputs_of(output, loss_of(output, self.module))
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients, with the hooks around it."""
@@ -220,7 +220,7 @@ class ManualStep:
         self.precision.unscale(optimizer)
         self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
         if needs_closure(optimizer):
-            result = optimizer.step(closure)  # type: ignore[arg-type]
+            result = optimizer.step(closure)
         else:
             self.precision.step(optimizer)
         self.progress.steps_completed += 1

@@ -51,6 +51,11 @@ class MetricStore:
         self._sized: Any = None
         self._size = 1
 
+    def begin_run(self) -> None:
+        """Let nothing of an earlier run show in the progress bar or in an evaluation."""
+        self._bar = {}
+        self.drop(Scope.EVALUATION)
+
     def enter(self, scope: Scope, dataloader_idx: int = 0, *, suffix: str = "") -> None:
         """Say from where `log` is called from now on.
 
@@ -94,15 +99,10 @@ class MetricStore:
             )
         if isinstance(value, Tensor):
             value = _kept(name, value, enable_graph)
-        elif isinstance(value, int | float):
-            value = torch.tensor(float(value))
-        elif isinstance(value, Metric):
-            slot.metric = value
-            if not slot.on_step:
-                return
-            value = _batch_value(value)
         else:
-            value = _number(name, value)
+            value = _converted(slot, value)
+            if value is None:
+                return
         if slot.on_epoch and slot.metric is None:
             if batch_size is None:
                 batch_size = self._found_batch_size() if slot.reduce_fx == "mean" else 1
@@ -268,17 +268,20 @@ def _kept(name: str, value: Tensor, enable_graph: bool) -> Tensor:
     return value.clone().detach() if value.grad_fn is None else value.detach()
 
 
-def _batch_value(metric: Any) -> Tensor:
-    """Return a metric object's value for the last batch alone."""
-    # torchmetrics keeps it here for exactly this use
-    value = getattr(metric, "_forward_cache", None)
-    return torch.as_tensor(metric.compute() if value is None else value).detach()
-
-
-def _number(name: str, value: Any) -> Tensor:
+def _converted(slot: Slot, value: Any) -> Tensor | None:
+    """Return a number, or a metric object's value for the last batch if that is wanted."""
+    if isinstance(value, int | float):
+        return torch.tensor(float(value))
+    if isinstance(value, Metric):
+        slot.metric = value
+        if not slot.on_step:
+            return None
+        # torchmetrics keeps it here for exactly this use
+        latest = getattr(value, "_forward_cache", None)
+        return torch.as_tensor(value.compute() if latest is None else latest).detach()
     if not isinstance(value, Number) or isinstance(value, complex):
         raise MetricError(
-            f"log({name!r}) was given {value!r} of type {type(value).__qualname__}: it must be a "
-            "number, a tensor with one element, or a metric object. For several use log_dict."
+            f"log({slot.name!r}) was given {value!r} of type {type(value).__qualname__}: it must "
+            "be a number, a tensor with one element, or a metric object. For several use log_dict."
         )
     return torch.tensor(float(value))  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ def capture() -> dict[str, Any]:
     if numpy is not None:
         kind, keys, position, has_gauss, cached = numpy.random.get_state()
         state["numpy"] = (kind, keys.tolist(), int(position), int(has_gauss), float(cached))
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state_all()
     if torch.backends.mps.is_available():
         state["mps"] = torch.mps.get_rng_state()
