@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from enum import Enum
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from torch import Tensor
 from trainer_hooks.errors import MetricError
 from trainer_hooks.metrics.slot import Metric, Slot
 from trainer_hooks.runtime.transfer import first_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["MetricStore", "Scope"]
 
@@ -161,6 +165,18 @@ class MetricStore:
         for key in [key for key in self._tables if key[0] in scopes]:
             for slot in self._tables.pop(key).values():
                 slot.reset()
+
+    @contextmanager
+    def isolated(self) -> Iterator[None]:
+        """Put everything back afterwards that an evaluation inside changes."""
+        metrics, bar = dict(self.callback_metrics), dict(self._bar)
+        try:
+            yield
+        finally:
+            self.drop(Scope.EVALUATION)
+            self.callback_metrics.clear()
+            self.callback_metrics.update(metrics)
+            self._bar = bar
 
     @property
     def progress_bar_metrics(self) -> dict[str, float]:
