@@ -60,7 +60,9 @@ class FitLoop:
             if not context.resumed and not context.has_to_stop:
                 self._sanity_check()
             context.state.stage = "train"
+            context.metrics.enter(Scope.TRAIN_EPOCH)
             hooks.on_train_start(trainer, module)
+            context.metrics.enter(Scope.CLOSED)
             self._resume()
             while progress.stage is not EpochStage.BETWEEN or self.has_more():
                 if progress.stage is EpochStage.BETWEEN:
@@ -213,10 +215,10 @@ class FitLoop:
         context.metrics.refresh(Scope.TRAIN_BATCH)
         hooks.on_train_epoch_end(trainer, module)
         self._schedulers.after_epoch()
+        hooks.on_epoch_end(trainer, module)
         reduced = context.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         if reduced:
-            trainer.log_metrics({**floats(reduced), "epoch": context.progress.epochs_completed})
-        hooks.on_epoch_end(trainer, module)
+            trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
         context.metrics.enter(Scope.CLOSED)
         context.progress.stage = EpochStage.ENDED
         hooks.on_epoch_checkpoint(trainer, module)
@@ -233,9 +235,10 @@ class FitLoop:
     def _hand_to_loggers(self) -> None:
         context = self.context
         stepped = context.metrics.step_metrics()
-        if stepped:
+        # where nobody listens nothing is copied from the device
+        if stepped and (context.trainer.loggers or "on_log" in context.hooks.listened):
             epoch = context.progress.epochs_completed
-            context.trainer.log_metrics({**floats(stepped), "epoch": epoch})
+            context.trainer.log_metrics({"epoch": epoch, **floats(stepped)})
 
     def _validate(self) -> None:
         """Validate inside fit."""
