@@ -32,6 +32,7 @@ from trainer_hooks.loops.steps import has_evaluation
 from trainer_hooks.metrics.store import Scope
 from trainer_hooks.module import Module
 from trainer_hooks.optimization import Optimization, parse
+from trainer_hooks.progress import EpochStage
 from trainer_hooks.signals import heeding_signals
 
 if TYPE_CHECKING:
@@ -137,8 +138,9 @@ class Run:
         self.session.state.status = "finished"
 
     def stop_in_order(self, request: StopTraining) -> None:
-        """End a run that was stopped by raising before or after its loop."""
-        self.session.connector.relay.on_stop_training_error(self.trainer, self.job.module, request)
+        """End a run that was stopped by raising before or after its loop, in no hook."""
+        assert self.session.context is not None
+        self.session.context.stop_by(request)
         self.session.state.status = "finished"
 
     def fail(self, error: BaseException) -> None:
@@ -174,6 +176,7 @@ class Run:
                     fault.add_note(f"and then, while tearing down: {describe_error(error)}")
         for part, mode in self._modes:
             part.training = mode
+        session.connector.relay.on_stop = None
         module.attach(self.trainer, None)
         module.attach_manual(None)
         session.metrics.enter(Scope.CLOSED)
@@ -182,7 +185,7 @@ class Run:
             raise fault
 
     def _begin(self, module: Module) -> RunContext:
-        """Note how things are, attach the module, and return the run's context, still empty."""
+        """Note how things are, attach the module, and return what the run is about."""
         session, job = self.session, self.job
         self._modes = [(part, part.training) for part in module.modules()]
         session.state.fn = job.fn
@@ -193,14 +196,18 @@ class Run:
         module.attach(self.trainer, session.metrics)
         if job.datamodule is not None:
             job.datamodule.trainer = self.trainer
+        # at once, so that its hooks hear of it if something fails from here on
+        session.connector.attach(module)
+        context = self._make_context(module)
+        session.context = context
+        if job.fn == "fit":
+            session.fit_context = context
+        session.connector.relay.on_stop = context.stop_by
         session.connector.attach(module, module.configure_callbacks())
         self._set_determinism()
         if session.plan.detect_anomaly:
             self._guards.enter_context(torch.autograd.set_detect_anomaly(True))
-        session.context = self._make_context(module)
-        if job.fn == "fit":
-            session.fit_context = session.context
-        return session.context
+        return context
 
     def _set_determinism(self) -> None:
         wish = self.session.config.deterministic
@@ -304,6 +311,10 @@ class Run:
                 snapshot.restore_training(session, context, checkpoint, path)
             if self.job.fn == "fit" or session.progress.is_fresh:
                 session.load_report = snapshot.restore_callbacks(session, checkpoint)
+        elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:
+            # an exception ended the last fit inside an epoch, which begins anew
+            session.progress.abandon_epoch()
+            session.metrics.drop(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH, Scope.EVALUATION)
         hooks.on_after_load(trainer, module, checkpoint)
 
     def _make_loop(self, context: RunContext) -> FitLoop | EvaluationLoop | PredictionLoop:
@@ -314,9 +325,8 @@ class Run:
         assert context.stream is not None
         loop = FitLoop(context, context.stream)
         reason = loop.reason_to_end()
-        if context.stream.num_batches == 0:
-            reason = "limit_train_batches=0 leaves no training batch"
-        if reason and context.progress.stage == "between":
+        is_asked_for = context.has_to_stop
+        if reason and not is_asked_for and context.progress.stage is EpochStage.BETWEEN:
             warnings.warn(
                 f"fit has nothing to do: {reason} (epoch {context.progress.epochs_completed}, step "
                 f"{context.progress.steps_completed}). Set trainer.max_epochs or trainer.max_steps "

@@ -20,6 +20,7 @@ __all__ = [
     "limited",
     "number_of_batches",
     "set_epoch",
+    "shortage",
     "without_shuffling",
 ]
 
@@ -94,7 +95,7 @@ def limited(size: int | float, limit: int | float, option: str) -> int | float:
     """Return how many of `size` batches a `limit_*_batches` option lets through.
 
     Raises:
-        DataError: a fraction of an unknown number.
+        DataError: a fraction of an unknown number, or one that leaves not even one batch.
     """
     if isinstance(limit, int) or limit == 0.0:
         return min(size, int(limit))
@@ -105,7 +106,22 @@ def limited(size: int | float, limit: int | float, option: str) -> int | float:
             f"Trainer({option}={limit!r}) asks for a fraction of a loader that has no length: give "
             f"a number of batches as an int, such as {option}=100, or give the loader a __len__."
         )
-    return int(size * limit)
+    share = int(size * limit)
+    if share == 0 and size > 0:
+        raise DataError(
+            f"Trainer({option}={limit!r}) leaves none of a loader's {size} batches: give a larger "
+            f"share, a number of batches as an int, or {option}=0 for none."
+        )
+    return share
+
+
+def shortage(loader: Any, kind: str, given: int) -> str:
+    """Return how to report that a loader gave fewer batches than its length says."""
+    return (
+        f"the {kind} loader {loader!r} ended after {given} batches, but its length is "
+        f"{number_of_batches(loader)}: a StopIteration that its data set raises ends it, too. Mend "
+        "its __len__, or what it loads."
+    )
 
 
 def as_train_loader(source: Any) -> Any:
@@ -131,11 +147,13 @@ def _is_several(source: Any) -> bool:
     return (
         isinstance(source, list | tuple)
         and len(source) > 0
-        and all(
-            hasattr(item, "__iter__") and not isinstance(item, Tensor | list | tuple | dict | str)
-            for item in source
-        )
+        and all(hasattr(item, "__iter__") and not _is_batch(item) for item in source)
     )
+
+
+def _is_batch(item: Any) -> bool:
+    """Return whether something that can be iterated is a batch and no loader."""
+    return isinstance(item, Tensor | list | tuple | Mapping | str) or hasattr(item, "__array__")
 
 
 def _iterable(loader: Any, kind: str) -> Any:

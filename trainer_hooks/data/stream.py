@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -14,8 +15,9 @@ from trainer_hooks.data.loaders import (
     limited,
     number_of_batches,
     set_epoch,
+    shortage,
 )
-from trainer_hooks.errors import DataError
+from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -83,6 +85,21 @@ class TrainStream:
         """Forget the epoch that is over."""
         self._opened_with = {}
         self._ahead = None
+
+    def warn_of_shortage(self, given: int) -> None:
+        """Report that an epoch's batches ended after `given`, before they were expected to.
+
+        Raises:
+            DataError: there was none at all.
+        """
+        if given == 0:
+            raise DataError(
+                f"the training loader {self.loader!r} gave no batch in this epoch: it is empty, or "
+                "can be run through only once, as a generator or iterator. Give a loader that "
+                "starts anew with each epoch, or train one epoch with max_epochs=1."
+            )
+        if given < number_of_batches(self.loader) < math.inf:
+            warnings.warn(shortage(self.loader, "training", given), TrainerHooksWarning, 2)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `reopen` needs at the present batch, or nothing outside an open epoch."""

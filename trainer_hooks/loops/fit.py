@@ -56,11 +56,13 @@ class FitLoop:
         """
         context, progress = self.context, self.context.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        if not context.resumed:
-            self._sanity_check()
-        context.state.stage = "train"
         try:
+            if not context.resumed and not context.has_to_stop:
+                self._sanity_check()
+            context.state.stage = "train"
+            context.metrics.enter(Scope.TRAIN_EPOCH)
             hooks.on_train_start(trainer, module)
+            context.metrics.enter(Scope.CLOSED)
             self._resume()
             while progress.stage is not EpochStage.BETWEEN or self.has_more():
                 if progress.stage is EpochStage.BETWEEN:
@@ -72,7 +74,7 @@ class FitLoop:
                     self._end_epoch()
                 self._complete_epoch()
         except StopTraining as request:
-            self._stop_in_order(request)
+            self._close_by(request)
         hooks.on_train_end(trainer, module)
 
     def has_more(self) -> bool:
@@ -86,7 +88,9 @@ class FitLoop:
             return f"max_steps={plan.max_steps} optimizer steps are done"
         if 0 <= plan.max_epochs <= progress.epochs_completed:
             return f"max_epochs={plan.max_epochs} epochs are done"
-        if self.stop_is_heeded():
+        if self.stream.num_batches == 0:
+            return "the limit on training batches leaves none"
+        if self.context.has_to_stop:
             return "a stop was asked for"
         return ""
 
@@ -116,9 +120,9 @@ class FitLoop:
         iterator = self._batches()
         metrics.enter(Scope.TRAIN_BATCH)
         while progress.batches_in_epoch < stream.num_batches:
-            if progress.steps_completed >= max_steps:
-                break
-            if context.is_stopping and self.stop_is_heeded():
+            if progress.steps_completed >= max_steps or (
+                context.is_stopping and context.has_to_stop
+            ):
                 break
             if context.pending_signal:
                 context.heed_signal()
@@ -129,6 +133,10 @@ class FitLoop:
                 hooks.on_after_dataloader(trainer, module, None)
                 self._end_early()
                 break
+            except StopTraining as request:
+                hooks.on_after_dataloader(trainer, module, None)
+                context.stop_by(request)
+                break
             hooks.on_after_dataloader(trainer, module, batch)
             if transfer.is_needed:
                 batch = transfer(batch)
@@ -136,12 +144,16 @@ class FitLoop:
             batch_idx = progress.batches_in_epoch
             context.is_last_batch = batch_idx + 1 >= stream.num_batches
             closes_window = context.is_last_batch or progress.batches_in_window + 1 >= accumulate
-            hooks.on_train_batch_start(trainer, module, batch, batch_idx)
-            if context.skips_batch:
-                context.skips_batch = False
-                outputs: dict[str, Any] = {}
-            else:
-                outputs = step(batch, batch_idx, closes_window)
+            try:
+                hooks.on_train_batch_start(trainer, module, batch, batch_idx)
+                if context.skips_batch:
+                    context.skips_batch = False
+                    outputs = step.skip(batch_idx, closes_window)
+                else:
+                    outputs = step(batch, batch_idx, closes_window)
+            except StopTraining as request:
+                context.stop_by(request)
+                outputs, closes_window = {}, False
             progress.count_batch(closes_window)
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
@@ -152,15 +164,6 @@ class FitLoop:
                 self._validate()
             hooks.on_batch_checkpoint(trainer, module)
         return progress.batches_in_epoch >= stream.num_batches
-
-    def stop_is_heeded(self) -> bool:
-        """Return whether a stop was asked for and the run has the length that it must have."""
-        plan, progress = self.context.plan, self.context.progress
-        return (
-            self.context.is_stopping
-            and progress.epochs_completed >= plan.min_epochs
-            and progress.steps_completed >= plan.min_steps
-        )
 
     def _batches(self) -> Iterator[Any]:
         """Return the iterator over the epoch's batches, opened anew or where a resume left it."""
@@ -182,24 +185,26 @@ class FitLoop:
 
     def _end_early(self) -> None:
         """Note that the loader gave fewer batches than it said, and step with what is open."""
-        progress = self.context.progress
-        self.stream.num_batches = progress.batches_in_epoch
+        progress, stream = self.context.progress, self.stream
+        stream.warn_of_shortage(progress.batches_in_epoch)
+        stream.num_batches = progress.batches_in_epoch
         if progress.batches_in_window:
             if isinstance(self._step, TrainStep) and progress.has_gradients:
                 self._step.update()
             progress.close_window()
             self._schedulers.after_step()
 
-    def _close_batches(self, is_complete: bool, *, validates: bool = True) -> None:
+    def _close_batches(self, is_complete: bool) -> None:
         """End the epoch's batches, and validate if that is due."""
         context, progress = self.context, self.context.progress
         self.stream.close()
+        progress.abandon_window()
         if is_complete:
             self._schedulers.after_batches()
         context.metrics.enter(Scope.TRAIN_EPOCH)
         context.metrics.refresh(Scope.TRAIN_BATCH)
         context.hooks.on_train_batches_end(context.trainer, context.module)
-        if validates and self._validations.is_due_after_batches(is_complete=is_complete):
+        if self._validations.is_due_after_batches(is_complete=is_complete):
             self._validate()
         progress.stage = EpochStage.CLOSING
 
@@ -210,10 +215,10 @@ class FitLoop:
         context.metrics.refresh(Scope.TRAIN_BATCH)
         hooks.on_train_epoch_end(trainer, module)
         self._schedulers.after_epoch()
+        hooks.on_epoch_end(trainer, module)
         reduced = context.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         if reduced:
-            trainer.log_metrics({**floats(reduced), "epoch": context.progress.epochs_completed})
-        hooks.on_epoch_end(trainer, module)
+            trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
         context.metrics.enter(Scope.CLOSED)
         context.progress.stage = EpochStage.ENDED
         hooks.on_epoch_checkpoint(trainer, module)
@@ -230,9 +235,10 @@ class FitLoop:
     def _hand_to_loggers(self) -> None:
         context = self.context
         stepped = context.metrics.step_metrics()
-        if stepped:
+        # where nobody listens nothing is copied from the device
+        if stepped and (context.trainer.loggers or "on_log" in context.hooks.listened):
             epoch = context.progress.epochs_completed
-            context.trainer.log_metrics({**floats(stepped), "epoch": epoch})
+            context.trainer.log_metrics({"epoch": epoch, **floats(stepped)})
 
     def _validate(self) -> None:
         """Validate inside fit."""
@@ -256,16 +262,12 @@ class FitLoop:
         if limit == 0 or not context.evaluation["validate"]:
             return
         context.state.stage = "sanity_check"
-        metrics = dict(context.metrics.callback_metrics)
         generators = context.evaluation["validate"].generator_states()
-        with rng.isolated():
+        with rng.isolated(), context.metrics.isolated():
             hooks.on_sanity_check_start(trainer, module)
             EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
             hooks.on_sanity_check_end(trainer, module)
         context.evaluation["validate"].set_generator_states(generators)
-        context.metrics.drop(Scope.EVALUATION)
-        context.metrics.callback_metrics.clear()
-        context.metrics.callback_metrics.update(metrics)
 
     def _resume(self) -> None:
         """Come back to the place in the epoch at which the checkpoint was saved."""
@@ -291,13 +293,13 @@ class FitLoop:
         ):
             self._validate()
 
-    def _stop_in_order(self, request: StopTraining) -> None:
-        """End a run that somebody stopped by raising: the hooks that are open are closed."""
+    def _close_by(self, request: StopTraining) -> None:
+        """End a run that was stopped by raising between two hooks: what is open is closed."""
         context, progress = self.context, self.context.progress
-        context.is_stopping = True
-        context.hooks.on_stop_training_error(context.trainer, context.module, request)
+        context.stop_by(request)
+        context.state.stage = "train"
         if progress.stage is EpochStage.BATCHES:
-            self._close_batches(is_complete=False, validates=False)
+            self._close_batches(is_complete=False)
         if progress.stage is EpochStage.CLOSING:
             self._end_epoch()
         if progress.stage is EpochStage.ENDED:

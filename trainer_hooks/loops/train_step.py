@@ -91,10 +91,22 @@ class TrainStep:
             return outputs_of(output, returned)
         return {}
 
+    def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
+        """Leave one batch out; the window that it belongs to begins and ends all the same."""
+        if self.progress.batches_in_window == 0:
+            self.open_window(batch_idx)
+        if closes_window and self.progress.has_gradients:
+            self.update()
+        return {}
+
     def open_window(self, batch_idx: int) -> None:
         """Begin to accumulate."""
-        self.progress.has_gradients = False
         self.hooks.on_before_train_batch(self.trainer, self.module)
+        self.clear_gradients(batch_idx)
+
+    def clear_gradients(self, batch_idx: int) -> None:
+        """Forget what was accumulated."""
+        self.progress.has_gradients = False
         optimizer = self.optimizer
         if optimizer is not None:
             self.hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
@@ -143,8 +155,13 @@ class ClosureStep(TrainStep):
 
     returns_outputs = True
 
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._is_opened = False
+
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Take one batch in; see `TrainStep`."""
+        self._is_opened = False
         if not closes_window or self.optimizer is None:
             return super().__call__(batch, batch_idx, closes_window)
         optimizer = self.optimizer
@@ -162,6 +179,14 @@ class ClosureStep(TrainStep):
             self.progress.epochs_completed, batch_idx, wrapped, optimizer_closure=closure
         )
         return outputs
+
+    def open_window(self, batch_idx: int) -> None:
+        """Begin to accumulate, or begin again when the closure is evaluated once more."""
+        if self._is_opened:
+            self.clear_gradients(batch_idx)
+        else:
+            self._is_opened = True
+            super().open_window(batch_idx)
 
     def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         """Step as `optimizer.step(closure)` would, with the run's precision."""
@@ -204,6 +229,10 @@ class ManualStep:
         if isinstance(output, dict) and "loss" not in output:
             return output
         return outputs_of(output, loss_of(output, self.module))
+
+    def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
+        """Leave one batch out."""
+        return {}
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients, with the hooks around it."""
@@ -256,7 +285,14 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
         module.attach_manual(step)
         return step
     overrides_step = type(module).optimizer_step is not Module.optimizer_step
-    if overrides_step or any(needs_closure(o) for o in context.optimization.optimizers):
+    evaluates_loss = any(needs_closure(o) for o in context.optimization.optimizers)
+    if overrides_step or evaluates_loss:
+        if evaluates_loss and plan.accumulate_grad_batches > 1:
+            raise OptimizationError(
+                f"Trainer(accumulate_grad_batches={plan.accumulate_grad_batches}) cannot be used "
+                "with an optimizer that evaluates the loss itself, such as LBFGS: it would need "
+                "all batches of a window again at each evaluation. Use larger batches."
+            )
         if context.precision.name == "16-mixed" and not overrides_step:
             raise OptimizationError(
                 "Trainer(precision='16-mixed') cannot be used with an optimizer that evaluates the "
