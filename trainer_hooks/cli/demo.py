@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_demo"]
 
-_SEED = 7
+_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class _Plan:
     cut_epoch: int
 
 
-_FAST = _Plan(epochs=6, cut_epoch=3)
+_FAST = _Plan(epochs=7, cut_epoch=3)
 _FULL = _Plan(epochs=20, cut_epoch=12)
 
 
@@ -76,7 +75,6 @@ def run_demo(folder: Path | None = None, *, is_fast: bool = False) -> int:
 
 
 def _run(screen: Screen, folder: Path | None, plan: _Plan) -> int:
-    started = time.monotonic()
     root = _new_folder(folder)
     data = DigitsData(root)
     _prepare(data)
@@ -92,25 +90,18 @@ def _run(screen: Screen, folder: Path | None, plan: _Plan) -> int:
     _resume(screen, checkpoint, root / "cut", plan)
     report = torch.load(root / "cut" / demo_run.REPORT, weights_only=True)
     is_same = _compare(screen, root, checkpoint, report["states"], uncut)
-    is_accurate = show_result(
-        screen, report["test"]["test_acc"], report["best"], time.monotonic() - started
-    )
+    is_accurate = show_result(screen, report["test"]["test_acc"], report["best"])
     return 0 if is_same and is_accurate else 1
 
 
 def _new_folder(wanted: Path | None) -> Path:
-    """Return the absolute path of an empty folder, made if need be."""
+    """Return the absolute path of a folder that is empty, or is not there yet."""
     if wanted is None:
-        name = datetime.now().astimezone().strftime("%Y-%m-%d_%H%M%S")
-        wanted = Path("demo_runs", name)
-    try:
-        wanted.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(wanted.iterdir())
-    except OSError as error:
-        raise _DemoError(f"--dir {str(wanted)!r} cannot be used: {error}.") from error
-    if not is_empty:
+        wanted = Path("demo_runs", datetime.now().astimezone().strftime("%Y-%m-%d_%H%M%S"))
+    if wanted.exists() and not (wanted.is_dir() and not any(wanted.iterdir())):
         raise _DemoError(
-            f"--dir {str(wanted)!r} is not empty, and nothing is ever written over: name a new one."
+            f"--dir {str(wanted)!r} is no empty folder, and nothing is ever written over: name a "
+            "new one."
         )
     return wanted.absolute()
 
@@ -125,6 +116,8 @@ def _prepare(data: DigitsData) -> None:
             f"the digits come with scikit-learn, and {error.name} is not installed: "
             'pip install "trainer-hooks[demo]"'
         ) from error
+    except OSError as error:
+        raise _DemoError(f"{str(data.file)!r} cannot be written: {error}.") from error
 
 
 def _introduce(screen: Screen, root: Path, plan: _Plan) -> None:

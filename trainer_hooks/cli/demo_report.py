@@ -162,7 +162,7 @@ def show_callbacks(screen: Screen, trainer: Trainer) -> None:
             "demo again: pip install ./plugins_example"
         )
     elif example.status == "loaded":
-        screen.text("Its lines below begin with [run-journal].")
+        screen.text("The lines of its RunJournal begin with [run-journal].")
     else:
         screen.text(f"{EXAMPLE} is installed, but does not take part: {example.reason}.")
 
@@ -179,27 +179,8 @@ def show_comparison(
         contrast: how many of the weights' tensors differed when the run was interrupted.
     """
     screen.heading("5. Is it the same run?")
-    screen.text("What the callbacks had counted went on where it was:")
-    screen.lines([""])
-    screen.table(
-        ("callback state", "at Ctrl-C", "restored", "at end", "uncut run", ""),
-        [
-            (row.name, *map(_shown, (row.cut, row.restored, row.end, row.uncut)), row.verdict)
-            for row in rows
-        ],
-    )
-    screen.lines([""])
-    screen.text("At the end of the resumed run, and of the one that was never interrupted:")
-    screen.lines([""])
-    width = max(map(len, comparisons))
-    for name, comparison in comparisons.items():
-        line = f"  {name.ljust(width)}  {comparison}"
-        screen.verdict(line, is_good=comparison.is_equal)
-    tensors = comparisons["weights"].tensors
-    screen.lines(
-        [f"  {''.ljust(width)}  (at the interruption {contrast} of {tensors} still differed)"]
-    )
-    screen.lines([""])
+    _show_states(screen, rows)
+    _show_ends(screen, comparisons, contrast)
     is_same = all(c.is_equal for c in comparisons.values()) and all(r.is_right for r in rows)
     screen.verdict(
         "The resumed run is the run that was never interrupted, to the last bit."
@@ -210,7 +191,7 @@ def show_comparison(
     return is_same
 
 
-def show_result(screen: Screen, accuracy: float, best: str, seconds: float) -> bool:
+def show_result(screen: Screen, accuracy: float, best: str) -> bool:
     """Show the test accuracy, the best checkpoint and what to write next.
 
     Returns:
@@ -224,7 +205,7 @@ def show_result(screen: Screen, accuracy: float, best: str, seconds: float) -> b
         f"({digits.SIZES['test']} images, the best checkpoint's weights)",
         is_good=is_accurate,
     )
-    screen.lines([f"best checkpoint  {best}", f"time             {seconds:.1f} s", ""])
+    screen.lines([f"best checkpoint  {best}", ""])
     screen.lines(["Your own training, in three lines:", "", *(f"    {n}" for n in NEXT_LINES), ""])
     screen.text(
         "Installed plugins take part by themselves; callbacks=[...] adds your own. With "
@@ -232,6 +213,33 @@ def show_result(screen: Screen, accuracy: float, best: str, seconds: float) -> b
     )
     screen.lines([f"    {digits.__file__}"])
     return is_accurate
+
+
+def _show_states(screen: Screen, rows: list[StateRow]) -> None:
+    screen.text("What the callbacks had counted went on where it was:")
+    screen.lines([""])
+    screen.table(
+        ("callback state", "at Ctrl-C", "restored", "at end", "uncut run", ""),
+        [
+            (row.name, *map(_shown, (row.cut, row.restored, row.end, row.uncut)), row.verdict)
+            for row in rows
+        ],
+    )
+    screen.lines([""])
+
+
+def _show_ends(screen: Screen, comparisons: Mapping[str, Comparison], contrast: int) -> None:
+    screen.text("At the end of the resumed run, and of the one that was never interrupted:")
+    screen.lines([""])
+    width = max(map(len, comparisons))
+    for name, comparison in comparisons.items():
+        line = f"  {name.ljust(width)}  {comparison}"
+        screen.verdict(line, is_good=comparison.is_equal)
+    tensors = comparisons["weights"].tensors
+    screen.lines(
+        [f"  {''.ljust(width)}  (at the interruption {contrast} of {tensors} still differed)"]
+    )
+    screen.lines([""])
 
 
 def _is_same(one: Any, other: Any) -> bool:

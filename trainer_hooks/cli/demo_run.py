@@ -178,10 +178,14 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _main(arguments: Sequence[str]) -> None:
+def _main(arguments: Sequence[str]) -> int:
     checkpoint, folder, epochs = arguments
-    resume(checkpoint, Path(folder), int(epochs))
+    try:
+        resume(checkpoint, Path(folder), int(epochs))
+    except KeyboardInterrupt:  # a terminal sends it to the demo too, which says so
+        return 130
+    return 0
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    sys.exit(_main(sys.argv[1:]))

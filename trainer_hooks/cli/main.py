@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
             "an epoch, resume it in a new process, and compare with a run that was never "
             "interrupted: the weights bit for bit, and what the callbacks had counted."
         ),
-        epilog="The exit code is 0 only if all of it holds and the test accuracy is over 97%%.",
+        epilog="The exit code is 0 only if all of it holds and the test accuracy is over 97%.",
     )
     demo.add_argument("--fast", action="store_true", help="fewer epochs: under 20 s on two cores")
     demo.add_argument(
