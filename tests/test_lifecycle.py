@@ -559,7 +559,7 @@ def test_another_module_starts_anew(bare, tmp_path) -> None:
         def on_fit_start(self):
             events.append((self.trainer.current_epoch, self.trainer.global_step))
             events.append((dict(self.trainer.callback_metrics), self.trainer.should_stop))
-            events.append((self.trainer.optimizers[0].param_groups[0]["params"][0] is self.weight))
+            events.append(self.trainer.optimizers[0].param_groups[0]["params"][0] is self.weight)
 
         @property
         def weight(self):
