@@ -1,4 +1,4 @@
-"""The order in which hooks fire, written by hand from the catalogue, and what they are given."""
+"""The order in which hooks fire, by hand from the catalogue, and what they are given."""
 
 from __future__ import annotations
 
@@ -539,7 +539,7 @@ def every_call(bare, tiny, defaulted, recorder, loader, tmp_path) -> list[tuple[
 def test_every_hook_of_the_catalogue_fires(
     bare, tiny, defaulted, recorder, loader, tmp_path
 ) -> None:
-    """Each hook is fired by some run, with the arguments the catalogue names; none is exempt."""
+    """Some run fires each hook, with the arguments that the catalogue names; none is exempt."""
     calls = every_call(bare, tiny, defaulted, recorder, loader, tmp_path)
     assert {hook for hook, _ in calls} == set(HOOKS)
     for hook, args in calls:

@@ -37,6 +37,11 @@ class FitLoop:
         self._schedulers = SchedulerStepper(context)
         self._validations = ValidationSchedule(context, stream.num_batches)
         self._reopened: Iterator[Any] | None = None
+        # a run that is resumed inside a cycle does not begin it again
+        progress, length = context.progress, context.plan.iteration_length or 1
+        self._is_in_iteration = bool(context.resumed) and (
+            progress.stage is not EpochStage.BETWEEN or progress.epochs_completed % length != 0
+        )
 
     def run(self) -> None:
         """Train.
@@ -75,6 +80,8 @@ class FitLoop:
                 self._complete_epoch()
         except StopTraining as request:
             self._close_by(request)
+        if context.plan.iteration_length is not None and self._is_in_iteration:
+            self._end_iteration()
         hooks.on_train_end(trainer, module)
 
     def has_more(self) -> bool:
@@ -176,7 +183,8 @@ class FitLoop:
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
         length = context.plan.iteration_length
-        if length is not None and context.progress.epochs_completed % length == 0:
+        if length is not None and not self._is_in_iteration:
+            self._is_in_iteration = True
             hooks.on_iteration_start(trainer, module)
         context.progress.begin_epoch()
         context.metrics.enter(Scope.TRAIN_EPOCH)
@@ -224,13 +232,16 @@ class FitLoop:
         hooks.on_epoch_checkpoint(trainer, module)
 
     def _complete_epoch(self) -> None:
+        progress, length = self.context.progress, self.context.plan.iteration_length
+        progress.complete_epoch()
+        if length is not None and progress.epochs_completed % length == 0:
+            self._end_iteration()
+
+    def _end_iteration(self) -> None:
         context = self.context
-        trainer, module, hooks = context.trainer, context.module, context.hooks
-        context.progress.complete_epoch()
-        length = context.plan.iteration_length
-        if length is not None and context.progress.epochs_completed % length == 0:
-            hooks.on_iteration_end(trainer, module)
-            hooks.on_iteration_checkpoint(trainer, module)
+        self._is_in_iteration = False
+        context.hooks.on_iteration_end(context.trainer, context.module)
+        context.hooks.on_iteration_checkpoint(context.trainer, context.module)
 
     def _hand_to_loggers(self) -> None:
         context = self.context
