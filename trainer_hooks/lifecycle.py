@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks import snapshot
+from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.file import read_checkpoint
 from trainer_hooks.context import EvalData, RunContext
-from trainer_hooks.data.hooks import DataHooks
+from trainer_hooks.data.hooks import defines
 from trainer_hooks.data.loaders import (
     as_eval_loaders,
     as_train_loader,
@@ -258,7 +258,9 @@ class Run:
                 f"the training loader {loader!r} gives no batch: check the data set's length, and "
                 "drop_last with a data set smaller than one batch."
             )
-        context.stream = TrainStream(loader, context.plan.limit_train_batches)
+        plan = context.plan
+        option = "overfit_batches" if plan.overfit_batches else "limit_train_batches"
+        context.stream = TrainStream(loader, plan.limit_train_batches, option)
         context.evaluation["validate"] = EvalData()
         if has_evaluation(job.module, "validate"):
             context.evaluation["validate"] = self._evaluation(context, "validate", job.evaluation)
@@ -273,19 +275,26 @@ class Run:
                 f"{_LOADERS[stage]}(), or define "
                 f"{type(self.job.module).__qualname__}.{_LOADERS[stage]}()."
             )
-        loaders = as_eval_loaders(source, stage)
+        loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]
+        limit = getattr(context.plan, option)
         if context.plan.overfit_batches and stage == "validate":
-            loaders = [without_shuffling(loader) for loader in loaders]
-        limit = getattr(context.plan, _LIMITS[stage])
-        counts = [limited(number_of_batches(item), limit, _LIMITS[stage]) for item in loaders]
-        return EvalData(loaders, counts)
+            loaders, option = [without_shuffling(item) for item in loaders], "overfit_batches"
+        sizes = [number_of_batches(item) for item in loaders]
+        for position, size in enumerate(sizes):
+            if size == 0 and (any(sizes) or self.job.fn == "fit"):
+                warn(
+                    f"{stage} loader {position}, {loaders[position]!r}, has no batch: it is left "
+                    "out. Check its data set's length, and drop_last.",
+                    TrainerHooksWarning,
+                )
+        return EvalData(loaders, [limited(size, limit, option) for size in sizes])
 
     def _source(self, name: str, given: Any) -> Any:
         """Return what was passed, or what the data module or the module has under `name`."""
         if given is not None:
             return given
         for owner in (self.job.datamodule, self.job.module):
-            if owner is not None and getattr(type(owner), name) is not getattr(DataHooks, name):
+            if owner is not None and defines(owner, name):
                 return getattr(owner, name)()
         return None
 
@@ -327,12 +336,11 @@ class Run:
         reason = loop.reason_to_end()
         is_asked_for = context.has_to_stop
         if reason and not is_asked_for and context.progress.stage is EpochStage.BETWEEN:
-            warnings.warn(
+            warn(
                 f"fit has nothing to do: {reason} (epoch {context.progress.epochs_completed}, step "
                 f"{context.progress.steps_completed}). Set trainer.max_epochs or trainer.max_steps "
                 "to a higher number to go on, or pass another module to start anew.",
                 TrainerHooksWarning,
-                stacklevel=4,
             )
         return loop
 

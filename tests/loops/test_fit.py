@@ -176,7 +176,7 @@ def test_limits_of_evaluations(limit, expected, bare, tiny, loader, counted) -> 
 @pytest.mark.parametrize("option", ["limit_train_batches", "limit_val_batches"])
 def test_a_share_of_nothing(option, bare, tiny, batches) -> None:
     """A share that leaves no batch is an error that says what to give instead."""
-    with pytest.raises(DataError, match=rf"Trainer\({option}=0.1\) leaves none of a loader's 4"):
+    with pytest.raises(DataError, match=rf"Trainer\({option}=0.1\) leaves none of the 4"):
         bare(**{option: 0.1}).fit(tiny(), batches(4), batches(4))
 
 

@@ -351,7 +351,7 @@ def test_stop_iteration_in_a_prediction(bare, tiny, recorder, batches) -> None:
 def test_a_generator_gives_one_epoch(bare, tiny, batches) -> None:
     """A loader that can be run through once is an error in the second epoch, not a busy loop."""
     trainer = bare(max_epochs=-1, max_steps=10)
-    with pytest.raises(DataError, match="gave no batch in this epoch"):
+    with pytest.raises(DataError, match="in this epoch, gave no batch"):
         trainer.fit(tiny(), (batch for batch in batches(3)))
     assert trainer.global_step == 3
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Generator, Tensor
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, SubsetRandomSampler
 
 from trainer_hooks.errors import DataError
 
@@ -18,6 +18,7 @@ __all__ = [
     "copy_loader",
     "generators_of",
     "limited",
+    "no_batch",
     "number_of_batches",
     "set_epoch",
     "shortage",
@@ -72,7 +73,13 @@ class CombinedLoader:
                     batch = None
                     if self.mode == "max_size_cycle":
                         iterators[position] = iter(loader)
-                        batch = next(iterators[position], None)
+                        batch = next(iterators[position], _END)
+                        if batch is _END:
+                            raise DataError(
+                                f"loader {loader!r} of a CombinedLoader gives no batch: it cannot "
+                                "be repeated until the longest has ended. Leave it out, or give a "
+                                "loader that can be iterated more than once."
+                            )
                 batches.append(batch)
             if isinstance(self.loaders, Mapping):
                 yield dict(zip(self.loaders, batches, strict=True))
@@ -91,6 +98,19 @@ def number_of_batches(loader: Any) -> int | float:
         return math.inf
 
 
+def no_batch(what: str, loader: Any) -> str:
+    """Return the message for a loader that gave nothing; `what` is how it is spoken of."""
+    if hasattr(loader, "__next__"):
+        return (
+            f"{what} gave no batch: {loader!r} is an iterator, which can be gone through only once."
+            " Pass what begins anew each time, such as a DataLoader or a list."
+        )
+    return (
+        f"{what} gave no batch: {loader!r} must give at least one each time it is iterated. Check "
+        "the length of its data, and drop_last."
+    )
+
+
 def limited(size: int | float, limit: int | float, option: str) -> int | float:
     """Return how many of `size` batches a `limit_*_batches` option lets through.
 
@@ -106,13 +126,13 @@ def limited(size: int | float, limit: int | float, option: str) -> int | float:
             f"Trainer({option}={limit!r}) asks for a fraction of a loader that has no length: give "
             f"a number of batches as an int, such as {option}=100, or give the loader a __len__."
         )
-    share = int(size * limit)
-    if share == 0 and size > 0:
+    count = int(size * limit)
+    if count == 0 < size:
         raise DataError(
-            f"Trainer({option}={limit!r}) leaves none of a loader's {size} batches: give a larger "
-            f"share, a number of batches as an int, or {option}=0 for none."
+            f"Trainer({option}={limit!r}) leaves none of the {size} batches of a loader: a share "
+            f"must leave at least one. Use {option}={1 / size:.2g} or more, or 1 for one batch."
         )
-    return share
+    return count
 
 
 def shortage(loader: Any, kind: str, given: int) -> str:
@@ -125,9 +145,15 @@ def shortage(loader: Any, kind: str, given: int) -> str:
 
 
 def as_train_loader(source: Any) -> Any:
-    """Return one loader: several in a list or dict are combined."""
-    if isinstance(source, Mapping) or _is_several(source):
-        return CombinedLoader(source)
+    """Return one loader: several in a list or dict are combined.
+
+    Raises:
+        DataError: it cannot be iterated, or one of several cannot.
+    """
+    if isinstance(source, Mapping):
+        return CombinedLoader({name: _iterable(item, "training") for name, item in source.items()})
+    if _is_several(source):
+        return CombinedLoader([_iterable(item, "training") for item in source])
     return _iterable(source, "training")
 
 
@@ -144,20 +170,23 @@ def as_eval_loaders(source: Any, kind: str) -> list[Any]:
 
 def _is_several(source: Any) -> bool:
     """Return whether a list holds loaders, and is not itself a loader: a list of batches."""
-    return (
-        isinstance(source, list | tuple)
-        and len(source) > 0
-        and all(hasattr(item, "__iter__") and not _is_batch(item) for item in source)
-    )
+    if not isinstance(source, list | tuple) or not source:
+        return False
+    return any(isinstance(item, DataLoader) for item in source) or not any(map(_is_batch, source))
 
 
 def _is_batch(item: Any) -> bool:
-    """Return whether something that can be iterated is a batch and no loader."""
-    return isinstance(item, Tensor | list | tuple | Mapping | str) or hasattr(item, "__array__")
+    """Return whether what stands in a list looks like a batch, and not like a loader."""
+    if isinstance(item, Tensor | list | tuple | Mapping | str | bytes):
+        return True
+    # arrays, and the batches of libraries, can be iterated too
+    is_array = hasattr(item, "__array__") or callable(getattr(item, "to", None))
+    return is_array or not hasattr(item, "__iter__")
 
 
 def _iterable(loader: Any, kind: str) -> Any:
-    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
+    is_iterable = isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
+    if not is_iterable or isinstance(loader, str | bytes | type):
         raise DataError(
             f"the {kind} loader {loader!r} of type {type(loader).__qualname__} cannot be iterated: "
             "it must be a DataLoader or another iterable of batches."
@@ -222,17 +251,27 @@ def copy_loader(
         generator=loader.generator,
         prefetch_factor=loader.prefetch_factor,
         persistent_workers=loader.persistent_workers,
+        in_order=loader.in_order,
         **batching,
     )
 
 
 def without_shuffling(loader: Any) -> Any:
-    """Return the loader with its samples in their own order, where it is a map-style DataLoader."""
-    if (
-        type(loader) is not DataLoader
-        or isinstance(getattr(loader, "sampler", None), SequentialSampler)
-        or not hasattr(loader.dataset, "__getitem__")
-        or loader.batch_size is None
-    ):
+    """Return the loader with its samples in their own order, where it draws them at random.
+
+    Several that are combined are changed one by one. A loader with a sampler or batch sampler of
+    the user's own is left as it is.
+    """
+    if isinstance(loader, CombinedLoader):
+        parts = loader.loaders
+        if isinstance(parts, Mapping):
+            named = {name: without_shuffling(part) for name, part in parts.items()}
+            return CombinedLoader(named, loader.mode)
+        return CombinedLoader([without_shuffling(part) for part in parts], loader.mode)
+    if type(loader) is not DataLoader or loader.batch_size is None:
         return loader
-    return copy_loader(loader, sampler=SequentialSampler(loader.dataset))  # type: ignore[arg-type]
+    if isinstance(loader.sampler, RandomSampler):
+        return copy_loader(loader, sampler=SequentialSampler(loader.dataset))  # type: ignore[arg-type]
+    if isinstance(loader.sampler, SubsetRandomSampler):
+        return copy_loader(loader, sampler=loader.sampler.indices)
+    return loader

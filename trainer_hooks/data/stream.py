@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainer_hooks._log import log
+from trainer_hooks._log import log, warn
 from trainer_hooks.data.loaders import (
     copy_loader,
     generators_of,
     limited,
+    no_batch,
     number_of_batches,
     set_epoch,
     shortage,
@@ -37,6 +37,7 @@ class TrainStream:
     Args:
         loader: an iterable of batches.
         limit: `limit_train_batches`.
+        option: the name of the option that the limit comes from, for messages.
 
     Attributes:
         loader: the loader.
@@ -44,9 +45,11 @@ class TrainStream:
             when the last batch is taken.
     """
 
-    def __init__(self, loader: Any, limit: int | float = 1.0) -> None:
+    def __init__(
+        self, loader: Any, limit: int | float = 1.0, option: str = "limit_train_batches"
+    ) -> None:
         self.loader = loader
-        self._size = limited(number_of_batches(loader), limit, "limit_train_batches")
+        self._size = limited(number_of_batches(loader), limit, option)
         self.num_batches = self._size
         self._opened_with: dict[str, Any] = {}
         self._ahead: _LookAhead | None = None
@@ -93,13 +96,9 @@ class TrainStream:
             DataError: there was none at all.
         """
         if given == 0:
-            raise DataError(
-                f"the training loader {self.loader!r} gave no batch in this epoch: it is empty, or "
-                "can be run through only once, as a generator or iterator. Give a loader that "
-                "starts anew with each epoch, or train one epoch with max_epochs=1."
-            )
+            raise DataError(no_batch("the training loader, in this epoch,", self.loader))
         if given < number_of_batches(self.loader) < math.inf:
-            warnings.warn(shortage(self.loader, "training", given), TrainerHooksWarning, 2)
+            warn(shortage(self.loader, "training", given), TrainerHooksWarning)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `reopen` needs at the present batch, or nothing outside an open epoch."""

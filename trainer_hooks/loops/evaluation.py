@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.data.loaders import number_of_batches, shortage
-from trainer_hooks.errors import StopTraining, TrainerHooksWarning
+from trainer_hooks._log import warn
+from trainer_hooks.data.loaders import no_batch, number_of_batches, shortage
+from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning
 from trainer_hooks.loops.steps import evaluation_step
 from trainer_hooks.metrics.store import Scope, floats
 
@@ -163,7 +163,11 @@ class EvaluationLoop:
 
 
 def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator[Any]:
-    """Give the batches of one loader that are to be run."""
+    """Give the batches of one loader that are to be run.
+
+    Raises:
+        DataError: there should be some, and there is none.
+    """
     loader, count = data.loaders[index], data.num_batches[index]
     if limit is not None:
         count = min(count, limit)
@@ -171,8 +175,10 @@ def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator
     for batch in islice(iter(loader), None if count == math.inf else int(count)):
         given += 1
         yield batch
+    if given == 0 < count:
+        raise DataError(no_batch(f"evaluation loader {index}", loader))
     if given < count < math.inf and given < number_of_batches(loader) < math.inf:
-        warnings.warn(shortage(loader, "evaluation", given), TrainerHooksWarning, stacklevel=2)
+        warn(shortage(loader, "evaluation", given), TrainerHooksWarning)
 
 
 @contextmanager

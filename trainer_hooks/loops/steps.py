@@ -23,6 +23,7 @@ __all__ = [
     "has_evaluation",
     "loss_of",
     "outputs_of",
+    "overrides",
     "predict_step",
     "training_step",
 ]
@@ -38,7 +39,7 @@ def training_step(context: RunContext) -> Step:
         ModuleError: the module has no `training_step`, and not both `forward` and `loss`.
     """
     module = context.module
-    if _overrides(module, "training_step"):
+    if overrides(module, "training_step"):
         return module.training_step
     if not _has_default(module):
         raise ModuleError(
@@ -62,8 +63,8 @@ def training_step(context: RunContext) -> Step:
 
 def has_evaluation(module: Module, stage: str) -> bool:
     """Return whether a module can be evaluated: by its own step, or by default."""
-    return _overrides(module, _STEPS[stage]) or (
-        _has_default(module) and not _overrides(module, "training_step")
+    return overrides(module, _STEPS[stage]) or (
+        _has_default(module) and not overrides(module, "training_step")
     )
 
 
@@ -75,7 +76,7 @@ def evaluation_step(context: RunContext, stage: str) -> Step:
     """
     module = context.module
     name = _STEPS[stage]
-    if _overrides(module, name):
+    if overrides(module, name):
         return getattr(module, name)  # type: ignore[no-any-return]
     if not _has_default(module):
         raise ModuleError(
@@ -104,7 +105,7 @@ def predict_step(context: RunContext) -> Step:
         ModuleError: the module has neither.
     """
     module = context.module
-    if _overrides(module, "predict_step"):
+    if overrides(module, "predict_step"):
         return module.predict_step
     if not _has_forward(module):
         raise ModuleError(
@@ -175,7 +176,8 @@ def outputs_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
     return outputs
 
 
-def _overrides(module: Module, name: str) -> bool:
+def overrides(module: Module, name: str) -> bool:
+    """Return whether a module has a `name` of its own: in its class or on itself."""
     return getattr(type(module), name) is not getattr(Module, name) or name in vars(module)
 
 

@@ -8,14 +8,14 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainer_hooks.errors import OptimizationError
-from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, training_step
-from trainer_hooks.module import Module
+from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides, training_step
 from trainer_hooks.optimization import ManualOptimizer, needs_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks.context import RunContext
+    from trainer_hooks.module import Module
 
 __all__ = ["ClosureStep", "ManualStep", "TrainStep", "make_step"]
 
@@ -49,15 +49,11 @@ class TrainStep:
         self.plan = context.plan
         self.optimizer = _only(context.optimization.optimizers, context.module)
         self.accumulate = context.plan.accumulate_grad_batches
-        self._own_backward = type(self.module).backward is not Module.backward
-        self._own_zero_grad = (
-            type(self.module).optimizer_zero_grad is not Module.optimizer_zero_grad
-        )
+        self._own_backward = overrides(self.module, "backward")
+        self._own_zero_grad = overrides(self.module, "optimizer_zero_grad")
         self._clears_directly = self.optimizer is not None and _clears_plainly(self.optimizer)
-        self._clips = (
-            context.plan.gradient_clip_val is not None
-            or type(self.module).configure_gradient_clipping
-            is not Module.configure_gradient_clipping
+        self._clips = context.plan.gradient_clip_val is not None or overrides(
+            self.module, "configure_gradient_clipping"
         )
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
@@ -279,16 +275,16 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
         step = ManualStep(context)
         module.attach_manual(step)
         return step
-    overrides_step = type(module).optimizer_step is not Module.optimizer_step
+    has_own_step = overrides(module, "optimizer_step")
     evaluates_loss = any(needs_closure(o) for o in context.optimization.optimizers)
-    if overrides_step or evaluates_loss:
+    if has_own_step or evaluates_loss:
         if evaluates_loss and plan.accumulate_grad_batches > 1:
             raise OptimizationError(
                 f"Trainer(accumulate_grad_batches={plan.accumulate_grad_batches}) cannot be used "
                 "with an optimizer that evaluates the loss itself, such as LBFGS: it would need "
                 "all batches of a window again at each evaluation. Use larger batches."
             )
-        if context.precision.name == "16-mixed" and not overrides_step:
+        if context.precision.name == "16-mixed" and not has_own_step:
             raise OptimizationError(
                 "Trainer(precision='16-mixed') cannot be used with an optimizer that evaluates the "
                 "loss itself, such as LBFGS: its gradients cannot be unscaled. Use bf16-mixed."
