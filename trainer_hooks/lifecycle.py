@@ -32,6 +32,7 @@ from trainer_hooks.loops.steps import has_evaluation
 from trainer_hooks.metrics.store import Scope
 from trainer_hooks.module import Module
 from trainer_hooks.optimization import Optimization, parse
+from trainer_hooks.progress import EpochStage
 from trainer_hooks.signals import heeding_signals
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Run:
         """
         session, trainer, job = self.session, self.trainer, self.job
         module = job.module
-        self._begin(module)
+        context = self._begin(module)
         for part in (job.datamodule, module):
             if part is not None:
                 part.prepare_data()
@@ -111,14 +112,9 @@ class Run:
         module.configure_model()
         session.precision.convert_module(module)
         module.to(session.device)
-        context = self._make_context(module)
-        session.context = context
+        self._load_data(context)
         if job.fn == "fit":
-            session.fit_context = context
-            self._load_data(context)
             context.optimization = self._optimization(module)
-        else:
-            self._load_data(context)
         self._restore(context)
         loop = self._make_loop(context)
         if job.fn == "fit":
@@ -142,8 +138,9 @@ class Run:
         self.session.state.status = "finished"
 
     def stop_in_order(self, request: StopTraining) -> None:
-        """End a run that was stopped by raising before or after its loop."""
-        self.session.connector.relay.on_stop_training_error(self.trainer, self.job.module, request)
+        """End a run that was stopped by raising before or after its loop, in no hook."""
+        assert self.session.context is not None
+        self.session.context.stop_by(request)
         self.session.state.status = "finished"
 
     def fail(self, error: BaseException) -> None:
@@ -179,6 +176,7 @@ class Run:
                     fault.add_note(f"and then, while tearing down: {describe_error(error)}")
         for part, mode in self._modes:
             part.training = mode
+        session.connector.relay.on_stop = None
         module.attach(self.trainer, None)
         module.attach_manual(None)
         session.metrics.enter(Scope.CLOSED)
@@ -186,22 +184,30 @@ class Run:
         if fault is not None and fault is not self._error:
             raise fault
 
-    def _begin(self, module: Module) -> None:
-        """Note how things are, and attach the module."""
+    def _begin(self, module: Module) -> RunContext:
+        """Note how things are, attach the module, and return what the run is about."""
         session, job = self.session, self.job
         self._modes = [(part, part.training) for part in module.modules()]
         session.state.fn = job.fn
         session.state.stage = None
         session.state.status = "running"
-        session.take(module, job.datamodule)
+        session.take(module, job.datamodule, job.fn)
         session.ckpt_path = job.ckpt_path
         module.attach(self.trainer, session.metrics)
         if job.datamodule is not None:
             job.datamodule.trainer = self.trainer
+        # at once, so that its hooks hear of it if something fails from here on
+        session.connector.attach(module)
+        context = self._make_context(module)
+        session.context = context
+        if job.fn == "fit":
+            session.fit_context = context
+        session.connector.relay.on_stop = context.stop_by
         session.connector.attach(module, module.configure_callbacks())
         self._set_determinism()
         if session.plan.detect_anomaly:
             self._guards.enter_context(torch.autograd.set_detect_anomaly(True))
+        return context
 
     def _set_determinism(self) -> None:
         wish = self.session.config.deterministic
@@ -314,6 +320,10 @@ class Run:
                 snapshot.restore_training(session, context, checkpoint, path)
             if self.job.fn == "fit" or session.progress.is_fresh:
                 session.load_report = snapshot.restore_callbacks(session, checkpoint)
+        elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:
+            # an exception ended the last fit inside an epoch, which begins anew
+            session.progress.abandon_epoch()
+            session.metrics.drop(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH, Scope.EVALUATION)
         hooks.on_after_load(trainer, module, checkpoint)
 
     def _make_loop(self, context: RunContext) -> FitLoop | EvaluationLoop | PredictionLoop:
@@ -324,9 +334,8 @@ class Run:
         assert context.stream is not None
         loop = FitLoop(context, context.stream)
         reason = loop.reason_to_end()
-        if context.stream.num_batches == 0:
-            reason = "limit_train_batches=0 leaves no training batch"
-        if reason and context.progress.stage == "between":
+        is_asked_for = context.has_to_stop
+        if reason and not is_asked_for and context.progress.stage is EpochStage.BETWEEN:
             warn(
                 f"fit has nothing to do: {reason} (epoch {context.progress.epochs_completed}, step "
                 f"{context.progress.steps_completed}). Set trainer.max_epochs or trainer.max_steps "

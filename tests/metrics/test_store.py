@@ -383,16 +383,14 @@ def test_dropping_forgets_values_and_arguments(store: MetricStore) -> None:
     assert floats(store.close_epoch(Scope.EVALUATION)) == {"acc": 0.0}
 
 
-def test_what_is_visible_can_be_put_back(store: MetricStore) -> None:
-    """What callbacks and the bar find can be noted and shown again."""
+def test_what_is_visible_is_put_back_after_an_isolated_evaluation(store: MetricStore) -> None:
+    """What callbacks and the bar find is the same after an evaluation that leaves no trace."""
     log(store, "a", 1.0, prog_bar=True)
-    visible = store.visible()
-    held = store.callback_metrics
-    log(store, "a", 2.0, prog_bar=True)
-    log(store, "b", 2.0, prog_bar=True)
-    store.show(visible)
-    assert floats(held) == {"a": 1.0}
-    assert store.progress_bar_metrics == {"a": 1.0}
+    before = dict(store.callback_metrics), store.progress_bar_metrics
+    with store.isolated():
+        log(store, "b", 2.0, prog_bar=True)
+        store.callback_metrics["c"] = torch.tensor(3.0)
+    assert (dict(store.callback_metrics), store.progress_bar_metrics) == before
 
 
 # --- state ---

@@ -21,6 +21,7 @@ __all__ = [
     "no_batch",
     "number_of_batches",
     "set_epoch",
+    "shortage",
     "without_shuffling",
 ]
 
@@ -114,7 +115,7 @@ def limited(size: int | float, limit: int | float, option: str) -> int | float:
     """Return how many of `size` batches a `limit_*_batches` option lets through.
 
     Raises:
-        DataError: a fraction of an unknown number.
+        DataError: a fraction of an unknown number, or one that leaves not even one batch.
     """
     if isinstance(limit, int) or limit == 0.0:
         return min(size, int(limit))
@@ -132,6 +133,15 @@ def limited(size: int | float, limit: int | float, option: str) -> int | float:
             f"must leave at least one. Use {option}={1 / size:.2g} or more, or 1 for one batch."
         )
     return count
+
+
+def shortage(loader: Any, kind: str, given: int) -> str:
+    """Return how to report that a loader gave fewer batches than its length says."""
+    return (
+        f"the {kind} loader {loader!r} ended after {given} batches, but its length is "
+        f"{number_of_batches(loader)}: a StopIteration that its data set raises ends it, too. Mend "
+        "its __len__, or what it loads."
+    )
 
 
 def as_train_loader(source: Any) -> Any:

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainer_hooks._log import log
+from trainer_hooks._log import log, warn
 from trainer_hooks.data.loaders import (
     copy_loader,
     generators_of,
     limited,
+    no_batch,
     number_of_batches,
     set_epoch,
+    shortage,
 )
-from trainer_hooks.errors import DataError
+from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -86,6 +88,17 @@ class TrainStream:
         """Forget the epoch that is over."""
         self._opened_with = {}
         self._ahead = None
+
+    def warn_of_shortage(self, given: int) -> None:
+        """Report that an epoch's batches ended after `given`, before they were expected to.
+
+        Raises:
+            DataError: there was none at all.
+        """
+        if given == 0:
+            raise DataError(no_batch("the training loader, in this epoch,", self.loader))
+        if given < number_of_batches(self.loader) < math.inf:
+            warn(shortage(self.loader, "training", given), TrainerHooksWarning)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `reopen` needs at the present batch, or nothing outside an open epoch."""

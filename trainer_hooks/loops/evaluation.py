@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.data.loaders import no_batch
-from trainer_hooks.errors import DataError
+from trainer_hooks._log import warn
+from trainer_hooks.data.loaders import no_batch, number_of_batches, shortage
+from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning
 from trainer_hooks.loops.steps import evaluation_step
 from trainer_hooks.metrics.store import Scope, floats
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EvaluationLoop", "evaluating"]
 
-_NONE = object()
 _EPOCH_END = -1
 """Table of the values logged in `on_*_epoch_end`, which belong to no single loader."""
 
@@ -66,6 +66,8 @@ class EvaluationLoop:
         self.data = context.evaluation[stage]
         self._step = evaluation_step(context, stage)
         self._phase = _PHASES[stage]
+        # a validation that follows a request to stop is run; one that came before or in it is cut
+        self._requests = context.stop_requests if context.state.fn == "fit" else 0
 
     def run(self, limit: int | None = None) -> list[dict[str, float]]:
         """Evaluate; return the reduced metrics of each loader.
@@ -109,28 +111,47 @@ class EvaluationLoop:
         return results
 
     def _run_loader(self, index: int, limit: int | None) -> None:
+        context = self.context
+        is_several = len(self.data.loaders) > 1
+        extra = (index,) if is_several else ()
+        context.metrics.enter(
+            Scope.EVALUATION, index, suffix=f"/dataloader_idx_{index}" if is_several else ""
+        )
+        if self._is_cut():
+            return
+        try:
+            for batch_idx, batch in enumerate(batches_of(self.data, index, limit)):
+                if context.pending_signal:
+                    context.heed_signal()
+                if context.transfer.is_needed:
+                    batch = context.transfer(batch, index)
+                self._run_batch(batch, batch_idx, extra)
+                if self._is_cut():
+                    return
+        except StopTraining as request:
+            context.stop_by(request)
+
+    def _run_batch(self, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
         context, phase, step = self.context, self._phase, self._step
         trainer, module, hooks, metrics = (
             context.trainer, context.module, context.hooks, context.metrics
         )  # fmt: skip
-        is_several = len(self.data.loaders) > 1
-        extra = (index,) if is_several else ()
-        metrics.enter(
-            Scope.EVALUATION, index, suffix=f"/dataloader_idx_{index}" if is_several else ""
-        )
-        for batch_idx, batch in enumerate(batches_of(self.data, index, limit)):
-            if context.pending_signal:
-                context.heed_signal()
-            if context.transfer.is_needed:
-                batch = context.transfer(batch, index)
-            metrics.batch = batch
+        metrics.batch = batch
+        output = None
+        try:
             phase.batch_start(hooks)(trainer, module, batch, batch_idx, *extra)
             with context.precision.forward_context():
                 output = step(batch, batch_idx, *extra)
-            phase.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
-            stepped = metrics.step_metrics()
-            if stepped and context.state.stage != "sanity_check":
-                trainer.log_metrics(floats(stepped), step=batch_idx)
+        except StopTraining as request:
+            context.stop_by(request)
+        phase.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
+        stepped = metrics.step_metrics()
+        if stepped and context.state.stage != "sanity_check":
+            trainer.log_metrics(floats(stepped), step=batch_idx)
+
+    def _is_cut(self) -> bool:
+        """Return whether `StopTraining` was raised in this evaluation."""
+        return self.context.stop_requests > self._requests
 
     def _results(self) -> list[dict[str, float]]:
         metrics = self.context.metrics
@@ -142,21 +163,22 @@ class EvaluationLoop:
 
 
 def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator[Any]:
-    """Return an iterator over the batches of one loader that are to be run.
+    """Give the batches of one loader that are to be run.
 
     Raises:
         DataError: there should be some, and there is none.
     """
-    count = data.num_batches[index]
+    loader, count = data.loaders[index], data.num_batches[index]
     if limit is not None:
         count = min(count, limit)
-    iterator = islice(iter(data.loaders[index]), None if count == math.inf else int(count))
-    if count == 0:
-        return iterator
-    first = next(iterator, _NONE)
-    if first is _NONE:
-        raise DataError(no_batch(f"evaluation loader {index}", data.loaders[index]))
-    return chain((first,), iterator)
+    given = 0
+    for batch in islice(iter(loader), None if count == math.inf else int(count)):
+        given += 1
+        yield batch
+    if given == 0 < count:
+        raise DataError(no_batch(f"evaluation loader {index}", loader))
+    if given < count < math.inf and given < number_of_batches(loader) < math.inf:
+        warn(shortage(loader, "evaluation", given), TrainerHooksWarning)
 
 
 @contextmanager

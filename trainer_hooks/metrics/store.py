@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from trainer_hooks.errors import MetricError
 from trainer_hooks.metrics.slot import Metric, Slot
 from trainer_hooks.metrics.values import floats, kept, number
 from trainer_hooks.runtime.transfer import first_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["MetricStore", "Scope", "floats"]
 
@@ -52,6 +56,11 @@ class MetricStore:
         self._waiting: dict[tuple[str, str], dict[str, Any]] = {}
         self._sized: Any = None
         self._size = 1
+
+    def begin_run(self) -> None:
+        """Let nothing of an earlier run show in the progress bar or in an evaluation."""
+        self._bar = {}
+        self.drop(Scope.EVALUATION)
 
     def enter(self, scope: Scope, dataloader_idx: int = 0, *, suffix: str = "") -> None:
         """Say from where `log` is called from now on.
@@ -156,15 +165,17 @@ class MetricStore:
             for slot in self._tables.pop(key).values():
                 slot.reset()
 
-    def visible(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return copies of what callbacks and the progress bar find now, for `show`."""
-        return dict(self.callback_metrics), dict(self._bar)
-
-    def show(self, visible: tuple[dict[str, Tensor], dict[str, Tensor]]) -> None:
-        """Let callbacks and the progress bar find what `visible` returned."""
-        for mine, shown in zip((self.callback_metrics, self._bar), visible, strict=True):
-            mine.clear()
-            mine.update(shown)
+    @contextmanager
+    def isolated(self) -> Iterator[None]:
+        """Put everything back afterwards that an evaluation inside changes."""
+        metrics, bar = dict(self.callback_metrics), dict(self._bar)
+        try:
+            yield
+        finally:
+            self.drop(Scope.EVALUATION)
+            self.callback_metrics.clear()
+            self.callback_metrics.update(metrics)
+            self._bar = bar
 
     @property
     def progress_bar_metrics(self) -> dict[str, float]:
