@@ -78,7 +78,7 @@ def test_no_predict_step(Tiny, quiet_trainer, batches) -> None:
         ([torch.zeros(1)], "returned [tensor"),
         ({}, "a dict with the keys []"),
         ({"los": 1, "acc": 2}, "a dict with the keys ['acc', 'los']"),
-        ({"loss": 3.0}, "returned 3.0"),
+        ({"loss": 3.0}, "a dict with 3.0 under 'loss'"),
     ],
 )
 def test_a_step_that_returns_no_tensor(Tiny, quiet_trainer, batches, returned, found) -> None:
@@ -239,7 +239,11 @@ def test_a_training_loader_without_a_batch(Tiny, quiet_trainer, loader) -> None:
 
 def test_a_generator_for_several_epochs(Tiny, quiet_trainer, batches) -> None:
     """A generator is used up after an epoch: the message says so, and what to pass instead."""
-    words = ("the training loader, in epoch 1, gave no batch", "only once", "DataLoader or a list")
+    words = (
+        "the training loader, in this epoch, gave no batch",
+        "only once",
+        "DataLoader or a list",
+    )
     with refused(DataError, *words):
         quiet_trainer(max_epochs=2).fit(Tiny(), (batch for batch in batches(3)))
     trainer = quiet_trainer(max_epochs=1)
