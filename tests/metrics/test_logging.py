@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer_hooks import Callback
+from trainer_hooks import Band, Callback
 from trainer_hooks.errors import MetricError
 from trainer_hooks.metrics.store import floats
 
@@ -419,20 +419,36 @@ def test_values_of_epoch_hooks_are_seen_by_later_callbacks(Tiny, quiet_trainer, 
     """What the module logs in on_train_epoch_end is there for savers and controllers of it."""
     seen = []
 
+    class Epochs:
+        """The least that is a metric object."""
+
+        def __init__(self) -> None:
+            self.count = 0
+
+        def update(self) -> None:
+            self.count += 1
+
+        def compute(self) -> float:
+            return float(self.count)
+
+        def reset(self) -> None: ...
+
     class Net(Tiny):
+        epochs = Epochs()
+
         def on_train_epoch_end(self):
             self.log("late", float(self.current_epoch))
+            self.epochs.update()
+            self.log("object", self.epochs)
 
     class Reader(Callback):
-        from trainer_hooks import Band
-
         band = Band.CONTROL
 
         def on_train_epoch_end(self, trainer, module):
-            seen.append(trainer.callback_metrics["late"].item())
+            seen.append(floats(trainer.callback_metrics))
 
     quiet_trainer(max_epochs=2, callbacks=[Reader()]).fit(Net(), batches(1))
-    assert seen == [0.0, 1.0]
+    assert seen == [{"late": 0.0, "object": 1.0}, {"late": 1.0, "object": 2.0}]
 
 
 # --- when loggers are given what ---

@@ -88,8 +88,6 @@ class EvaluationLoop:
         )  # fmt: skip
         scope = metrics.scope
         is_in_fit = context.state.fn == "fit"
-        # what another stage, or a run that broke off, left under the same names
-        metrics.drop(Scope.EVALUATION)
         metrics.enter(Scope.EVALUATION, _EPOCH_END)
         with evaluating(module, self.stage, context.plan.inference_mode and not is_in_fit):
             phase.start(hooks)(trainer, module)
