@@ -315,9 +315,11 @@ class Run:
         if path is not None:
             checkpoint = read_checkpoint(path)
             hooks.on_load_checkpoint(trainer, module, checkpoint)
+            if self.job.fn == "fit":
+                snapshot.require_resumable(context, checkpoint, path)
             snapshot.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
-                snapshot.restore_training(session, context, checkpoint, path)
+                snapshot.restore_training(session, context, checkpoint)
             if self.job.fn == "fit" or session.progress.is_fresh:
                 session.load_report = snapshot.restore_callbacks(session, checkpoint)
         elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:
