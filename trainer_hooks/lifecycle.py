@@ -309,7 +309,7 @@ class Run:
             snapshot.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
                 snapshot.restore_training(session, context, checkpoint, path)
-            if self.job.fn == "fit" or not session.is_training_kept:
+            if self.job.fn == "fit" or session.progress.is_fresh:
                 session.load_report = snapshot.restore_callbacks(session, checkpoint)
         elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:
             # an exception ended the last fit inside an epoch, which begins anew

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import torch
 from torch import Tensor, nn
 
+from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.file import read_checkpoint
 from trainer_hooks.checkpoint.hparams import HyperParameters, arguments_of_init, savable, selected
 from trainer_hooks.checkpoint.weights import load_weights
@@ -193,10 +193,10 @@ class Module(nn.Module, DataHooks):
             MetricError: it cannot be logged here, is no such value, or was logged otherwise before.
         """
         if self._metrics is None:
-            warnings.warn(
-                f"log({name!r}) was called on a module that no trainer runs: the value is dropped.",
+            warn(
+                f"log({name!r}) was called on a module that no trainer runs: the value is dropped. "
+                "Call it within fit, validate or test.",
                 TrainerHooksWarning,
-                stacklevel=2,
             )
             return
         self._metrics.log(

@@ -63,10 +63,10 @@ class Progress:
         """Count a batch that was done, and where it was a window's last, the window."""
         self.batches_completed += 1
         self.batches_in_epoch += 1
+        self.batches_in_window += 1
         if closes_window:
-            self.close_window()
-        else:
-            self.batches_in_window += 1
+            self.batches_in_window = 0
+            self.batches_stepped += 1
 
     def close_window(self) -> None:
         """Count a window whose batches are all done."""

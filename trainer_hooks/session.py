@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Training:
-    """A module's training that is left for a while, because another module is evaluated."""
-
-    module: Module
-    progress: Progress
-    metrics: MetricStore
-    optimization: Optimization
-    fit_context: RunContext | None
-
-
 @dataclass(slots=True)
 class Session:
     """The lasting parts of a trainer, shared by its runs one after another.
@@ -48,8 +37,9 @@ class Session:
         precision: what forwards run in.
         state: what the trainer is doing.
         module: the module of the last run.
+        trained: the module of the last fit, to which counters and optimizers belong.
         datamodule: the data module of the last run.
-        progress: the counters of that module's training.
+        progress: the counters of its training.
         metrics: its logged values.
         optimization: its optimizers and schedulers, once a fit made them.
         context: the run under way, or the last one.
@@ -57,7 +47,6 @@ class Session:
         ckpt_path: the checkpoint that the last run was given.
         load_report: what restoring it found.
         stop_reason: why the run was asked to stop.
-        left: the training of the last fit's module, while another one is evaluated.
     """
 
     config: TrainerConfig
@@ -68,6 +57,7 @@ class Session:
     precision: Precision
     state: RunState = field(default_factory=RunState)
     module: Module | None = None
+    trained: Module | None = None
     datamodule: DataModule | None = None
     progress: Progress = field(default_factory=Progress)
     metrics: MetricStore = field(default_factory=MetricStore)
@@ -77,35 +67,19 @@ class Session:
     ckpt_path: str | None = None
     load_report: LoadReport | None = None
     stop_reason: str = ""
-    left: _Training | None = None
 
     def take(self, module: Module, datamodule: DataModule | None, fn: str) -> None:
-        """Make `module` the one that runs; another one than that of the last fit starts anew."""
-        if module is not self.module:
-            if self.module is not None and self.optimization is not None:
-                self.left = _Training(
-                    self.module, self.progress, self.metrics, self.optimization, self.fit_context
-                )
-            self.module = module
+        """Make `module` the one that runs; fit starts from nothing with another than before."""
+        self.module = module
+        if fn == "fit" and module is not self.trained:
+            self.trained = module
             self.progress = Progress()
             self.metrics = MetricStore()
             self.optimization = None
             self.fit_context = None
-            if self.left is not None and self.left.module is module:
-                self.progress = self.left.progress
-                self.metrics = self.left.metrics
-                self.optimization = self.left.optimization
-                self.fit_context = self.left.fit_context
-                self.left = None
-        if fn == "fit":
-            self.left = None
         self.datamodule = datamodule
         self.stop_reason = ""
-
-    @property
-    def is_training_kept(self) -> bool:
-        """Whether there is a training that a later fit would go on with."""
-        return self.left is not None or not self.progress.is_fresh
+        self.metrics.begin_run()
 
     @property
     def hparams(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
         state = datamodule.state_dict()
         if state:
             checkpoint[type(datamodule).__qualname__] = state
-    if not weights_only:
+    if not weights_only and module is session.trained:
         _add_training(checkpoint, session)
     session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     _require_plain(checkpoint, session)
@@ -176,9 +176,9 @@ def restore_training(
     if session.progress.batches_in_window and accumulated != context.plan.accumulate_grad_batches:
         raise CheckpointError(
             f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
-            f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the gradients "
-            "saved with it cannot be used. Resume with the same number, or from a checkpoint that "
-            "was saved at the end of an epoch."
+            f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the "
+            "gradients saved with it cannot be used. Resume with the same number, or from a "
+            "checkpoint that was saved at the end of an epoch."
         )
     try:
         context.optimization.load_state_dict(checkpoint)

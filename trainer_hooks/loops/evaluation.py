@@ -88,6 +88,8 @@ class EvaluationLoop:
         )  # fmt: skip
         scope = metrics.scope
         is_in_fit = context.state.fn == "fit"
+        # what another stage, or a run that broke off, left under the same names
+        metrics.drop(Scope.EVALUATION)
         metrics.enter(Scope.EVALUATION, _EPOCH_END)
         with evaluating(module, self.stage, context.plan.inference_mode and not is_in_fit):
             phase.start(hooks)(trainer, module)
@@ -101,10 +103,11 @@ class EvaluationLoop:
             hooks.on_epoch_end(trainer, module)
             results = self._results()
             reduced = metrics.close_epoch(Scope.EVALUATION)
+            metrics.enter(Scope.CLOSED)
             phase.end(hooks)(trainer, module)
         metrics.enter(scope)
         if reduced and context.state.stage != "sanity_check":
-            trainer.log_metrics({**floats(reduced), "epoch": context.progress.epochs_completed})
+            trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
         return results
 
     def _run_loader(self, index: int, limit: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import StopTraining
@@ -64,7 +65,9 @@ class FitLoop:
             if not context.resumed and not context.has_to_stop:
                 self._sanity_check()
             context.state.stage = "train"
+            context.metrics.enter(Scope.TRAIN_EPOCH)
             hooks.on_train_start(trainer, module)
+            context.metrics.enter(Scope.CLOSED)
             self._resume()
             while progress.stage is not EpochStage.BETWEEN or self.has_more():
                 if progress.stage is EpochStage.BETWEEN:
@@ -118,10 +121,16 @@ class FitLoop:
         progress, metrics, transfer = context.progress, context.metrics, context.transfer
         accumulate = context.plan.accumulate_grad_batches
         log_every = context.plan.log_every_n_steps
+        max_steps = context.plan.max_steps if context.plan.max_steps >= 0 else math.inf
         steps_schedulers = self._schedulers.has_step_schedulers
+        validates_inside = self._validations.every < math.inf
         iterator = self._batches()
         metrics.enter(Scope.TRAIN_BATCH)
-        while progress.batches_in_epoch < stream.num_batches and not self._ends_inside():
+        while progress.batches_in_epoch < stream.num_batches:
+            if progress.steps_completed >= max_steps or (
+                context.is_stopping and context.has_to_stop
+            ):
+                break
             if context.pending_signal:
                 context.heed_signal()
             hooks.on_before_dataloader(trainer, module)
@@ -158,17 +167,10 @@ class FitLoop:
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
             if closes_window and progress.batches_stepped % log_every == 0:
                 self._hand_to_loggers()
-            if self._validations.is_due_on_batch():
+            if validates_inside and self._validations.is_due_on_batch():
                 self._validate()
             hooks.on_batch_checkpoint(trainer, module)
         return progress.batches_in_epoch >= stream.num_batches
-
-    def _ends_inside(self) -> bool:
-        """Return whether the epoch ends before its batches do."""
-        plan, progress = self.context.plan, self.context.progress
-        if 0 <= plan.max_steps <= progress.steps_completed:
-            return True
-        return self.context.is_stopping and self.context.has_to_stop
 
     def _batches(self) -> Iterator[Any]:
         """Return the iterator over the epoch's batches, opened anew or where a resume left it."""
@@ -221,10 +223,10 @@ class FitLoop:
         context.metrics.refresh(Scope.TRAIN_BATCH)
         hooks.on_train_epoch_end(trainer, module)
         self._schedulers.after_epoch()
+        hooks.on_epoch_end(trainer, module)
         reduced = context.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         if reduced:
-            trainer.log_metrics({**floats(reduced), "epoch": context.progress.epochs_completed})
-        hooks.on_epoch_end(trainer, module)
+            trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
         context.metrics.enter(Scope.CLOSED)
         context.progress.stage = EpochStage.ENDED
         hooks.on_epoch_checkpoint(trainer, module)
@@ -244,9 +246,10 @@ class FitLoop:
     def _hand_to_loggers(self) -> None:
         context = self.context
         stepped = context.metrics.step_metrics()
-        if stepped:
+        # where nobody listens nothing is copied from the device
+        if stepped and (context.trainer.loggers or "on_log" in context.hooks.listened):
             epoch = context.progress.epochs_completed
-            context.trainer.log_metrics({**floats(stepped), "epoch": epoch})
+            context.trainer.log_metrics({"epoch": epoch, **floats(stepped)})
 
     def _validate(self) -> None:
         """Validate inside fit."""

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     Step = Callable[..., Any]
 
-__all__ = ["evaluation_step", "has_evaluation", "outputs_of", "predict_step", "training_step"]
+__all__ = [
+    "check_loss",
+    "evaluation_step",
+    "has_evaluation",
+    "loss_of",
+    "outputs_of",
+    "predict_step",
+    "training_step",
+]
 
 _STEPS = {"validate": "validation_step", "test": "test_step"}
 _LOSSES = {"validate": "val_loss", "test": "test_loss"}
@@ -113,34 +121,58 @@ def predict_step(context: RunContext) -> Step:
     return step
 
 
-def outputs_of(output: Any, module: Module) -> tuple[Tensor | None, dict[str, Any]]:
-    """Return the loss of what `training_step` returned, and the dict that hooks are given.
+def loss_of(output: Any, module: Module) -> Tensor | None:
+    """Return the loss in what `training_step` returned, or None where it skips the batch.
 
     Raises:
-        ModuleError: it is no tensor, no dict with a tensor under `loss`, and not None; or the loss
-            has more than one element.
+        ModuleError: it is no tensor, no dict with a tensor under `loss`, and not None.
     """
-    if output is None:
-        return None, {}
-    loss = output.get("loss") if isinstance(output, dict) else output
-    if isinstance(output, dict) and output.get("loss") is None and "loss" in output:
-        return None, {}
-    if not isinstance(loss, Tensor):
-        found = f"a dict with the keys {sorted(map(str, output))}" if loss is None else repr(loss)
-        raise ModuleError(
-            f"{type(module).__qualname__}.training_step returned {found}: it must return the loss "
-            "as a tensor, a dict with the loss under 'loss', or None to skip the batch."
-        )
+    if isinstance(output, Tensor) or output is None:
+        return output
+    if isinstance(output, dict) and "loss" in output:
+        loss = output["loss"]
+        if isinstance(loss, Tensor) or loss is None:
+            return loss
+        found = f"a dict with {loss!r} under 'loss'"
+    elif isinstance(output, dict):
+        found = f"a dict with the keys {sorted(map(str, output))}"
+    else:
+        found = f"{output!r} of type {type(output).__qualname__}"
+    raise ModuleError(
+        f"{type(module).__qualname__}.training_step returned {found}: it must return the loss "
+        "as a tensor, a dict with the loss under 'loss', or None to skip the batch."
+    )
+
+
+def check_loss(loss: Tensor, module: Module) -> None:
+    """Make sure that a loss can be learned from.
+
+    Raises:
+        ModuleError: it has more than one element, or no gradient can be computed for it.
+    """
+    name = type(module).__qualname__
     if loss.numel() != 1:
         raise ModuleError(
-            f"{type(module).__qualname__}.training_step returned a loss of shape "
-            f"{tuple(loss.shape)}: it must have one element. Reduce it, as with loss.mean()."
+            f"{name}.training_step returned a loss of shape {tuple(loss.shape)}: it must have one "
+            "element. Reduce it, as with loss.mean()."
         )
+    if not loss.requires_grad:
+        raise ModuleError(
+            f"{name}.training_step returned a loss that does not require grad: nothing can be "
+            "learned from it. It was computed without parameters that require grad, under "
+            "torch.no_grad(), or went through .detach() or .item()."
+        )
+
+
+def outputs_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
+    """Return what hooks are given of a training step: the loss, detached, and what came with it."""
+    if loss is None:
+        return {}
     outputs: dict[str, Any] = {"loss": loss.detach()}
     if isinstance(output, dict):
         others = {name: value for name, value in output.items() if name != "loss"}
         outputs.update(map_tensors(others, Tensor.detach))
-    return loss, outputs
+    return outputs
 
 
 def _overrides(module: Module, name: str) -> bool:

@@ -102,6 +102,9 @@ def _device_index(devices: int | str | Sequence[int]) -> int:
         if devices not in (1, -1) or (devices == -1 and torch.cuda.device_count() > 1):
             raise problem
         return 0
-    if len(devices) != 1 or not isinstance(devices[0], int) or devices[0] < 0:
+    if not isinstance(devices, list | tuple) or len(devices) != 1:
         raise problem
-    return devices[0]
+    index = devices[0]
+    if isinstance(index, bool) or not isinstance(index, int) or index < 0:
+        raise problem
+    return index

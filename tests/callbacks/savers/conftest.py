@@ -24,7 +24,8 @@ class FakeTrainer:
         self.steps_per_batch = options.pop("steps_per_batch", 1)
         self.log_every_n_steps = options.pop("log_every_n_steps", 2)
         self.fast_dev_run = options.pop("fast_dev_run", 0)
-        self.max_steps = options.pop("max_steps", -1)
+        self.min_epochs = options.pop("min_epochs", 0)
+        self.min_steps = options.pop("min_steps", 0)
         self.log_dir = options.pop("log_dir", None)
         self.logger = options.pop("logger", None)
         self.optimizers = options.pop("optimizers", [])
@@ -125,7 +126,7 @@ class FakeTrainer:
         self.fire("on_train_epoch_start")
         for index in range(self.batches):
             self.run_batch(index)
-            if self.should_stop:
+            if self.should_stop and self.current_epoch >= self.min_epochs:
                 break
         self.fire("on_train_batches_end")
         is_due = (self.current_epoch + 1) % self.check_val_every_n_epoch == 0
@@ -138,7 +139,9 @@ class FakeTrainer:
 
     def fit(self, epochs):
         self.start()
-        while self.current_epoch < epochs and not self.should_stop:
+        while self.current_epoch < epochs:
+            if self.should_stop and self.current_epoch >= self.min_epochs:
+                break
             self.run_epoch()
         self.fire("on_train_end")
         self.fire("teardown", "fit")

@@ -265,3 +265,32 @@ def test_verbose(fake, scores, caplog):
     assert not caplog.messages
     run(fake, scores, EarlyStopping("val_loss", patience=1, verbose=True), [1.0, 2.0])
     assert ["improved" in caplog.messages[0], "not better" in caplog.messages[1]] == [True, True]
+
+
+def test_improvement_before_min_epochs_withdraws_the_request(fake, scores):
+    """While the trainer may not stop yet, an improvement takes the request back."""
+    stopper = EarlyStopping("val_loss", patience=1)
+    trainer = fake(stopper, min_epochs=3)
+    trainer.on_validation = scores(2.0, 3.0, 1.0, 0.5, 0.6)
+    trainer.fit(9)
+    assert trainer.current_epoch == 5
+    assert stopper.stopped_epoch == 4
+
+
+def test_somebody_elses_request_is_not_withdrawn(fake, scores):
+    """A stop that another asked for stands, whatever the metric does."""
+    trainer = fake(EarlyStopping("val_loss", patience=1), min_epochs=3)
+    trainer.on_validation = scores(2.0, 3.0, 1.0, 0.5, 0.6)
+    trainer.on_train_batch = lambda t: t.stop("other") if t.global_step == 1 else None
+    trainer.fit(9)
+    assert trainer.current_epoch == 3
+    assert trainer.stop_reason == "other"
+
+
+def test_a_later_request_of_somebody_else_is_not_withdrawn(fake, scores):
+    """A stop that another asked for after this callback had is not taken back with it."""
+    trainer = fake(EarlyStopping("val_loss", patience=1), min_epochs=3)
+    trainer.on_validation = scores(2.0, 3.0, 1.0, 0.5, 0.6)
+    trainer.on_train_batch = lambda t: t.stop("other") if t.current_epoch == 2 else None
+    trainer.fit(9)
+    assert trainer.current_epoch == 3

@@ -243,17 +243,27 @@ def test_no_waiting_where_nothing_is_ranked(fake, tmp_path):
     assert last_batch_done(fake, saver).saved == ["last.ckpt"]
 
 
-def test_last_step_of_the_run_waits(fake, tmp_path):
-    """The step that reaches max_steps ends its epoch, so a step save waits for the validation."""
+def test_stop_that_is_not_heeded_yet_is_not_waited_for(fake, scores, tmp_path):
+    """While min_epochs keeps the run going, saves are neither put off nor lost."""
     saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
-    trainer = fake(saver, max_steps=2)
-    trainer.log(val_loss=1.0)
+    trainer = fake(saver, min_epochs=2, batches=2)
     trainer.validate(sanity=True)
+    trainer.log(val_loss=9.0)
+    trainer.on_validation = scores(1.0, 2.0)
     saver.load_state_dict({"is_monitor_validated": True})
+    trainer.on_train_batch = lambda t: t.stop("enough")
+    trainer.fit(2)
+    assert trainer.saved == [f"epoch={e}-step={2 * e + n}.ckpt" for e in (0, 1) for n in (1, 2)]
+
+
+def test_stop_is_waited_for_though_validation_counts_batches(fake, tmp_path):
+    """A run that stops validates once more, whatever the interval, and the save waits for that."""
+    saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
+    trainer = fake(saver, val_check_interval=3)
     trainer.start()
+    trainer.on_train_batch = lambda t: t.stop("enough")
     trainer.run_batch(0)
-    trainer.run_batch(1)
-    assert trainer.saved == ["epoch=0-step=1.ckpt"]
+    assert trainer.saved == []
 
 
 def test_a_save_put_off_belongs_to_its_epoch(fake, tmp_path):
@@ -274,3 +284,14 @@ def test_counting_starts_anew_with_a_new_training(fake, tmp_path):
         trainer = fake(saver)
         trainer.fit(2)
         assert trainer.saved == ["step=3.ckpt", "step=6.ckpt"]
+
+
+def test_no_waiting_where_the_validation_has_run(fake, tmp_path):
+    """On the batch that stops the run, a validation that has just run on it is not waited for."""
+    saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
+    trainer = fake(saver, val_check_interval=1)
+    trainer.on_validation = lambda t: t.log(val_loss=1.0)
+    trainer.start()
+    trainer.on_train_batch = lambda t: t.stop("enough")
+    trainer.run_batch(0)
+    assert trainer.saved == ["epoch=0-step=1.ckpt"]
