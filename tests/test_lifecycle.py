@@ -586,8 +586,9 @@ def test_another_module_starts_anew(bare, tmp_path) -> None:
 def test_nothing_to_do(options, reason, bare) -> None:
     """A fit that has nothing to train says why, and does so in order."""
     trainer = bare(**options)
-    with pytest.warns(TrainerHooksWarning, match=f"nothing to do: {reason}"):
+    with pytest.warns(TrainerHooksWarning, match=f"nothing to do: {reason}") as caught:
         trainer.fit(Line(), DATA)
+    assert caught[0].filename == __file__
     assert trainer.global_step == 0
     assert trainer.state.status == "finished"
 

@@ -262,6 +262,13 @@ class Run:
         context.evaluation["validate"] = EvalData()
         if has_evaluation(job.module, "validate"):
             context.evaluation["validate"] = self._evaluation(context, "validate", job.evaluation)
+        elif job.evaluation is not None:
+            warnings.warn(
+                f"fit was given val_dataloaders, but {type(job.module).__qualname__} has no "
+                "validation_step, so nothing is validated: define it, or leave the loaders out.",
+                TrainerHooksWarning,
+                stacklevel=5,
+            )
 
     def _evaluation(self, context: RunContext, stage: str, given: Any) -> EvalData:
         source = self._source(_LOADERS[stage], given)
@@ -332,7 +339,7 @@ class Run:
                 f"{context.progress.steps_completed}). Set trainer.max_epochs or trainer.max_steps "
                 "to a higher number to go on, or pass another module to start anew.",
                 TrainerHooksWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return loop
 
