@@ -264,6 +264,13 @@ class Run:
         context.evaluation["validate"] = EvalData()
         if has_evaluation(job.module, "validate"):
             context.evaluation["validate"] = self._evaluation(context, "validate", job.evaluation)
+        elif job.evaluation is not None:
+            warnings.warn(
+                f"fit was given val_dataloaders, but {type(job.module).__qualname__} has no "
+                "validation_step, so nothing is validated: define it, or leave the loaders out.",
+                TrainerHooksWarning,
+                stacklevel=5,
+            )
 
     def _evaluation(self, context: RunContext, stage: str, given: Any) -> EvalData:
         source = self._source(_LOADERS[stage], given)
