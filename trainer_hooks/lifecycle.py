@@ -375,7 +375,8 @@ def _check_kinds(job: Job) -> None:
             f"{job.fn} was given {type(job.module).__qualname__} {str(job.module)[:60]!r} as its "
             f"model: it must be an instance of trainer_hooks.Module.{hint}"
         )
-    for name, given in (("train_dataloaders", job.train), ("dataloaders", job.evaluation)):
+    evaluated = "val_dataloaders" if job.fn == "fit" else "dataloaders"
+    for name, given in (("train_dataloaders", job.train), (evaluated, job.evaluation)):
         if isinstance(given, DataModule):
             raise DataError(
                 f"{job.fn} was given a DataModule as {name}: pass it as datamodule= instead."

@@ -47,10 +47,11 @@ def load_weights(
         problems += [_listed("missing", missing), _listed("unexpected", unexpected)]
     problems.append(_listed("of another shape", shapes))
     if any(problems):
+        way_out = ", or load what fits with load_from_checkpoint(..., strict=False)"
         raise CheckpointError(
             f"the weights in {source!r} do not fit {type(module).__qualname__}: "
             f"{'; '.join(filter(None, problems))}. Build the module with the arguments it was "
-            "saved with, or load what fits with load_from_checkpoint(..., strict=False)."
+            f"saved with{'' if shapes else way_out}."
         )
     module.load_state_dict(state_dict, strict=strict)
 
