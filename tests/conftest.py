@@ -11,9 +11,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks import Trainer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture(autouse=True)
 def _without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -586,8 +586,9 @@ def test_another_module_starts_anew(bare, tmp_path) -> None:
 def test_nothing_to_do(options, reason, bare) -> None:
     """A fit that has nothing to train says why, and does so in order."""
     trainer = bare(**options)
-    with pytest.warns(TrainerHooksWarning, match=f"nothing to do: {reason}"):
+    with pytest.warns(TrainerHooksWarning, match=f"nothing to do: {reason}") as caught:
         trainer.fit(Line(), DATA)
+    assert caught[0].filename == __file__
     assert trainer.global_step == 0
     assert trainer.state.status == "finished"
 
@@ -641,8 +642,8 @@ def test_evaluating_another_module_keeps_the_training(bare) -> None:
     trainer = bare(max_epochs=1)
     trainer.fit(module, DATA)
     trainer.test(Line(), DATA, verbose=False)
-    assert trainer.global_step == 4  # the training's, which waits
     trainer.predict(Line(), DATA)
+    assert trainer.global_step == 4
     trainer.max_epochs = 2
     trainer.fit(module, DATA)
     assert (trainer.current_epoch, trainer.global_step) == (2, 8)

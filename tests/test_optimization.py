@@ -271,11 +271,11 @@ def test_the_number_of_states_must_fit() -> None:
     one = parse(sgd(), "Net")
     two = parse([sgd(), sgd()], "Net")
     with pytest.raises(OptimizationError, match=r"holds 2 entries under 'optimizer_states'.*1"):
-        one.load_state_dict(two.state_dict())
+        one.require_same(two.state_dict())
     optimizer = sgd()
     scheduled = parse(([optimizer], [StepLR(optimizer, 1)]), "Net")
     with pytest.raises(OptimizationError, match=r"holds 0 entries under 'lr_schedulers'"):
-        scheduled.load_state_dict(one.state_dict())
+        scheduled.require_same(one.state_dict())
 
 
 def test_states_go_into_the_same_places() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.data.loaders import generators_of
 from trainer_hooks.errors import TerminationSignal
 from trainer_hooks.optimization import Optimization
+from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     import torch
@@ -134,6 +135,7 @@ class RunContext:
         stream: the training batches; None outside fit.
         evaluation: loaders by stage: validate, test, predict.
         resumed: what a checkpoint says on the place in the epoch, until the loop has taken it.
+        before_validation: `random_states()` as a validation inside fit began, while it runs.
         pending_signal: the number of a signal to heed at the next batch, or 0.
         is_stopping: whether somebody asked the run to stop.
         stop_requests: how often `StopTraining` was raised.
@@ -156,6 +158,7 @@ class RunContext:
     stream: TrainStream | None = None
     evaluation: dict[str, EvalData] = field(default_factory=dict)
     resumed: dict[str, Any] = field(default_factory=dict)
+    before_validation: dict[str, Any] = field(default_factory=dict)
     pending_signal: int = 0
     is_stopping: bool = False
     stop_requests: int = 0
@@ -180,6 +183,13 @@ class RunContext:
         self.stop_requests += 1
         if self.stop_requests == 1:
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
+
+    def random_states(self) -> dict[str, Any]:
+        """Return the global random numbers and those of the validation loaders."""
+        return {
+            "rng": rng.capture(),
+            "val_generators": self.evaluation["validate"].generator_states(),
+        }
 
     def heed_signal(self) -> None:
         """Raise what a signal that came since the last batch stands for."""

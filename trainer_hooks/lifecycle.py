@@ -264,6 +264,13 @@ class Run:
         context.evaluation["validate"] = EvalData()
         if has_evaluation(job.module, "validate"):
             context.evaluation["validate"] = self._evaluation(context, "validate", job.evaluation)
+        elif job.evaluation is not None:
+            warnings.warn(
+                f"fit was given val_dataloaders, but {type(job.module).__qualname__} has no "
+                "validation_step, so nothing is validated: define it, or leave the loaders out.",
+                TrainerHooksWarning,
+                stacklevel=5,
+            )
 
     def _evaluation(self, context: RunContext, stage: str, given: Any) -> EvalData:
         source = self._source(_LOADERS[stage], given)
@@ -315,9 +322,11 @@ class Run:
         if path is not None:
             checkpoint = read_checkpoint(path)
             hooks.on_load_checkpoint(trainer, module, checkpoint)
+            if self.job.fn == "fit":
+                snapshot.require_resumable(context, checkpoint, path)
             snapshot.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
-                snapshot.restore_training(session, context, checkpoint, path)
+                snapshot.restore_training(session, context, checkpoint)
             if self.job.fn == "fit" or session.progress.is_fresh:
                 session.load_report = snapshot.restore_callbacks(session, checkpoint)
         elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:

@@ -60,25 +60,46 @@ class Optimization:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take the states back.
+        """Take the states back."""
+        for key, owners in self._owners():
+            for owner, state in zip(owners, state_dict[key], strict=True):
+                owner.load_state_dict(state)
+        for optimizer in self.optimizers:
+            # it has stepped, in the run that is resumed; torch's schedulers would warn otherwise
+            optimizer.__dict__["_opt_called"] = True
+
+    def require_same(self, state_dict: Mapping[str, Any]) -> None:
+        """Make sure that the states fit, before any is taken back.
 
         Raises:
-            OptimizationError: the number of optimizers or schedulers is another one.
+            OptimizationError: the number of optimizers, schedulers, or of an optimizer's groups or
+                parameters is another one.
         """
-        for key, owners in (
-            ("optimizer_states", self.optimizers),
-            ("lr_schedulers", [config.scheduler for config in self.schedulers]),
-        ):
+        hint = (
+            "they must be the same to go on. Return the same optimizers and schedulers, or load "
+            "the weights alone with Module.load_from_checkpoint."
+        )
+        for key, owners in self._owners():
             saved = state_dict.get(key, [])
             if len(saved) != len(owners):
                 raise OptimizationError(
                     f"the checkpoint holds {len(saved)} entries under {key!r}, but "
-                    f"configure_optimizers returned {len(owners)}: they must be the same to go on. "
-                    "Return the same optimizers and schedulers, or load the weights alone with "
-                    "Module.load_from_checkpoint."
+                    f"configure_optimizers returned {len(owners)}: {hint}"
                 )
-            for owner, state in zip(owners, saved, strict=True):
-                owner.load_state_dict(state)
+        for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
+            before = [len(group["params"]) for group in state["param_groups"]]
+            now = [len(group["params"]) for group in optimizer.param_groups]
+            if before != now:
+                raise OptimizationError(
+                    f"{type(optimizer).__qualname__} had parameter groups of {before} parameters "
+                    f"when it was saved, and has groups of {now} now: {hint}"
+                )
+
+    def _owners(self) -> tuple[tuple[str, list[Any]], ...]:
+        return (
+            ("optimizer_states", list(self.optimizers)),
+            ("lr_schedulers", [config.scheduler for config in self.schedulers]),
+        )
 
 
 class _Stepper(Protocol):

@@ -16,6 +16,8 @@ class EpochStage(StrEnum):
     """No epoch is under way: the next thing is its start hooks."""
     BATCHES = "batches"
     """Inside an epoch: the next thing is its next batch, or its end if there is none."""
+    VALIDATING = "validating"
+    """All batches are done and ended: the next thing is the epoch's validation if it is due."""
     CLOSING = "closing"
     """All batches are done and the epoch's validation too: the next thing is its end hooks."""
     ENDED = "ended"
@@ -32,6 +34,8 @@ class Progress:
         batches_in_epoch: batches of the epoch under way.
         batches_in_window: batches whose gradients are accumulated and not yet stepped with.
         has_gradients: whether one of those batches gave gradients; skipped ones do not.
+        is_batch_open: whether the last batch has still to be logged and validated after, where that
+            is due; so it is while its `on_train_batch_end` and a validation after it run.
         steps_completed: optimizer steps, over all optimizers (`global_step`).
         batches_stepped: batches that closed a window; the x axis of what loggers are given.
         validated_at: `batches_completed` at the last validation inside fit, or -1.
@@ -43,6 +47,7 @@ class Progress:
     batches_in_epoch: int = 0
     batches_in_window: int = 0
     has_gradients: bool = False
+    is_batch_open: bool = False
     steps_completed: int = 0
     batches_stepped: int = 0
     validated_at: int = -1
@@ -64,6 +69,7 @@ class Progress:
         self.batches_completed += 1
         self.batches_in_epoch += 1
         self.batches_in_window += 1
+        self.is_batch_open = True
         if closes_window:
             self.batches_in_window = 0
             self.batches_stepped += 1

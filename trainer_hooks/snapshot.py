@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,15 @@ from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.checkpoint.plain import require_plain
 from trainer_hooks.checkpoint.weights import load_weights
 from trainer_hooks.connector import LoadReport
-from trainer_hooks.errors import CheckpointError, OptimizationError, TrainerHooksWarning, UsageError
+from trainer_hooks.errors import (
+    CheckpointError,
+    DataError,
+    OptimizationError,
+    TrainerHooksWarning,
+    UsageError,
+)
+from trainer_hooks.metrics.objects import load_metric_states, metric_states
+from trainer_hooks.module import Module
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -20,7 +29,15 @@ if TYPE_CHECKING:
     from trainer_hooks.session import Session
     from trainer_hooks.trainer import Trainer
 
-__all__ = ["FORMAT", "build", "restore_callbacks", "restore_module", "restore_training", "save"]
+__all__ = [
+    "FORMAT",
+    "build",
+    "require_resumable",
+    "restore_callbacks",
+    "restore_module",
+    "restore_training",
+    "save",
+]
 
 FORMAT = 1
 """Number of the layout of `checkpoint["trainer_hooks"]`."""
@@ -88,21 +105,34 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
         checkpoint["MixedPrecision"] = scaler
     own = checkpoint["trainer_hooks"]
     own["rng"] = rng.capture()
-    own["metrics"] = session.metrics.state_dict()
     own["plugins"] = session.connector.plugin_records()
-    own["stream"] = {}
+    own["stream"] = {"opened_with": {}, "generators": [], "num_batches": math.inf}
     own["val_generators"] = []
     own["gradients"] = {}
+    module = session.module
+    if module is None:
+        return
+    parts = dict(module.named_modules())
+    own["metrics"] = session.metrics.state_dict(parts)
+    own["metric_objects"] = metric_states(parts)
     if context is not None and context.stream is not None:
         own["stream"] = context.stream.state_dict()
-        own["val_generators"] = context.evaluation["validate"].generator_states()
         own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
-    if session.module is not None and session.progress.batches_in_window:
+        own.update(context.before_validation or context.random_states())
+    if session.progress.batches_in_window or _keeps_gradients(module):
         own["gradients"] = {
             name: parameter.grad
-            for name, parameter in session.module.named_parameters()
+            for name, parameter in module.named_parameters()
             if parameter.grad is not None
         }
+
+
+def _keeps_gradients(module: Module) -> bool:
+    """Return whether gradients may outlive a step: the module itself says when they are cleared."""
+    return (
+        not module.automatic_optimization
+        or type(module).optimizer_zero_grad is not Module.optimizer_zero_grad
+    )
 
 
 def _require_plain(checkpoint: dict[str, Any], session: Session) -> None:
@@ -151,29 +181,30 @@ def restore_callbacks(session: Session, checkpoint: dict[str, Any]) -> LoadRepor
     return report
 
 
-def restore_training(
-    session: Session, context: RunContext, checkpoint: dict[str, Any], source: str
-) -> None:
-    """Put back what a training needs to go on: counters, optimizers, metrics, random numbers.
+def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
+    """Make sure that a training can go on from a checkpoint, before anything is changed.
 
     Raises:
-        CheckpointError: the checkpoint holds weights alone, or was saved under other conditions.
+        CheckpointError: it holds weights alone, is too new, or was saved under other conditions.
+        DataError: it was saved inside an epoch of another loader.
     """
     own = checkpoint.get("trainer_hooks", {})
+    module = type(context.module).__qualname__
+    if own.get("format", 0) > FORMAT:
+        raise CheckpointError(
+            f"checkpoint {source!r} has format {own['format']}, saved by trainer_hooks "
+            f"{own.get('version')}: this version knows formats up to {FORMAT}. Upgrade "
+            "trainer-hooks."
+        )
     if "optimizer_states" not in checkpoint or "rng" not in own:
         raise CheckpointError(
             f"checkpoint {source!r} cannot be resumed from: it holds weights alone, or was not "
             "saved by trainer_hooks. To start anew from its weights, use "
-            f"{type(context.module).__qualname__}.load_from_checkpoint."
+            f"{module}.load_from_checkpoint."
         )
-    if own["format"] > FORMAT:
-        raise CheckpointError(
-            f"checkpoint {source!r} has format {own['format']}, saved by trainer_hooks "
-            f"{own['version']}: this version knows formats up to {FORMAT}. Upgrade trainer-hooks."
-        )
-    session.progress.load_state_dict(checkpoint["loops"]["fit_loop"])
+    progress = checkpoint["loops"]["fit_loop"]
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
-    if session.progress.batches_in_window and accumulated != context.plan.accumulate_grad_batches:
+    if progress["batches_in_window"] and accumulated != context.plan.accumulate_grad_batches:
         raise CheckpointError(
             f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
             f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the "
@@ -181,10 +212,24 @@ def restore_training(
             "checkpoint that was saved at the end of an epoch."
         )
     try:
-        context.optimization.load_state_dict(checkpoint)
-    except (OptimizationError, ValueError, KeyError) as error:
+        context.optimization.require_same(checkpoint)
+    except OptimizationError as error:
         raise CheckpointError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
+    if context.stream is not None:
+        try:
+            context.stream.require_same(own["stream"])
+        except DataError as error:
+            raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
+
+
+def restore_training(session: Session, context: RunContext, checkpoint: dict[str, Any]) -> None:
+    """Put back what a training needs to go on: counters, optimizers, metrics, random numbers."""
+    own = checkpoint["trainer_hooks"]
+    session.progress.load_state_dict(checkpoint["loops"]["fit_loop"])
+    context.optimization.load_state_dict(checkpoint)
     if "MixedPrecision" in checkpoint:
         session.precision.load_state_dict(checkpoint["MixedPrecision"])
-    session.metrics.load_state_dict(own["metrics"])
+    parts = dict(context.module.named_modules())
+    session.metrics.load_state_dict(own["metrics"], parts, session.device)
+    load_metric_states(parts, own["metric_objects"], session.device)
     context.resumed = {name: own[name] for name in ("rng", "stream", "gradients", "val_generators")}

@@ -275,11 +275,17 @@ def test_no_sanity_check_without_validation(bare, tiny, defaulted, batches, reco
         def training_step(self, batch, batch_idx):
             return self(batch).mean()
 
-    for module, data in ((Trains(), batches(1)), (tiny(), None)):
+        def val_dataloader(self):
+            return batches(1)
+
+    for module in (Trains(), tiny()):
         seen = recorder()
-        bare(seen, num_sanity_val_steps=2).fit(module, batches(1), data)
+        bare(seen, num_sanity_val_steps=2).fit(module, batches(1))
         assert seen.count("on_sanity_check_start") == 0
         assert seen.count("on_validation_start") == 0
+    with pytest.warns(TrainerHooksWarning, match="has no validation_step") as caught:
+        bare().fit(Trains(), batches(1), batches(1))
+    assert caught[0].filename == __file__
 
 
 def test_several_validation_loaders(bare, tiny, loader, batches) -> None:

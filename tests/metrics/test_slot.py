@@ -169,7 +169,7 @@ def test_the_state_goes_on_where_it_was(reduce_fx: object, count: int) -> None:
         whole.add(value, 2)
     for value in values[:count]:
         first.add(value, 2)
-    second.load_state_dict(first.state_dict())
+    second.load_state_dict(first.state_dict(), torch.device("cpu"))
     for value in values[count:]:
         second.add(value, 2)
     assert torch.equal(second.reduce(), whole.reduce())

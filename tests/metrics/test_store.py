@@ -415,10 +415,10 @@ def test_the_state_is_plain_and_goes_on(store: MetricStore) -> None:
     store.enter(Scope.TRAIN_EPOCH)
     log(store, "note", 7.0)
     store.callback_metrics["mine"] = 0.5  # type: ignore[assignment] - users do
-    state = store.state_dict()
+    state = store.state_dict({})
     require_plain(state, "the store")
     other = MetricStore()
-    other.load_state_dict(state)
+    other.load_state_dict(state, {}, torch.device("cpu"))
     assert floats(other.callback_metrics)["mine"] == 0.5
     assert other.progress_bar_metrics == {"loss_step": 1.0}
     expected = {"loss_epoch": 13 / 3, "middle": 3.0, "note": 7.0}

@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Generator, Tensor
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, SubsetRandomSampler
 
 from trainer_hooks.errors import DataError
+from trainer_hooks.runtime import rng
 
 __all__ = [
     "CombinedLoader",
@@ -17,10 +19,13 @@ __all__ = [
     "as_train_loader",
     "copy_loader",
     "generators_of",
+    "has_state",
+    "iterator_of",
     "limited",
     "no_batch",
     "number_of_batches",
     "set_epoch",
+    "shape_of",
     "shortage",
     "without_shuffling",
 ]
@@ -60,8 +65,11 @@ class CombinedLoader:
         return int(size)
 
     def __iter__(self) -> Iterator[Any]:
-        iterators = [iter(loader) for loader in self.flattened]
+        iterators = [iterator_of(loader) for loader in self.flattened]
         ended = [False] * len(iterators)
+        # a loader that starts again must not draw from the run's random numbers: how far those are
+        # by then depends on the training, and a resume could not find its order again
+        seed = int(torch.randint(_MAX_SEED, ())) if self.mode == "max_size_cycle" else 0
         while True:
             batches: list[Any] = []
             for position, loader in enumerate(self.flattened):
@@ -72,8 +80,11 @@ class CombinedLoader:
                         return
                     batch = None
                     if self.mode == "max_size_cycle":
-                        iterators[position] = iter(loader)
-                        batch = next(iterators[position], _END)
+                        seed = (seed + 1) % _MAX_SEED
+                        with rng.isolated():
+                            rng.reseed(seed)
+                            iterators[position] = iterator_of(loader)
+                            batch = next(iterators[position], _END)
                         if batch is _END:
                             raise DataError(
                                 f"loader {loader!r} of a CombinedLoader gives no batch: it cannot "
@@ -88,6 +99,48 @@ class CombinedLoader:
 
 
 _END = object()
+_MAX_SEED = 2**32
+
+
+def iterator_of(loader: Any) -> Iterator[Any]:
+    """Return `iter(loader)`, which draws the same random numbers in every epoch.
+
+    A DataLoader draws the seed of its workers when it starts them. Persistent ones are started once
+    in a process, so in the first epoch of a run and in the first after a resume: that seed comes
+    from elsewhere.
+    """
+    if not getattr(loader, "persistent_workers", False):
+        return iter(loader)
+    own = loader.generator
+    loader.generator = Generator().manual_seed(torch.initial_seed() % _MAX_SEED)
+    try:
+        return iter(loader)
+    finally:
+        loader.generator = own
+
+
+def has_state(loader: Any) -> bool:
+    """Return whether a loader can save its own position and come back to it."""
+    return hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
+
+
+def shape_of(loader: Any) -> list[dict[str, int | float | None]]:
+    """Return what is known of the size of a loader, or of each of several, to tell a change."""
+    found = []
+    for single in loader.flattened if isinstance(loader, CombinedLoader) else [loader]:
+        size = number_of_batches(single)
+        batch_size = getattr(single, "batch_size", None)
+        if batch_size is None:
+            batch_size = getattr(getattr(single, "batch_sampler", None), "batch_size", None)
+        samples = number_of_batches(getattr(single, "dataset", None))
+        found.append(
+            {
+                "number of batches": None if size == math.inf else size,
+                "batch_size": batch_size if isinstance(batch_size, int) else None,
+                "number of samples": None if samples == math.inf else samples,
+            }
+        )
+    return found
 
 
 def number_of_batches(loader: Any) -> int | float:

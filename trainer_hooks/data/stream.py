@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -11,10 +12,13 @@ from trainer_hooks._log import log, warn
 from trainer_hooks.data.loaders import (
     copy_loader,
     generators_of,
+    has_state,
+    iterator_of,
     limited,
     no_batch,
     number_of_batches,
     set_epoch,
+    shape_of,
     shortage,
 )
 from trainer_hooks.errors import DataError, TrainerHooksWarning
@@ -29,10 +33,11 @@ __all__ = ["TrainStream"]
 class TrainStream:
     """Opens the training loader once an epoch, at its start or where a checkpoint was saved.
 
-    What an epoch's batches depend on is noted when it is opened: the random numbers and the states
-    of the loader's own generators. To come back to batch k, both are put back, the loader is opened
-    again, and k batches are passed over: by index where samples are loaded in this process, by
-    loading and dropping them otherwise. A loader that keeps a state of its own is asked for it.
+    What an epoch's batches depend on is noted when it is opened and when its first batch is taken,
+    for that is when samplers draw: the random numbers and the states of the loader's own
+    generators. To come back to batch k, both are put back, the loader is opened again, and k
+    batches are passed over: by index where samples are loaded in this process, by loading and
+    dropping them otherwise. A loader that keeps a state of its own is asked for it.
 
     Args:
         loader: an iterable of batches.
@@ -53,11 +58,12 @@ class TrainStream:
         self.num_batches = self._size
         self._opened_with: dict[str, Any] = {}
         self._ahead: _LookAhead | None = None
+        self._own: Iterator[Any] | None = None
 
     def open(self, epoch: int) -> Iterator[Any]:
         """Return an iterator over the batches of a new epoch."""
         self._opened_with = {"rng": rng.capture(), "generators": self._generator_states()}
-        return self._iterate(epoch, done=0)
+        return self._watched(self._iterate(epoch), 0)
 
     def reopen(self, epoch: int, done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Return an iterator over what is left of an epoch after `done` batches.
@@ -70,24 +76,40 @@ class TrainStream:
             state: what `state_dict` returned then.
 
         Raises:
-            DataError: the loader is not built as it was, or ends too early.
+            DataError: the loader ends too early.
         """
-        self._opened_with = state["opened_with"]
-        self._require_generators(len(state["generators"]))
-        if state["loader"] is not None and _has_state(self.loader):
+        self._opened_with = dict(state["opened_with"])
+        if state["loader"] is not None and has_state(self.loader):
             self.loader.load_state_dict(state["loader"])
-            iterator = self._iterate(epoch, done, skip=0)
+            has_seen_end = self._size == math.inf and state["num_batches"] == done
+            iterator = iter(()) if has_seen_end else self._iterate(epoch)
         else:
             rng.restore(self._opened_with["rng"])
             self._set_generator_states(self._opened_with["generators"])
-            iterator = self._iterate(epoch, done, skip=done)
+            iterator = self._iterate(epoch, skip=done)
+        iterator = self._watched(iterator, done)
         self._set_generator_states(state["generators"])
         return iterator
 
-    def close(self) -> None:
-        """Forget the epoch that is over."""
+    def restore_between(self, state: dict[str, Any]) -> None:
+        """Take back what the next epoch depends on, after one that was over at the checkpoint."""
+        self.num_batches = state["num_batches"]
+        if state["loader"] is not None and has_state(self.loader):
+            self.loader.load_state_dict(state["loader"])
+        if len(state["generators"]) == len(self._generator_states()):
+            self._set_generator_states(state["generators"])
+
+    def close(self, *, is_complete: bool) -> None:
+        """Forget the epoch that is over.
+
+        Args:
+            is_complete: whether all its batches were taken. A loader that keeps its own state is
+                then let see its end, which is where such loaders turn to the next epoch.
+        """
+        if is_complete and self._own is not None and self._size == number_of_batches(self.loader):
+            next(self._own, None)
         self._opened_with = {}
-        self._ahead = None
+        self._ahead = self._own = None
 
     def warn_of_shortage(self, given: int) -> None:
         """Report that an epoch's batches ended after `given`, before they were expected to.
@@ -101,31 +123,76 @@ class TrainStream:
             warn(shortage(self.loader, "training", given), TrainerHooksWarning)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what `reopen` needs at the present batch, or nothing outside an open epoch."""
-        if not self._opened_with:
-            return {}
+        """Return what `reopen` needs at the present batch, and what the loader must be like."""
         loader_state = None
-        if _has_state(self.loader):
+        if has_state(self.loader):
             ahead = self._ahead
-            loader_state = self.loader.state_dict() if ahead is None else ahead.state_before
+            is_ahead = ahead is not None and self.num_batches == math.inf
+            loader_state = ahead.state_before if ahead and is_ahead else self.loader.state_dict()
         return {
             "opened_with": self._opened_with,
             "generators": self._generator_states(),
             "loader": loader_state,
+            "num_batches": self.num_batches,
+            "shape": shape_of(self.loader),
         }
 
-    def _iterate(self, epoch: int, done: int, skip: int = 0) -> Iterator[Any]:
+    def require_same(self, state: dict[str, Any]) -> None:
+        """Make sure that the batches of an epoch that was cut can be found again.
+
+        Raises:
+            DataError: the loader is not built as it was; the message says what differs.
+        """
+        if not state["opened_with"]:
+            return
+        before, now = state["shape"], shape_of(self.loader)
+        saved, present = len(state["generators"]), len(generators_of([self.loader]))
+        changes = [
+            f"{what} was {old} and is {new}"
+            for loader_before, loader_now in zip(before, now, strict=False)
+            for what, old, new in _changes(loader_before, loader_now)
+        ]
+        if len(before) != len(now):
+            changes.append(f"the number of loaders was {len(before)} and is {len(now)}")
+        if saved != present:
+            changes.append(
+                f"the number of random generators of its own (generator=) was {saved} and is "
+                f"{present}"
+            )
+        if changes:
+            raise DataError(
+                "the training loader is not the one of the epoch that was cut, so its batches "
+                f"cannot be found again: {'; '.join(changes)}. Build it as it was, or resume from "
+                "a checkpoint that was saved at the end of an epoch."
+            )
+
+    def _iterate(self, epoch: int, skip: int = 0) -> Iterator[Any]:
         set_epoch(self.loader, epoch)
         self.num_batches = self._size
         self._ahead = None
-        if skip and _skips_by_index(self.loader):
-            return _open_tail(self.loader, skip)
-        iterator: Iterator[Any] = iter(self.loader)
+        if not skip:
+            return iterator_of(self.loader)
+        if _skips_by_index(self.loader):
+            return _open_tail(self.loader, skip, self._opened_with["rng_at_first"])
+        iterator = iterator_of(self.loader)
+        rng.restore(self._opened_with["rng_at_first"])
         _drop(iterator, skip)
-        if self._size < math.inf:
-            return iterator
-        self._ahead = _LookAhead(self, iterator, done)
-        return self._ahead
+        return iterator
+
+    def _watched(self, iterator: Iterator[Any], done: int) -> Iterator[Any]:
+        """Return the iterator with what has still to be noted of it, and no Python frame more."""
+        if "rng_at_first" not in self._opened_with:
+            iterator = chain(self._noted_first(iterator), iterator)
+        if self._size == math.inf:
+            self._ahead = iterator = _LookAhead(self, iterator, done)
+        elif has_state(self.loader):
+            self._own = iterator
+        return iterator
+
+    def _noted_first(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        """Give the first batch, and note the random numbers that it begins with."""
+        self._opened_with["rng_at_first"] = rng.capture()
+        yield from islice(iterator, 1)
 
     def _generator_states(self) -> list[Any]:
         return [generator.get_state() for generator in generators_of([self.loader])]
@@ -133,15 +200,6 @@ class TrainStream:
     def _set_generator_states(self, states: list[Any]) -> None:
         for generator, state in zip(generators_of([self.loader]), states, strict=True):
             generator.set_state(state)
-
-    def _require_generators(self, saved: int) -> None:
-        present = len(generators_of([self.loader]))
-        if saved != present:
-            raise DataError(
-                f"the training loader has {present} random generator(s) of its own, but had "
-                f"{saved} when the checkpoint was saved: the same batches cannot be found again. "
-                "Build the loader as it was, with or without generator=."
-            )
 
 
 class _LookAhead:
@@ -153,6 +211,8 @@ class _LookAhead:
         self._taken = done
         self.state_before: Any = None
         self._held = self._fetch()
+        if self._held is _END and done:
+            stream.num_batches = done
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -169,7 +229,7 @@ class _LookAhead:
 
     def _fetch(self) -> Any:
         loader = self._stream.loader
-        if _has_state(loader):
+        if has_state(loader):
             self.state_before = loader.state_dict()
         return next(self._iterator, _END)
 
@@ -209,7 +269,9 @@ def _skips_by_index(loader: Any) -> bool:
     )
 
 
-def _open_tail(loader: DataLoader[Any], done: int) -> Iterator[Any]:
+def _open_tail(
+    loader: DataLoader[Any], done: int, first_drawn_with: dict[str, Any]
+) -> Iterator[Any]:
     """Return an iterator over a loader's batches after the first `done`, which are not loaded."""
     if loader.batch_sampler is None:
         tail = _Tail(loader.sampler, done)
@@ -218,13 +280,17 @@ def _open_tail(loader: DataLoader[Any], done: int) -> Iterator[Any]:
         tail = _Tail(loader.batch_sampler, done)
         iterator = iter(copy_loader(loader, batch_sampler=tail))
     # now, not at the first batch: samplers draw their seed after the loader drew its own
+    rng.restore(first_drawn_with)
     tail.pass_over()
     return iterator
 
 
-def _has_state(loader: Any) -> bool:
-    """Return whether a loader can save its own position and come back to it."""
-    return hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
+def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Return what is known of both loaders and differs, with both values."""
+    for what, old in before.items():
+        new = now.get(what)
+        if old is not None and new is not None and old != new:
+            yield what, old, new
 
 
 def _drop(iterator: Iterator[Any], count: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.data.loaders import no_batch, number_of_batches, shortage
+from trainer_hooks.data.loaders import iterator_of, no_batch, number_of_batches, shortage
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning
 from trainer_hooks.loops.steps import evaluation_step
 from trainer_hooks.metrics.store import Scope, floats
@@ -170,7 +170,7 @@ def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator
     if limit is not None:
         count = min(count, limit)
     given = 0
-    for batch in islice(iter(loader), None if count == math.inf else int(count)):
+    for batch in islice(iterator_of(loader), None if count == math.inf else int(count)):
         given += 1
         yield batch
     if given == 0 < count:

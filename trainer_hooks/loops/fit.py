@@ -36,6 +36,7 @@ class FitLoop:
         self._step = make_step(context)
         self._schedulers = SchedulerStepper(context)
         self._validations = ValidationSchedule(context, stream.num_batches)
+        self._validates_inside = self._validations.every < math.inf
         self._reopened: Iterator[Any] | None = None
         # a run that is resumed inside a cycle does not begin it again
         progress, length = context.progress, context.plan.iteration_length or 1
@@ -53,7 +54,8 @@ class FitLoop:
             while there is more to do:
                 on_epoch_start, on_train_epoch_start
                 batches, with validations that are due on one        (_epoch)
-                on_train_batches_end, the epoch's own validation     (_close_batches)
+                on_train_batches_end                                 (_close_batches)
+                the epoch's own validation                           (_validate_epoch)
                 on_train_epoch_end, on_epoch_end, on_epoch_checkpoint (_end_epoch)
             on_train_end
 
@@ -73,8 +75,10 @@ class FitLoop:
                 if progress.stage is EpochStage.BETWEEN:
                     self._begin_epoch()
                 if progress.stage is EpochStage.BATCHES:
-                    is_complete = self._epoch()
-                    self._close_batches(is_complete)
+                    self._epoch()
+                    self._close_batches()
+                if progress.stage is EpochStage.VALIDATING:
+                    self._validate_epoch()
                 if progress.stage is EpochStage.CLOSING:
                     self._end_epoch()
                 self._complete_epoch()
@@ -101,8 +105,8 @@ class FitLoop:
             return "a stop was asked for"
         return ""
 
-    def _epoch(self) -> bool:
-        """Train the batches of one epoch, or what is left of it; return whether that is all.
+    def _epoch(self) -> None:
+        """Train the batches of one epoch, or what is left of it.
 
         ::
 
@@ -112,18 +116,14 @@ class FitLoop:
                 forward, backward, and at the end of a window the step   (TrainStep)
                 schedulers that count steps
                 on_train_batch_end
-                hand metrics to the loggers if that is due
-                validate if that is due on this batch
-                on_batch_checkpoint
+                loggers, validation, on_batch_checkpoint                 (_finish_batch)
         """
         context, stream, step = self.context, self.stream, self._step
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress, metrics, transfer = context.progress, context.metrics, context.transfer
         accumulate = context.plan.accumulate_grad_batches
-        log_every = context.plan.log_every_n_steps
         max_steps = context.plan.max_steps if context.plan.max_steps >= 0 else math.inf
         steps_schedulers = self._schedulers.has_step_schedulers
-        validates_inside = self._validations.every < math.inf
         iterator = self._batches()
         metrics.enter(Scope.TRAIN_BATCH)
         while progress.batches_in_epoch < stream.num_batches:
@@ -165,12 +165,17 @@ class FitLoop:
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
-            if closes_window and progress.batches_stepped % log_every == 0:
-                self._hand_to_loggers()
-            if validates_inside and self._validations.is_due_on_batch():
-                self._validate()
-            hooks.on_batch_checkpoint(trainer, module)
-        return progress.batches_in_epoch >= stream.num_batches
+            self._finish_batch(closes_window)
+
+    def _finish_batch(self, closes_window: bool) -> None:
+        """Hand metrics to the loggers and validate if that is due after the batch just done."""
+        context, progress = self.context, self.context.progress
+        if closes_window and progress.batches_stepped % context.plan.log_every_n_steps == 0:
+            self._hand_to_loggers()
+        if self._validates_inside and self._validations.is_due_on_batch():
+            self._validate()
+        progress.is_batch_open = False
+        context.hooks.on_batch_checkpoint(context.trainer, context.module)
 
     def _batches(self) -> Iterator[Any]:
         """Return the iterator over the epoch's batches, opened anew or where a resume left it."""
@@ -196,25 +201,35 @@ class FitLoop:
         progress, stream = self.context.progress, self.stream
         stream.warn_of_shortage(progress.batches_in_epoch)
         stream.num_batches = progress.batches_in_epoch
+        self.context.is_last_batch = True
         if progress.batches_in_window:
             if isinstance(self._step, TrainStep) and progress.has_gradients:
                 self._step.update()
             progress.close_window()
             self._schedulers.after_step()
 
-    def _close_batches(self, is_complete: bool) -> None:
-        """End the epoch's batches, and validate if that is due."""
-        context, progress = self.context, self.context.progress
-        self.stream.close()
-        progress.abandon_window()
+    def _is_complete(self) -> bool:
+        """Return whether all batches of the epoch are done; else something ended it."""
+        return self.context.progress.batches_in_epoch >= self.stream.num_batches
+
+    def _close_batches(self) -> None:
+        """End the epoch's batches."""
+        context = self.context
+        is_complete = self._is_complete()
+        self.stream.close(is_complete=is_complete)
+        context.progress.abandon_window()
         if is_complete:
             self._schedulers.after_batches()
         context.metrics.enter(Scope.TRAIN_EPOCH)
         context.metrics.refresh(Scope.TRAIN_BATCH)
+        context.progress.stage = EpochStage.VALIDATING
         context.hooks.on_train_batches_end(context.trainer, context.module)
-        if self._validations.is_due_after_batches(is_complete=is_complete):
+
+    def _validate_epoch(self) -> None:
+        """Validate at the end of the epoch's batches, if that is due."""
+        if self._validations.is_due_after_batches(is_complete=self._is_complete()):
             self._validate()
-        progress.stage = EpochStage.CLOSING
+        self.context.progress.stage = EpochStage.CLOSING
 
     def _end_epoch(self) -> None:
         context = self.context
@@ -255,12 +270,15 @@ class FitLoop:
         """Validate inside fit."""
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
+        # one that is broken off is run again on a resume, from where it began
+        context.before_validation = context.random_states()
         context.state.stage = "validate"
         hooks.on_validation_run_start(trainer, module)
         EvaluationLoop(context, "validate").run()
         hooks.on_validation_run_end(trainer, module)
         context.state.stage = "train"
         context.progress.validated_at = context.progress.batches_completed
+        context.before_validation = {}
 
     def _sanity_check(self) -> None:
         """Run a few validation batches, so that a fault in them shows before hours of training.
@@ -286,31 +304,34 @@ class FitLoop:
         resumed, context.resumed = context.resumed, {}
         if not resumed:
             return
-        if resumed["stream"] and progress.stage is EpochStage.BATCHES:
+        if progress.stage is EpochStage.BATCHES and resumed["stream"]["opened_with"]:
             self._reopened = self.stream.reopen(
                 progress.epochs_completed, progress.batches_in_epoch, resumed["stream"]
             )
-            context.is_last_batch = progress.batches_in_epoch >= self.stream.num_batches
+        else:
+            self.stream.restore_between(resumed["stream"])
+        if progress.stage is not EpochStage.BETWEEN and progress.batches_in_epoch:
+            context.is_last_batch = self._is_complete()
         for name, parameter in context.module.named_parameters():
             gradient = resumed["gradients"].get(name)
             parameter.grad = None if gradient is None else gradient.to(parameter.device)
         context.evaluation["validate"].set_generator_states(resumed["val_generators"])
         rng.restore(resumed["rng"])
-        if (
-            progress.stage is EpochStage.BATCHES
-            and progress.batches_in_epoch > 0
-            and progress.validated_at != progress.batches_completed
-            and self._validations.is_due_on_batch()
-        ):
-            self._validate()
+        if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
+            context.metrics.enter(Scope.TRAIN_BATCH)
+            self._finish_batch(closes_window=progress.batches_in_window == 0)
 
     def _close_by(self, request: StopTraining) -> None:
         """End a run that was stopped by raising between two hooks: what is open is closed."""
         context, progress = self.context, self.context.progress
         context.stop_by(request)
         context.state.stage = "train"
+        context.before_validation = {}
+        progress.is_batch_open = False
         if progress.stage is EpochStage.BATCHES:
-            self._close_batches(is_complete=False)
+            self._close_batches()
+        if progress.stage is EpochStage.VALIDATING:
+            self._validate_epoch()
         if progress.stage is EpochStage.CLOSING:
             self._end_epoch()
         if progress.stage is EpochStage.ENDED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
@@ -13,7 +14,7 @@ from trainer_hooks.metrics.values import scalar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Metric", "Slot"]
+__all__ = ["Metric", "Slot", "unknown"]
 
 _REDUCTIONS = ("mean", "sum", "min", "max")
 _FUNCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.min: "min", torch.max: "max"}
@@ -55,7 +56,8 @@ class Slot:
     """
 
     __slots__ = (
-        "_total", "_values", "_weight", "_weights", "call", "is_new", "logger", "metric", "name",
+        "_reduced", "_total", "_values", "_weight", "_weights", "call", "is_new", "logger",
+        "metric", "name",
         "on_epoch", "on_step", "prog_bar", "reduce_fx", "step_key", "value",
     )  # fmt: skip
 
@@ -94,6 +96,7 @@ class Slot:
         self._weights: list[int] = []
         self._total: Tensor | None = None
         self._weight = 0
+        self._reduced: Tensor | None = None
 
     @property
     def epoch_key(self) -> str:
@@ -104,6 +107,21 @@ class Slot:
     def has_values(self) -> bool:
         """Whether anything was logged since the epoch began."""
         return bool(self._values) or self._total is not None or self.metric is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it was restored and reduces with a function, which is known when it is logged."""
+        return self.reduce_fx is unknown
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether there are restored values that cannot be reduced."""
+        return self.is_waiting and self._reduced is None and self.has_values
+
+    @property
+    def saved_call(self) -> list[Any]:
+        """The arguments as plain data: None in place of a function, which cannot be saved."""
+        return [None if callable(argument) else argument for argument in self.call]
 
     def add(self, value: Tensor, weight: int) -> None:
         """Keep one more value of the epoch."""
@@ -136,6 +154,8 @@ class Slot:
         """Return the epoch's reduction of what was logged, as a 0-dim tensor."""
         if self.metric is not None:
             return scalar(self.name, self.metric.compute(), "a metric object")
+        if self.is_waiting and self._reduced is not None:
+            return self._reduced
         self._fold()
         if self._total is None:
             raise MetricError(f"nothing was logged under {self.name!r} in this epoch.")
@@ -151,25 +171,65 @@ class Slot:
         self._weights.clear()
         self._total = None
         self._weight = 0
+        self._reduced = None
         if self.metric is not None:
             self.metric.reset()
             self.metric = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values of the epoch under way as plain data and tensors."""
+        reduced = self._reduced_so_far()
+        held = (self.value, self._total, *self._values)
         return {
+            "is_on_host": not any(isinstance(v, Tensor) and v.device.type != "cpu" for v in held),
+            "value": self.value,
+            "is_new": self.is_new,
             "values": list(self._values),
             "weights": list(self._weights),
             "total": self._total,
             "weight": self._weight,
+            "reduced": reduced,
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the values of the epoch under way back."""
-        self._values = list(state_dict["values"])
+    def load_state_dict(self, state_dict: dict[str, Any], device: torch.device) -> None:
+        """Take the values of the epoch under way back.
+
+        Args:
+            state_dict: what `state_dict` returned.
+            device: where values go that were not on the host.
+        """
+
+        def placed(value: Any) -> Any:
+            is_there = state_dict["is_on_host"] or not isinstance(value, Tensor)
+            return value if is_there else value.to(device)
+
+        self.value = placed(state_dict["value"])
+        self.is_new = state_dict["is_new"]
+        self._values = [placed(value) for value in state_dict["values"]]
         self._weights = list(state_dict["weights"])
-        self._total = state_dict["total"]
+        self._total = placed(state_dict["total"])
         self._weight = state_dict["weight"]
+        self._reduced = placed(state_dict["reduced"])
+
+    def take_over(self, before: Slot) -> None:
+        """Go on with what another slot of this name holds."""
+        self.value, self.is_new = before.value, before.is_new
+        self._values, self._weights = before._values, before._weights
+        self._total, self._weight = before._total, before._weight
+
+    def _reduced_so_far(self) -> Tensor | None:
+        """Return the reduction by a function, which stands unless the name is logged with again."""
+        if self.is_waiting or not callable(self.reduce_fx):
+            return self._reduced
+        self._fold()
+        if self._total is None:
+            return None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return torch.as_tensor(self.reduce_fx(self._total))
+        except Exception:  # noqa: BLE001 - made for whole epochs perhaps; `is_lost` tells of it
+            return None
 
     def _fold(self) -> None:
         """Reduce what was collected; single additions would cost a kernel each."""
@@ -195,6 +255,11 @@ class Slot:
         self._total = part
         self._values.clear()
         self._weights.clear()
+
+
+def unknown(values: Tensor) -> Tensor:
+    """Stand in for a function that is not known before it is logged with again."""
+    return values
 
 
 def _stacked(values: list[Tensor]) -> Tensor:

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer_hooks.errors import MetricError
-from trainer_hooks.metrics.slot import Metric, Slot
+from trainer_hooks._log import warn
+from trainer_hooks.errors import MetricError, TrainerHooksWarning
+from trainer_hooks.metrics.slot import Metric, Slot, unknown
 from trainer_hooks.metrics.values import floats, kept, number
 from trainer_hooks.runtime.transfer import first_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["MetricStore", "Scope", "floats"]
 
 _ARGUMENTS = ("prog_bar", "logger", "on_step", "on_epoch", "reduce_fx", "add_dataloader_idx")
+_REDUCE_FX = _ARGUMENTS.index("reduce_fx")
 
 
 class Scope(Enum):
@@ -53,7 +55,6 @@ class MetricStore:
         self._tables: dict[tuple[Scope, int], dict[str, Slot]] = {}
         self._slots: dict[str, Slot] = {}
         self._suffix = ""
-        self._waiting: dict[tuple[str, str], dict[str, Any]] = {}
         self._sized: Any = None
         self._size = 1
 
@@ -98,6 +99,9 @@ class MetricStore:
         slot = self._slots.get(name)
         if slot is None:
             slot = self._register(name, call)
+        elif slot.call != call and slot.is_waiting:
+            restored, slot = slot, self._register(name, call)
+            slot.take_over(restored)
         elif slot.call != call:
             _require_same_call(slot, call, self.scope)
         if isinstance(value, Tensor):
@@ -138,7 +142,9 @@ class MetricStore:
             if scope not in scopes:
                 continue
             for slot in slots.values():
-                if slot.on_epoch and slot.has_values:
+                if slot.is_lost:
+                    warn(_lost(slot.name), TrainerHooksWarning)
+                elif slot.on_epoch and slot.has_values:
                     value = slot.reduce()
                     self._publish(slot, value)
                     if slot.logger:
@@ -151,7 +157,7 @@ class MetricStore:
         for (place, _), slots in self._tables.items():
             if place is scope:
                 for slot in slots.values():
-                    if slot.on_epoch and slot.has_values:
+                    if slot.on_epoch and slot.has_values and not slot.is_lost:
                         self._publish(slot, slot.reduce())
 
     def epoch_values(self, scope: Scope, dataloader_idx: int) -> dict[str, Tensor]:
@@ -182,21 +188,35 @@ class MetricStore:
         """What a progress bar shows. Asking copies it from the device."""
         return floats(self._bar)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the values that a resumed run must find: latest ones and unfinished sums."""
+    def state_dict(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that a resumed run must find: latest ones and unfinished sums.
+
+        Args:
+            parts: the module's parts by name, among which metric objects are found again.
+        """
+        names = {id(part): name for name, part in parts.items()}
+        tables = {
+            "callback_metrics": self.callback_metrics,
+            "logged_metrics": self.logged_metrics,
+            "bar": self._bar,
+        }
+        # users may have written plain numbers there
+        latest = {
+            kind: {k: torch.as_tensor(v).detach() for k, v in table.items()}
+            for kind, table in tables.items()
+        }
         return {
-            # users may have written plain numbers there
-            "callback_metrics": {
-                name: torch.as_tensor(value).detach()
-                for name, value in self.callback_metrics.items()
+            **latest,
+            "on_device": {
+                kind: [k for k, v in table.items() if v.device.type != "cpu"]
+                for kind, table in latest.items()
             },
-            "bar": {k: v.detach() for k, v in self._bar.items()},
             "epoch": [
                 {
                     "scope": scope.name,
                     "name": name,
-                    # a function cannot be saved; its values wait until it is logged with again
-                    "call": None if callable(slot.reduce_fx) else list(slot.call),
+                    "call": slot.saved_call,
+                    "metric": names.get(id(slot.metric)),
                     **slot.state_dict(),
                 }
                 for (scope, _), slots in self._tables.items()
@@ -205,16 +225,36 @@ class MetricStore:
             ],
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
-        self.callback_metrics.clear()
-        self.callback_metrics.update(state_dict["callback_metrics"])
-        self._bar = dict(state_dict["bar"])
+    def load_state_dict(
+        self, state_dict: dict[str, Any], parts: Mapping[str, Any], device: torch.device
+    ) -> None:
+        """Take back what `state_dict` returned.
+
+        Args:
+            state_dict: it.
+            parts: the module's parts by name.
+            device: where values go that were not on the host.
+        """
+        self._bar = {}
+        for kind, table in (
+            ("callback_metrics", self.callback_metrics),
+            ("logged_metrics", self.logged_metrics),
+            ("bar", self._bar),
+        ):
+            on_device = set(state_dict["on_device"][kind])
+            table.clear()
+            table.update(
+                {k: v.to(device) if k in on_device else v for k, v in state_dict[kind].items()}
+            )
+        self.enter(Scope.TRAIN_EPOCH)  # in the order in which a fit enters them
         for item in state_dict["epoch"]:
-            self._waiting[item["scope"], item["name"]] = item
-            if item["call"] is not None:
-                self.enter(Scope[item["scope"]])
-                self._register(item["name"], tuple(item["call"]))
+            self.enter(Scope[item["scope"]])
+            call = list(item["call"])
+            call[_REDUCE_FX] = call[_REDUCE_FX] or unknown
+            slot = self._register(item["name"], tuple(call))
+            slot.load_state_dict(item, device)
+            if item["metric"] is not None:
+                slot.metric = parts.get(item["metric"])
         self.enter(Scope.CLOSED)
 
     def _register(self, name: str, call: tuple[Any, ...]) -> Slot:
@@ -250,9 +290,6 @@ class MetricStore:
             logger=logger is not False,
         )
         self._slots[name] = slot
-        saved = self._waiting.pop((self.scope.name, name), None)
-        if saved is not None:
-            slot.load_state_dict(saved)
         return slot
 
     def _taken(self, slot: Slot, value: Any) -> Tensor | None:
@@ -279,6 +316,14 @@ class MetricStore:
             self._size = tensor.shape[0] if tensor is not None else 1
             self._sized = self.batch
         return self._size
+
+
+def _lost(name: str) -> str:
+    return (
+        f"log({name!r}, reduce_fx=a function) was not called in this epoch after the resume, and "
+        "the function cannot be saved: the values from before are left out. Log it in every batch, "
+        "or reduce with 'mean', 'sum', 'min' or 'max'."
+    )
 
 
 def _require_same_call(slot: Slot, call: tuple[Any, ...], scope: Scope) -> None:

@@ -16,7 +16,7 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["capture", "isolated", "restore", "seed_everything"]
+__all__ = ["capture", "isolated", "reseed", "restore", "seed_everything"]
 
 _MAX_SEED = 2**32 - 1
 
@@ -51,12 +51,21 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
         log.info("seed set to %d", seed)
     os.environ["PL_GLOBAL_SEED"] = str(seed)
     os.environ["PL_SEED_WORKERS"] = str(int(workers))
+    reseed(seed)
+    return seed
+
+
+def reseed(seed: int) -> None:
+    """Seed every global generator, and leave the environment alone.
+
+    Args:
+        seed: from 0 to 2**32 - 1.
+    """
     random.seed(seed)
     numpy = _numpy()
     if numpy is not None:
         numpy.random.seed(seed)
     torch.manual_seed(seed)
-    return seed
 
 
 def capture() -> dict[str, Any]:

@@ -1,0 +1,292 @@
+"""A laboratory for resumes: run a training uncut, cut it everywhere, go on, and compare."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from trainer_hooks import Band, Callback, Module, Trainer
+from trainer_hooks.callbacks import Checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+EPOCHS = 3
+SAMPLES = 18
+BATCH_SIZE = 4  # five batches an epoch, the last one smaller
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Keep sums in one order, and the other cores free."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Samples(Dataset):
+    """Numbered samples; `augment` makes of the same sample another one each time."""
+
+    def __init__(
+        self, count: int = SAMPLES, augment: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        self.inputs = torch.arange(count * 3, dtype=torch.float32).reshape(count, 3).sin()
+        self.targets = self.inputs.sum(dim=1, keepdim=True)
+        self.augment = augment
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
+        inputs = self.inputs[index]
+        return (self.augment(inputs) if self.augment else inputs), self.targets[index], index
+
+
+class Net(Module):
+    """Two layers with dropout, which logs in every way that there is."""
+
+    def __init__(self, optimizers: Callable[[Any], Any] | None = None) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.4), nn.Linear(4, 1)
+        )
+        self.make_optimizers = optimizers
+        self.seen: list[Any] = []
+
+    def loss_of(self, batch: Any) -> Tensor:
+        inputs, targets, _ = batch
+        return (self.layers(inputs) - targets).square().mean()
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        self.seen.append((batch_idx, batch[2].tolist(), batch[0].tolist()))
+        loss = self.loss_of(batch)
+        self.log("loss", loss, on_step=True, on_epoch=True, prog_bar=True)
+        self.log("worst", loss, on_step=False, on_epoch=True, reduce_fx="max")
+        if batch_idx % 2 == 0:
+            self.log("now_and_then", loss, on_step=True)
+        return loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.seen.append(("val", batch_idx, batch[2].tolist()))
+        self.log("val_loss", self.loss_of(batch), prog_bar=True)
+        self.log("val_noise", torch.rand(()))
+
+    def configure_optimizers(self) -> Any:
+        if self.make_optimizers is not None:
+            return self.make_optimizers(self)
+        return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+
+
+class Recorder(Callback):
+    """Note every hook call with the counters, and what loggers are given."""
+
+    own = frozenset({"on_save_checkpoint", "on_checkpoint_saved"})
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def run_event(self, event: str, *args: Any) -> None:
+        if event in self.own:
+            return
+        trainer = args[0]
+        call: tuple[Any, ...] = (event,)
+        if event not in ("on_init_start", "on_init_end"):
+            progress = trainer.progress
+            call += (
+                progress.epochs_completed,
+                progress.batches_completed,
+                progress.steps_completed,
+                trainer.is_last_batch,
+                trainer.num_training_batches,
+            )
+        if event == "on_log":
+            call += (dict(args[2]), args[3])
+        if event == "on_train_batch_end":
+            call += (args[2]["loss"].item() if "loss" in args[2] else None, args[4])
+        self.calls.append(call)
+
+    def after(self, event: str) -> list[Any]:
+        place = [call[0] for call in self.calls].index(event)
+        return self.calls[place + 1 :]
+
+
+class Cutter(Callback):
+    """Save at each slot, and at the end."""
+
+    band = Band.SAVE
+
+    def __init__(self, folder: Path, recorder: Recorder, *, at_slots: bool) -> None:
+        self.folder = folder
+        self.recorder = recorder
+        self.at_slots = at_slots
+        self.cuts: list[tuple[Path, int]] = []
+
+    def save(self, trainer: Trainer, name: str) -> None:
+        path = self.folder / f"{name}.ckpt"
+        trainer.save_checkpoint(path)
+        self.cuts.append((path, len(self.recorder.calls)))
+
+    def on_batch_checkpoint(self, trainer, module) -> None:
+        if self.at_slots:
+            self.save(trainer, f"batch-{trainer.progress.batches_completed:02}")
+
+    def on_epoch_checkpoint(self, trainer, module) -> None:
+        if self.at_slots:
+            self.save(trainer, f"epoch-{trainer.current_epoch:02}")
+
+    def on_train_end(self, trainer, module) -> None:
+        trainer.save_checkpoint(self.folder / "end.ckpt")
+
+
+@dataclass
+class Setup:
+    """What a run is made of; made anew for each."""
+
+    module: Module
+    train: Any
+    val: Any = None
+    options: dict[str, Any] = field(default_factory=dict)
+    callbacks: list[Callback] = field(default_factory=list)
+
+
+@dataclass
+class Outcome:
+    """What a run left behind."""
+
+    trainer: Trainer
+    module: Any
+    recorder: Recorder
+    cutter: Cutter
+    end: dict[str, Any]
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        return {name: value.item() for name, value in self.trainer.callback_metrics.items()}
+
+    @property
+    def logged(self) -> dict[str, Any]:
+        return {name: value.item() for name, value in self.trainer.logged_metrics.items()}
+
+
+def scramble(number: int = 99) -> None:
+    """Leave the global random numbers in another state than any run does."""
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
+    torch.rand(number)
+
+
+def differences(first: Any, second: Any, path: str = "") -> list[str]:
+    """Return where two nested values differ, bit for bit."""
+    if type(first) is not type(second):
+        return [f"{path}: {first!r} and {second!r}"]
+    if isinstance(first, Tensor):
+        same = first.dtype == second.dtype and first.shape == second.shape
+        same = same and torch.equal(torch.isnan(first), torch.isnan(second))
+        same = same and torch.equal(torch.nan_to_num(first), torch.nan_to_num(second))
+        return [] if same else [f"{path}: {first} and {second}"]
+    if isinstance(first, dict):
+        found = [f"{path}[{key!r}]: on one side" for key in first.keys() ^ second.keys()]
+        for key in first.keys() & second.keys():
+            found += differences(first[key], second[key], f"{path}[{key!r}]")
+        return found
+    if isinstance(first, list | tuple):
+        if len(first) != len(second):
+            return [f"{path}: {len(first)} and {len(second)} items"]
+        found = []
+        for place, pair in enumerate(zip(first, second, strict=True)):
+            found += differences(*pair, f"{path}[{place}]")
+        return found
+    same = first == second or (first != first and second != second)
+    return [] if same else [f"{path}: {first!r} and {second!r}"]
+
+
+class Laboratory:
+    """Run a setup uncut, cut it everywhere, go on from each cut, and compare."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(
+        self,
+        make: Callable[[], Setup],
+        name: str,
+        resume_from: Path | None = None,
+        *,
+        at_slots: bool = False,
+        seed: int = 3,
+    ) -> Outcome:
+        scramble(seed)
+        setup = make()
+        recorder = Recorder()
+        cutter = Cutter(self.folder / name, recorder, at_slots=at_slots)
+        options: dict[str, Any] = {
+            "accelerator": "cpu",
+            "max_epochs": EPOCHS,
+            "logger": False,
+            "plugins": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "enable_checkpointing": any(isinstance(c, Checkpoint) for c in setup.callbacks),
+            "default_root_dir": self.folder,
+            "log_every_n_steps": 2,
+            **setup.options,
+        }
+        trainer = Trainer(callbacks=[recorder, *setup.callbacks, cutter], **options)
+        if resume_from is not None:
+            scramble(resume_from.stat().st_size % 1000)
+        trainer.fit(setup.module, setup.train, setup.val, ckpt_path=resume_from)
+        end = torch.load(self.folder / name / "end.ckpt", weights_only=True)
+        return Outcome(trainer, setup.module, recorder, cutter, end)
+
+    def compare(self, uncut: Outcome, resumed: Outcome, calls_before: int, name: str) -> None:
+        """Fail unless a resumed run is what is left of the uncut one."""
+        calls = uncut.recorder.calls[calls_before:]
+        assert differences(calls, resumed.recorder.after("on_train_start")) == [], name
+        seen = resumed.module.seen
+        expected = uncut.module.seen[len(uncut.module.seen) - len(seen) :]
+        assert differences(expected, seen) == [], name
+        assert differences(uncut.end, resumed.end) == [], name
+        assert differences(uncut.metrics, resumed.metrics) == [], name
+        assert differences(uncut.logged, resumed.logged) == [], name
+
+    def check(self, make: Callable[[], Setup], *, cuts: Callable[[str], bool] | None = None) -> int:
+        """Cut a run at every slot and compare each resumed run; return how many there were."""
+        uncut = self.run(make, "uncut", at_slots=True)
+        wanted = [cut for cut in uncut.cutter.cuts if cuts is None or cuts(cut[0].stem)]
+        assert wanted, "nothing was cut"
+        for path, calls_before in wanted:
+            name = f"resumed-{path.stem}"
+            resumed = self.run(make, name, path, seed=77)
+            self.compare(uncut, resumed, calls_before, name)
+        return len(wanted)
+
+
+@pytest.fixture
+def lab(tmp_path) -> Laboratory:
+    return Laboratory(tmp_path)
+
+
+@pytest.fixture
+def kit(tmp_path) -> Any:
+    """The parts that setups are made of."""
+
+    class Kit:
+        pass
+
+    for part in (Samples, Net, Setup, Recorder, Cutter, scramble, differences):
+        setattr(Kit, part.__name__, staticmethod(part))
+    Kit.BATCH_SIZE = BATCH_SIZE
+    Kit.EPOCHS = EPOCHS
+    Kit.SAMPLES = SAMPLES
+    Kit.folder = tmp_path
+    return Kit
