@@ -12,7 +12,7 @@ from torch.optim import SGD
 
 from trainer_hooks import Callback, DataModule, Module
 from trainer_hooks.callbacks import EarlyStopping
-from trainer_hooks.errors import ModuleError, OptionError, UsageError
+from trainer_hooks.errors import ModuleError, OptionError, TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.spec import HOOKS
 
 
@@ -949,6 +949,7 @@ def test_a_module_with_a_training_step_has_no_default_validation(
             return self.loss(self(batch), batch)
 
     trainer, net = quiet_trainer(), Net()
-    trainer.fit(net, batches(1), batches(1))
+    with pytest.warns(TrainerHooksWarning, match="has no validation_step"):
+        trainer.fit(net, batches(1), batches(1))
     assert trainer.num_val_batches == []
     assert "val_loss" not in trainer.callback_metrics

@@ -265,11 +265,10 @@ class Run:
         if has_evaluation(job.module, "validate"):
             context.evaluation["validate"] = self._evaluation(context, "validate", job.evaluation)
         elif job.evaluation is not None:
-            warnings.warn(
+            warn(
                 f"fit was given val_dataloaders, but {type(job.module).__qualname__} has no "
                 "validation_step, so nothing is validated: define it, or leave the loaders out.",
                 TrainerHooksWarning,
-                stacklevel=5,
             )
 
     def _evaluation(self, context: RunContext, stage: str, given: Any) -> EvalData:
