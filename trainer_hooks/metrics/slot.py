@@ -18,7 +18,7 @@ __all__ = ["Metric", "Slot", "unknown"]
 
 _REDUCTIONS = ("mean", "sum", "min", "max")
 _FUNCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.min: "min", torch.max: "max"}
-_CHUNK = 256
+_CHUNK = 64
 """Values that are collected and then reduced together: one stack, not many additions."""
 
 
@@ -264,7 +264,14 @@ def unknown(values: Tensor) -> Tensor:
 
 def _stacked(values: list[Tensor]) -> Tensor:
     """Return values as one tensor, in 64 bits where the device has them."""
-    # numbers are logged on the CPU, and may stand between tensors of another device
-    device = next((v.device for v in values if v.device.type != "cpu"), values[0].device)
-    dtype = torch.float32 if device.type == "mps" else torch.float64
-    return torch.stack([value.to(device=device, dtype=dtype) for value in values])
+    device, kind = values[0].device, values[0].dtype
+    if any(value.dtype is not kind or value.device != device for value in values):
+        # numbers are logged on the CPU, and may stand between tensors of another device
+        device = next((v.device for v in values if v.device.type != "cpu"), device)
+        values = [value.to(device=device, dtype=_widest(device)) for value in values]
+    return torch.stack(values).to(_widest(device))
+
+
+def _widest(device: torch.device) -> torch.dtype:
+    """Return the floating-point type to reduce in; MPS has no 64 bits."""
+    return torch.float32 if device.type == "mps" else torch.float64
