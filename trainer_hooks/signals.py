@@ -30,7 +30,11 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
         yield
         return
 
+    owner = os.getpid()
+
     def handle(signum: int, frame: Any) -> None:  # noqa: ARG001 - the interface of a handler
+        if os.getpid() != owner:
+            return  # Ctrl-C reaches a loader's forked workers too: they serve until told to end
         if context.pending_signal:
             context.pending_signal = 0
             _act_on(signum)

@@ -192,6 +192,7 @@ class FitLoop:
             self._is_in_iteration = True
             hooks.on_iteration_start(trainer, module)
         context.progress.begin_epoch()
+        context.is_last_batch = False
         context.metrics.enter(Scope.TRAIN_EPOCH)
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)
@@ -310,7 +311,7 @@ class FitLoop:
             )
         else:
             self.stream.restore_between(resumed["stream"])
-        if progress.stage is not EpochStage.BETWEEN and progress.batches_in_epoch:
+        if progress.stage is not EpochStage.BETWEEN:
             context.is_last_batch = self._is_complete()
         for name, parameter in context.module.named_parameters():
             gradient = resumed["gradients"].get(name)

@@ -69,16 +69,25 @@ def reseed(seed: int) -> None:
 
 
 def capture() -> dict[str, Any]:
-    """Return the state of every global generator as plain data and tensors."""
+    """Return the state of every global generator as plain data and tensors.
+
+    Numbers go into tensors: read safely, hundreds of single ones take longer than all the rest.
+    """
     version, internal, gauss = random.getstate()
     state: dict[str, Any] = {
-        "python": (version, internal, gauss),
+        "python": (version, torch.tensor(internal, dtype=torch.int64), gauss),
         "torch": torch.get_rng_state(),
     }
     numpy = _numpy()
     if numpy is not None:
         kind, keys, position, has_gauss, cached = numpy.random.get_state()
-        state["numpy"] = (kind, keys.tolist(), int(position), int(has_gauss), float(cached))
+        state["numpy"] = (
+            kind,
+            torch.from_numpy(keys.astype("int64")),
+            int(position),
+            int(has_gauss),
+            float(cached),
+        )
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state_all()
     if torch.backends.mps.is_available():
@@ -89,12 +98,12 @@ def capture() -> dict[str, Any]:
 def restore(state: dict[str, Any]) -> None:
     """Put back what `capture` returned, as far as this machine has those generators."""
     version, internal, gauss = state["python"]
-    random.setstate((version, tuple(internal), gauss))
+    random.setstate((version, tuple(internal.tolist()), gauss))
     torch.set_rng_state(state["torch"].cpu())
     numpy = _numpy()
     if numpy is not None and "numpy" in state:
         kind, keys, position, has_gauss, cached = state["numpy"]
-        numpy.random.set_state((kind, keys, position, has_gauss, cached))
+        numpy.random.set_state((kind, keys.tolist(), position, has_gauss, cached))
     if "cuda" in state and torch.cuda.is_available():
         for index, device_state in enumerate(state["cuda"][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(device_state.cpu(), index)
