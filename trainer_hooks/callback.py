@@ -23,7 +23,7 @@ class Callback(Hooks):
 
     on_error: str = "raise"
     """What an error in one of its hooks does: `"raise"` ends the run as any error does; `"disable"`
-    reports it once, with its traceback, and takes the callback out. Read at registration."""
+    reports it once, with its traceback, and takes the callback out. Read when a run begins."""
 
     @property
     def state_key(self) -> str:

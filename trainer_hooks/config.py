@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -12,7 +13,7 @@ from trainer_hooks.context import Plan
 from trainer_hooks.errors import OptionError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
     from trainer_hooks.callback import Callback
@@ -161,15 +162,16 @@ class TrainerConfig:
             value = getattr(self, name)
             if not is_met(value):
                 raise OptionError(f"Trainer({name}={value!r}): must be {rule}.")
-        if self.fast_dev_run < 0:
-            raise OptionError(
-                f"Trainer(fast_dev_run={self.fast_dev_run!r}): must be a bool or at least 0."
-            )
-        if self.min_epochs is not None and 0 <= (self.max_epochs or -1) < self.min_epochs:
-            raise OptionError(
-                f"Trainer(min_epochs={self.min_epochs}, max_epochs={self.max_epochs}): min_epochs "
-                "must not be over max_epochs."
-            )
+        plan = self.plan()
+        for unit, least, most in (
+            ("epochs", plan.min_epochs, plan.max_epochs),
+            ("steps", plan.min_steps, plan.max_steps),
+        ):
+            if 0 <= most < least:
+                raise OptionError(
+                    f"Trainer(min_{unit}={least}, max_{unit}={most}): min_{unit} must not be over "
+                    f"max_{unit}. Change one of them."
+                )
         if self.check_val_every_n_epoch is None and isinstance(self.val_check_interval, float):
             raise OptionError(
                 f"Trainer(val_check_interval={self.val_check_interval!r}, check_val_every_n_epoch="
@@ -230,11 +232,17 @@ def _is_bool_or_none(value: Any) -> bool:
     return value is None or isinstance(value, bool)
 
 
+def _is_names_or_bool(value: Any) -> bool:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return isinstance(value, bool)
+    return not isinstance(value, list | tuple | set) or all(isinstance(v, str) for v in value)
+
+
 _LIMIT = "an int of at least 0 (batches) or a float from 0.0 to 1.0 (a share)"
 _SWITCH = "True, False or None"
 
 _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
-    ("plugins", "True, False, or names of plugins in a list", lambda v: not isinstance(v, str)),
+    ("plugins", "True, False, or names of plugins in a list", _is_names_or_bool),
     ("plugin_errors", "'warn' or 'raise'", lambda v: v in ("warn", "raise")),
     ("max_epochs", "an int of at least -1, or None", _is_count(-1)),
     ("min_epochs", "an int of at least 0, or None", _is_count(0)),
@@ -244,7 +252,7 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("limit_val_batches", _LIMIT, _is_limit),
     ("limit_test_batches", _LIMIT, _is_limit),
     ("limit_predict_batches", _LIMIT, _is_limit),
-    ("fast_dev_run", "a bool or an int of at least 0", lambda v: isinstance(v, int)),
+    ("fast_dev_run", "a bool or an int of at least 0", lambda v: isinstance(v, int) and v >= 0),
     ("overfit_batches", _LIMIT, lambda v: v is not None and _is_limit(v)),
     (
         "val_check_interval",
@@ -270,7 +278,7 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
         "a path, or None",
         lambda v: v is None or isinstance(v, str | os.PathLike),
     ),
-    ("deterministic", "True, False, 'warn' or None", lambda v: v in (None, True, False, "warn")),
+    ("deterministic", "True, False, 'warn' or None", lambda v: _is_bool_or_none(v) or v == "warn"),
     ("inference_mode", "True or False", lambda v: isinstance(v, bool)),
     ("detect_anomaly", "True or False", lambda v: isinstance(v, bool)),
 )

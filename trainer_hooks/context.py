@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.data.stream import TrainStream
     from trainer_hooks.data.transfer import BatchTransfer
+    from trainer_hooks.errors import StopTraining
     from trainer_hooks.hooks.relay import HookRelay
     from trainer_hooks.metrics.store import MetricStore
     from trainer_hooks.module import Module
@@ -137,6 +138,7 @@ class RunContext:
         before_validation: `random_states()` as a validation inside fit began, while it runs.
         pending_signal: the number of a signal to heed at the next batch, or 0.
         is_stopping: whether somebody asked the run to stop.
+        stop_requests: how often `StopTraining` was raised.
         is_last_batch: whether the batch in work is the epoch's last.
         skips_batch: whether somebody asked to leave the batch in work out.
     """
@@ -159,8 +161,28 @@ class RunContext:
     before_validation: dict[str, Any] = field(default_factory=dict)
     pending_signal: int = 0
     is_stopping: bool = False
+    stop_requests: int = 0
     is_last_batch: bool = False
     skips_batch: bool = False
+
+    @property
+    def has_to_stop(self) -> bool:
+        """Whether a stop was asked for, and the run has the length that it must have."""
+        if self.stop_requests:
+            return True
+        return (
+            self.is_stopping
+            and self.progress.epochs_completed >= self.plan.min_epochs
+            and self.progress.steps_completed >= self.plan.min_steps
+        )
+
+    def stop_by(self, request: StopTraining) -> None:
+        """Heed a `StopTraining`: nothing new is begun, and what is open is closed."""
+        self.is_stopping = True
+        self.skips_batch = True
+        self.stop_requests += 1
+        if self.stop_requests == 1:
+            self.hooks.on_stop_training_error(self.trainer, self.module, request)
 
     def random_states(self) -> dict[str, Any]:
         """Return the global random numbers and those of the validation loaders."""

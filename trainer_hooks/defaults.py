@@ -89,7 +89,8 @@ def make_loggers(config: TrainerConfig) -> list[Logger]:
         return []
     if given is None or given is True:
         return [CSVLogger(root_dir(config))]
-    listed = list(given) if isinstance(given, Iterable) else [given]
+    is_several = isinstance(given, Iterable) and not isinstance(given, str)
+    listed = list(given) if is_several else [given]
     for item in listed:
         if not isinstance(item, Logger):
             hint = " (a class: give an instance)" if isinstance(item, type) else ""

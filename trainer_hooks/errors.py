@@ -107,7 +107,12 @@ class UsageError(TrainerHooksError, RuntimeError):
 
 
 class StopTraining(TrainerHooksError):  # noqa: N818 - it is a request, not a fault
-    """Raise it in any hook or step to end `fit` in order: the end hooks fire, nothing escapes."""
+    """Raise it in any hook or step to end a run in order: the end hooks fire, nothing escapes.
+
+    The batch in work is left out, and no other is begun. The validation that the end of an epoch
+    would have had still runs, so that what watches a metric finds it. Unlike `trainer.stop`, it
+    does not wait for `min_epochs` and `min_steps`.
+    """
 
 
 class TerminationSignal(SystemExit):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks import snapshot
+from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.file import read_checkpoint
 from trainer_hooks.context import EvalData, RunContext
-from trainer_hooks.data.hooks import DataHooks
+from trainer_hooks.data.hooks import defines
 from trainer_hooks.data.loaders import (
     as_eval_loaders,
     as_train_loader,
@@ -32,6 +32,7 @@ from trainer_hooks.loops.steps import has_evaluation
 from trainer_hooks.metrics.store import Scope
 from trainer_hooks.module import Module
 from trainer_hooks.optimization import Optimization, parse
+from trainer_hooks.progress import EpochStage
 from trainer_hooks.signals import heeding_signals
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Run:
         """
         session, trainer, job = self.session, self.trainer, self.job
         module = job.module
-        self._begin(module)
+        context = self._begin(module)
         for part in (job.datamodule, module):
             if part is not None:
                 part.prepare_data()
@@ -111,14 +112,9 @@ class Run:
         module.configure_model()
         session.precision.convert_module(module)
         module.to(session.device)
-        context = self._make_context(module)
-        session.context = context
+        self._load_data(context)
         if job.fn == "fit":
-            session.fit_context = context
-            self._load_data(context)
             context.optimization = self._optimization(module)
-        else:
-            self._load_data(context)
         self._restore(context)
         loop = self._make_loop(context)
         if job.fn == "fit":
@@ -142,8 +138,9 @@ class Run:
         self.session.state.status = "finished"
 
     def stop_in_order(self, request: StopTraining) -> None:
-        """End a run that was stopped by raising before or after its loop."""
-        self.session.connector.relay.on_stop_training_error(self.trainer, self.job.module, request)
+        """End a run that was stopped by raising before or after its loop, in no hook."""
+        assert self.session.context is not None
+        self.session.context.stop_by(request)
         self.session.state.status = "finished"
 
     def fail(self, error: BaseException) -> None:
@@ -179,6 +176,7 @@ class Run:
                     fault.add_note(f"and then, while tearing down: {describe_error(error)}")
         for part, mode in self._modes:
             part.training = mode
+        session.connector.relay.on_stop = None
         module.attach(self.trainer, None)
         module.attach_manual(None)
         session.metrics.enter(Scope.CLOSED)
@@ -186,22 +184,30 @@ class Run:
         if fault is not None and fault is not self._error:
             raise fault
 
-    def _begin(self, module: Module) -> None:
-        """Note how things are, and attach the module."""
+    def _begin(self, module: Module) -> RunContext:
+        """Note how things are, attach the module, and return what the run is about."""
         session, job = self.session, self.job
         self._modes = [(part, part.training) for part in module.modules()]
         session.state.fn = job.fn
         session.state.stage = None
         session.state.status = "running"
-        session.take(module, job.datamodule)
+        session.take(module, job.datamodule, job.fn)
         session.ckpt_path = job.ckpt_path
         module.attach(self.trainer, session.metrics)
         if job.datamodule is not None:
             job.datamodule.trainer = self.trainer
+        # at once, so that its hooks hear of it if something fails from here on
+        session.connector.attach(module)
+        context = self._make_context(module)
+        session.context = context
+        if job.fn == "fit":
+            session.fit_context = context
+        session.connector.relay.on_stop = context.stop_by
         session.connector.attach(module, module.configure_callbacks())
         self._set_determinism()
         if session.plan.detect_anomaly:
             self._guards.enter_context(torch.autograd.set_detect_anomaly(True))
+        return context
 
     def _set_determinism(self) -> None:
         wish = self.session.config.deterministic
@@ -252,10 +258,18 @@ class Run:
                 f"the training loader {loader!r} gives no batch: check the data set's length, and "
                 "drop_last with a data set smaller than one batch."
             )
-        context.stream = TrainStream(loader, context.plan.limit_train_batches)
+        plan = context.plan
+        option = "overfit_batches" if plan.overfit_batches else "limit_train_batches"
+        context.stream = TrainStream(loader, plan.limit_train_batches, option)
         context.evaluation["validate"] = EvalData()
         if has_evaluation(job.module, "validate"):
             context.evaluation["validate"] = self._evaluation(context, "validate", job.evaluation)
+        elif job.evaluation is not None:
+            warn(
+                f"fit was given val_dataloaders, but {type(job.module).__qualname__} has no "
+                "validation_step, so nothing is validated: define it, or leave the loaders out.",
+                TrainerHooksWarning,
+            )
 
     def _evaluation(self, context: RunContext, stage: str, given: Any) -> EvalData:
         source = self._source(_LOADERS[stage], given)
@@ -267,19 +281,26 @@ class Run:
                 f"{_LOADERS[stage]}(), or define "
                 f"{type(self.job.module).__qualname__}.{_LOADERS[stage]}()."
             )
-        loaders = as_eval_loaders(source, stage)
+        loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]
+        limit = getattr(context.plan, option)
         if context.plan.overfit_batches and stage == "validate":
-            loaders = [without_shuffling(loader) for loader in loaders]
-        limit = getattr(context.plan, _LIMITS[stage])
-        counts = [limited(number_of_batches(item), limit, _LIMITS[stage]) for item in loaders]
-        return EvalData(loaders, counts)
+            loaders, option = [without_shuffling(item) for item in loaders], "overfit_batches"
+        sizes = [number_of_batches(item) for item in loaders]
+        for position, size in enumerate(sizes):
+            if size == 0 and (any(sizes) or self.job.fn == "fit"):
+                warn(
+                    f"{stage} loader {position}, {loaders[position]!r}, has no batch: it is left "
+                    "out. Check its data set's length, and drop_last.",
+                    TrainerHooksWarning,
+                )
+        return EvalData(loaders, [limited(size, limit, option) for size in sizes])
 
     def _source(self, name: str, given: Any) -> Any:
         """Return what was passed, or what the data module or the module has under `name`."""
         if given is not None:
             return given
         for owner in (self.job.datamodule, self.job.module):
-            if owner is not None and getattr(type(owner), name) is not getattr(DataHooks, name):
+            if owner is not None and defines(owner, name):
                 return getattr(owner, name)()
         return None
 
@@ -307,6 +328,10 @@ class Run:
                 snapshot.restore_training(session, context, checkpoint)
             if self.job.fn == "fit" or session.progress.is_fresh:
                 session.load_report = snapshot.restore_callbacks(session, checkpoint)
+        elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:
+            # an exception ended the last fit inside an epoch, which begins anew
+            session.progress.abandon_epoch()
+            session.metrics.drop(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH, Scope.EVALUATION)
         hooks.on_after_load(trainer, module, checkpoint)
 
     def _make_loop(self, context: RunContext) -> FitLoop | EvaluationLoop | PredictionLoop:
@@ -317,15 +342,13 @@ class Run:
         assert context.stream is not None
         loop = FitLoop(context, context.stream)
         reason = loop.reason_to_end()
-        if context.stream.num_batches == 0:
-            reason = "limit_train_batches=0 leaves no training batch"
-        if reason and context.progress.stage == "between":
-            warnings.warn(
+        is_asked_for = context.has_to_stop
+        if reason and not is_asked_for and context.progress.stage is EpochStage.BETWEEN:
+            warn(
                 f"fit has nothing to do: {reason} (epoch {context.progress.epochs_completed}, step "
                 f"{context.progress.steps_completed}). Set trainer.max_epochs or trainer.max_steps "
                 "to a higher number to go on, or pass another module to start anew.",
                 TrainerHooksWarning,
-                stacklevel=4,
             )
         return loop
 
@@ -351,7 +374,8 @@ def _check_kinds(job: Job) -> None:
             f"{job.fn} was given {type(job.module).__qualname__} {str(job.module)[:60]!r} as its "
             f"model: it must be an instance of trainer_hooks.Module.{hint}"
         )
-    for name, given in (("train_dataloaders", job.train), ("dataloaders", job.evaluation)):
+    evaluated = "val_dataloaders" if job.fn == "fit" else "dataloaders"
+    for name, given in (("train_dataloaders", job.train), (evaluated, job.evaluation)):
         if isinstance(given, DataModule):
             raise DataError(
                 f"{job.fn} was given a DataModule as {name}: pass it as datamodule= instead."

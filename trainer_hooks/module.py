@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import torch
 from torch import Tensor, nn
 
+from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.file import read_checkpoint
 from trainer_hooks.checkpoint.hparams import HyperParameters, arguments_of_init, savable, selected
 from trainer_hooks.checkpoint.weights import load_weights
 from trainer_hooks.data.hooks import DataHooks
-from trainer_hooks.errors import ModuleError, TrainerHooksWarning, UsageError
+from trainer_hooks.errors import ModuleError, OptionError, TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.spec import HOOKS, empty_hook
 from trainer_hooks.runtime import rng
 
@@ -193,10 +193,10 @@ class Module(nn.Module, DataHooks):
             MetricError: it cannot be logged here, is no such value, or was logged otherwise before.
         """
         if self._metrics is None:
-            warnings.warn(
-                f"log({name!r}) was called on a module that no trainer runs: the value is dropped.",
+            warn(
+                f"log({name!r}) was called on a module that no trainer runs: the value is dropped. "
+                "Call it within fit, validate or test.",
                 TrainerHooksWarning,
-                stacklevel=2,
             )
             return
         self._metrics.log(
@@ -278,7 +278,11 @@ class Module(nn.Module, DataHooks):
             self.untoggle_optimizer(optimizer)
 
     def toggle_optimizer(self, optimizer: Any) -> None:
-        """Require gradients only of one optimizer's parameters, until `untoggle_optimizer`."""
+        """Require gradients only of one optimizer's parameters, until `untoggle_optimizer`.
+
+        Another one that is toggled still is untoggled first.
+        """
+        self.untoggle_optimizer(optimizer)
         mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
         saved: list[tuple[Tensor, bool]] = []
         for other in self.trainer.optimizers:
@@ -300,7 +304,16 @@ class Module(nn.Module, DataHooks):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Bound the gradients of an optimizer's parameters, by norm or by value."""
+        """Bound the gradients of an optimizer's parameters, by norm or by value.
+
+        Raises:
+            OptionError: the algorithm is neither.
+        """
+        if gradient_clip_algorithm not in (None, "norm", "value"):
+            raise OptionError(
+                f"clip_gradients(gradient_clip_algorithm={gradient_clip_algorithm!r}): must be "
+                "'norm' or 'value'."
+            )
         if gradient_clip_val is None:
             return
         parameters = [p for group in optimizer.param_groups for p in group["params"]]

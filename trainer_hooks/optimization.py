@@ -212,10 +212,12 @@ def _add_dict(result: Optimization, given: Mapping[str, Any], owner: str) -> Non
 
 def _checked_optimizer(optimizer: Any, owner: str) -> Optimizer:
     if not isinstance(optimizer, Optimizer):
+        is_scheduler = isinstance(optimizer, LRScheduler)
+        hint = " With schedulers, return ([optimizer], [scheduler])." if is_scheduler else ""
         raise OptimizationError(
             f"{owner}.configure_optimizers returned {optimizer!r} of type "
             f"{type(optimizer).__qualname__} where an optimizer was expected: it must be a "
-            "torch.optim.Optimizer."
+            f"torch.optim.Optimizer.{hint}"
         )
     return optimizer
 
@@ -237,9 +239,9 @@ def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRS
         config = LRSchedulerConfig(**given)
     else:
         config = LRSchedulerConfig(given, monitor=monitor)
-    if not isinstance(config.scheduler, LRScheduler | ReduceLROnPlateau) and not (
-        callable(getattr(config.scheduler, "step", None))
-        and callable(getattr(config.scheduler, "state_dict", None))
+    if isinstance(config.scheduler, type) or not all(
+        callable(getattr(config.scheduler, name, None))
+        for name in ("step", "state_dict", "load_state_dict")
     ):
         raise OptimizationError(
             f"{where} returned {config.scheduler!r} as a scheduler: it must be a torch scheduler, "

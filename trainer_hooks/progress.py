@@ -68,16 +68,27 @@ class Progress:
         """Count a batch that was done, and where it was a window's last, the window."""
         self.batches_completed += 1
         self.batches_in_epoch += 1
+        self.batches_in_window += 1
         self.is_batch_open = True
         if closes_window:
-            self.close_window()
-        else:
-            self.batches_in_window += 1
+            self.batches_in_window = 0
+            self.batches_stepped += 1
 
     def close_window(self) -> None:
         """Count a window whose batches are all done."""
         self.batches_in_window = 0
         self.batches_stepped += 1
+
+    def abandon_window(self) -> None:
+        """Leave out the batches whose gradients were accumulated and are not stepped with."""
+        self.batches_in_window = 0
+        self.has_gradients = False
+
+    def abandon_epoch(self) -> None:
+        """Go back to the start of the epoch under way; what it counted over all epochs stays."""
+        self.abandon_window()
+        self.batches_in_epoch = 0
+        self.stage = EpochStage.BETWEEN
 
     def complete_epoch(self) -> None:
         """Count the epoch under way as completed."""

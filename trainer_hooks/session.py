@@ -37,8 +37,9 @@ class Session:
         precision: what forwards run in.
         state: what the trainer is doing.
         module: the module of the last run.
+        trained: the module of the last fit, to which counters and optimizers belong.
         datamodule: the data module of the last run.
-        progress: the counters of that module's training.
+        progress: the counters of its training.
         metrics: its logged values.
         optimization: its optimizers and schedulers, once a fit made them.
         context: the run under way, or the last one.
@@ -56,6 +57,7 @@ class Session:
     precision: Precision
     state: RunState = field(default_factory=RunState)
     module: Module | None = None
+    trained: Module | None = None
     datamodule: DataModule | None = None
     progress: Progress = field(default_factory=Progress)
     metrics: MetricStore = field(default_factory=MetricStore)
@@ -66,16 +68,18 @@ class Session:
     load_report: LoadReport | None = None
     stop_reason: str = ""
 
-    def take(self, module: Module, datamodule: DataModule | None) -> None:
-        """Make `module` the one that runs; another one than before starts from nothing."""
-        if module is not self.module:
-            self.module = module
+    def take(self, module: Module, datamodule: DataModule | None, fn: str) -> None:
+        """Make `module` the one that runs; fit starts from nothing with another than before."""
+        self.module = module
+        if fn == "fit" and module is not self.trained:
+            self.trained = module
             self.progress = Progress()
             self.metrics = MetricStore()
             self.optimization = None
             self.fit_context = None
         self.datamodule = datamodule
         self.stop_reason = ""
+        self.metrics.begin_run()
 
     @property
     def hparams(self) -> dict[str, Any]:

@@ -22,8 +22,9 @@ __all__ = ["heeding_signals"]
 def heeding_signals(context: RunContext) -> Iterator[None]:
     """Hold SIGINT and SIGTERM back until the batch in work is done; a second one acts at once.
 
-    The handlers that were there before are put back. In a thread other than the main one nothing is
-    done, since Python allows it only there.
+    The handlers that were there before are put back. One that is not Python's own was installed or
+    set to be ignored on purpose, and stays. In a thread other than the main one nothing is done,
+    since Python allows it only there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -35,6 +36,7 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
         if os.getpid() != owner:
             return  # Ctrl-C reaches a loader's forked workers too: they serve until told to end
         if context.pending_signal:
+            context.pending_signal = 0
             _act_on(signum)
         context.pending_signal = signum
         name = signal.Signals(signum).name
@@ -42,12 +44,17 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
         with suppress(OSError):
             os.write(2, f"\n{name}: stopping after this batch; once more stops at once\n".encode())
 
-    before = {signum: signal.signal(signum, handle) for signum in (signal.SIGINT, signal.SIGTERM)}
+    own = (signal.SIG_DFL, signal.default_int_handler)
+    before = {
+        signum: signal.signal(signum, handle)
+        for signum in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(signum) in own
+    }
     try:
         yield
     finally:
         for signum, handler in before.items():
-            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
+            signal.signal(signum, handler)
     if context.pending_signal:
         # it came after the last batch: the run is over, but its wish is not forgotten
         context.heed_signal()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.checkpoint.plain import require_plain
-from trainer_hooks.checkpoint.weights import load_weights
+from trainer_hooks.checkpoint.weights import load_weights, require_fitting
 from trainer_hooks.connector import LoadReport
 from trainer_hooks.errors import (
     CheckpointError,
@@ -85,7 +85,7 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
         state = datamodule.state_dict()
         if state:
             checkpoint[type(datamodule).__qualname__] = state
-    if not weights_only:
+    if not weights_only and module is session.trained:
         _add_training(checkpoint, session)
     session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     _require_plain(checkpoint, session)
@@ -185,7 +185,8 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
     """Make sure that a training can go on from a checkpoint, before anything is changed.
 
     Raises:
-        CheckpointError: it holds weights alone, is too new, or was saved under other conditions.
+        CheckpointError: it holds weights alone, is too new, is another module's, or was saved under
+            other conditions.
         DataError: it was saved inside an epoch of another loader.
     """
     own = checkpoint.get("trainer_hooks", {})
@@ -211,6 +212,7 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
             "gradients saved with it cannot be used. Resume with the same number, or from a "
             "checkpoint that was saved at the end of an epoch."
         )
+    require_fitting(context.module, checkpoint["state_dict"], source)
     try:
         context.optimization.require_same(checkpoint)
     except OptimizationError as error:

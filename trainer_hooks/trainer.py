@@ -11,6 +11,7 @@ from trainer_hooks.config import TrainerConfig, takes_options
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.defaults import check_switches, default_callbacks, make_loggers
 from trainer_hooks.errors import CheckpointNotFoundError, StopTraining, UsageError
+from trainer_hooks.hooks.relay import describe_error
 from trainer_hooks.lifecycle import Job, Run
 from trainer_hooks.runtime.device import pick_device
 from trainer_hooks.runtime.precision import make_precision
@@ -158,16 +159,28 @@ class Trainer(TrainerView):
             return
         self._is_closed = True
         hooks, module = self._session.connector.relay, self._session.module
-        try:
-            hooks.on_close(self, module)  # type: ignore[arg-type]
-        finally:
-            hooks.on_post_close(self, module)  # type: ignore[arg-type]
+        fault: BaseException | None = None
+        for hook in (hooks.on_close, hooks.on_post_close):
+            try:
+                hook(self, module)  # type: ignore[arg-type]
+            except BaseException as error:  # noqa: BLE001 - raised below, once both have run
+                if fault is None:
+                    fault = error
+                else:
+                    fault.add_note(f"and then: {describe_error(error)}")
+        if fault is not None:
+            raise fault
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        try:
+            self.close()
+        except BaseException as fault:
+            if error is None:
+                raise
+            error.add_note(f"and then, while closing: {describe_error(fault)}")
 
     def _run(self, job: Job) -> Any:
         if self._session.state.fn is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from trainer_hooks.callback import Callback
+from trainer_hooks import Callback
 
 SOURCE = Path(__file__).parents[1] / "src"
 if str(SOURCE) not in sys.path:  # the tests run from a checkout, installed or not

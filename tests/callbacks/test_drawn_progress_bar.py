@@ -59,6 +59,18 @@ def test_bar_of_each_epoch_stays_if_asked(kind, terminal, run):
         assert holds(line, f"Epoch {epoch}/2", "4/4", f"loss={epoch}")
 
 
+def test_bar_that_stays_has_the_metrics_of_its_validation(kind, terminal, run, clock):
+    """With leave=True even the shortest epoch's line has what its validation came to."""
+    fired = run(kind(leave=True), num_val_batches=[1])
+    fired.at_val_batch = lambda count: fired.trainer.metrics.update(
+        val_loss=float(fired.trainer.current_epoch)
+    )
+    fired.fit()
+    first, second = terminal.screen
+    assert holds(first, "Epoch 0/1", "val_loss=0")
+    assert holds(second, "Epoch 1/1", "val_loss=1")
+
+
 def test_validation_is_shown_below_the_epoch(kind, terminal, run):
     """Inside fit a validation has a line of its own, below the epoch's, that goes away again."""
     fired = run(kind(), num_val_batches=[3], max_epochs=1)
@@ -102,15 +114,20 @@ def test_sanity_check_leaves_no_trace(kind, terminal, run):
 
 
 @pytest.mark.parametrize(
-    ("what", "title"),
-    [("validation", "Validation"), ("test", "Testing"), ("predict", "Predicting")],
+    ("what", "title", "has_metrics"),
+    [
+        ("validation", "Validation", True),
+        ("test", "Testing", True),
+        ("predict", "Predicting", False),
+    ],
 )
-def test_evaluation_of_its_own(kind, terminal, run, what, title):
-    """validate, test and predict leave one line with counts and metrics."""
+def test_evaluation_of_its_own(kind, terminal, run, what, title, has_metrics):
+    """validate, test and predict leave one line with counts; a prediction has no metrics."""
     fired = run(kind())
     fired.evaluate(what, [5])
     [line] = terminal.screen
-    assert holds(line, title, "5/5", "loss=0.5")
+    assert holds(line, title, "5/5")
+    assert ("loss=0.5" in line) == has_metrics
     assert "DataLoader" not in line
 
 
@@ -139,6 +156,15 @@ def test_unknown_length(terminal, run, count):
     fired.fit(batches=12)
     [line] = terminal.screen
     assert holds(line, "Epoch 0/0", count, "loss=0.5")
+
+
+def test_last_batch_that_nobody_could_know_of(kind, terminal, run, clock):
+    """The last batch of an epoch of unknown length is shown before its validation begins."""
+    fired = run(kind(), num_training_batches=math.inf, num_val_batches=[1], max_epochs=1)
+    screens = []
+    fired.at_val_batch = lambda count: screens.append(terminal.screen)
+    fired.fit(batches=12)
+    assert holds(screens[0][0], "Epoch 0/0", "12")
 
 
 def test_length_that_becomes_known(kind, terminal, run):

@@ -68,14 +68,26 @@ def test_narrow_screen_shows_all_metrics(terminal, run, monkeypatch):
     assert shown.endswith("train_loss=0.25, val_loss=0.5, val_accuracy=0.75")
 
 
+def test_length_that_becomes_unknown(terminal, run):
+    """A bar whose total is no longer known pulses: it stands at no fraction of an old total."""
+    fired = run(RichProgressBar(), num_training_batches=4)
+    fired.start()
+    fired.epoch()
+    fired.trainer.num_training_batches = float("inf")
+    fired.epoch(batches=2)
+    [task] = fired.bar._progress.tasks
+    assert (task.total, task.completed) == (None, 2)
+    fired.bar.teardown(*fired.args, "fit")
+
+
 def test_no_thread_is_started(terminal, run):
     """rich's refresher is not started: a second thread is in the way of workers that are forked."""
-    before = threading.active_count()
     fired = run(RichProgressBar(), max_epochs=1)
-    counts = []
-    fired.at_batch = lambda count: counts.append(threading.active_count())
+    threads = []
+    fired.at_batch = lambda count: threads.extend(threading.enumerate())
     fired.fit()
-    assert counts == [before] * 4
+    assert len(threads) >= 4
+    assert not any(type(thread).__module__.startswith("rich") for thread in threads)
 
 
 def test_plain_prints_do_not_tear_the_bar(terminal, run):

@@ -160,7 +160,7 @@ def test_finalize_writes_what_is_left_and_the_logger_goes_on(tmp_path):
     logger.finalize("failed")
     assert len(read(logger.log_dir)) == 1
     logger.log_metrics({"loss": 1.0}, step=0)
-    logger.finalize("finished")
+    logger.finalize("success")
     assert len(read(logger.log_dir)) == 2
 
 
@@ -173,7 +173,7 @@ def test_logger_that_was_given_nothing_creates_nothing(tmp_path):
         "trainer_logs",
         str(tmp_path / "logs"),
     )
-    logger.finalize("finished")
+    logger.finalize("success")
     assert not (tmp_path / "logs").exists()
 
 
@@ -215,6 +215,17 @@ def test_folder_taken_between_asking_and_writing(tmp_path):
     assert read(fast.log_dir) == []
 
 
+def test_folder_made_by_somebody_else_since_it_was_looked_for(tmp_path, monkeypatch):
+    """A folder that appears between looking and making is somebody else's, even without a file."""
+    monkeypatch.setattr("trainer_hooks.loggers.csv._next_version", lambda root: 0)
+    (tmp_path / "trainer_logs/version_0/checkpoints").mkdir(parents=True)
+    logger = CSVLogger(tmp_path)
+    logger.log_metrics({"loss": 1.0}, step=0)
+    logger.save()
+    assert logger.version == 1
+    assert names(tmp_path / "trainer_logs/version_0") == ["checkpoints"]
+
+
 def test_loggers_racing_for_a_version(tmp_path):
     """Loggers that write at the same moment are given a folder each."""
     loggers = [CSVLogger(tmp_path) for _ in range(16)]
@@ -243,7 +254,7 @@ def test_chosen_version_is_continued(tmp_path):
     for step, metrics in enumerate(({"loss": 1.0}, {"loss": 2.0}, {"accuracy": 0.5})):
         logger = CSVLogger(tmp_path, version="mine")
         logger.log_metrics(metrics, step=step)
-        logger.finalize("finished")
+        logger.finalize("success")
     assert read(tmp_path / "trainer_logs/mine") == [
         {"step": "0", "loss": "1.0", "accuracy": ""},
         {"step": "1", "loss": "2.0", "accuracy": ""},
@@ -369,7 +380,7 @@ def test_smallest_logger():
     logger = Last()
     logger.log_metrics({"loss": 1.0}, 3)
     logger.log_hyperparams({"lr": 1})
-    logger.finalize("finished")
+    logger.finalize("success")
     assert logger.seen == ({"loss": 1.0}, 3)
     assert (logger.name, logger.version, logger.save_dir, logger.log_dir) == (
         "Last",
@@ -392,5 +403,5 @@ def test_custom_logger_saves_when_it_is_finalized():
         def save(self):
             saved.append(True)
 
-    Buffered().finalize("finished")
+    Buffered().finalize("success")
     assert saved == [True]

@@ -272,7 +272,9 @@ class DrawnProgressBar(ProgressBar, ABC):
         if phase not in self._open:
             return
         if self._open == [phase] and phase is not Phase.SANITY:
-            self._draw(phase, self._evaluation, self.get_metrics(trainer, module))
+            has_metrics = phase is not Phase.PREDICT
+            metrics = self.get_metrics(trainer, module) if has_metrics else None
+            self._draw(phase, self._evaluation, metrics)
         self._close(phase, self._evaluation)
 
     def _draw_train(self, trainer: Trainer, module: Module) -> None:

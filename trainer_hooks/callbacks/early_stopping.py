@@ -51,7 +51,8 @@ class EarlyStoppingReason(StrEnum):
 class EarlyStopping(Callback):
     """Ask the trainer to stop when a metric no longer improves.
 
-    The trainer decides when it follows, so `min_epochs` and `min_steps` hold.
+    The trainer decides when it follows, so `min_epochs` and `min_steps` hold. An improvement before
+    that withdraws the request.
 
     Args:
         monitor: the metric to watch.
@@ -119,6 +120,7 @@ class EarlyStopping(Callback):
         )
         self.name = _check_name(name)
         self._is_warned = False
+        self._request = ""
         self.stopping_reason_message: str | None = None
         self.stopping_value: float | None = None
         self._forget()
@@ -154,6 +156,7 @@ class EarlyStopping(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Forget an earlier training when a new one begins."""
+        self._request = ""
         if trainer.progress.is_fresh:
             self._forget()
 
@@ -230,7 +233,7 @@ class EarlyStopping(Callback):
         if self.wait_count > 0 and self.wait_count >= self.patience:
             return (
                 EarlyStoppingReason.PATIENCE_EXHAUSTED,
-                f"{self.monitor} did not improve in {self.wait_count} checks; best {best.item():.5g}",
+                f"{self.monitor} not better in {self.wait_count} checks; best {best.item():.5g}",
             )
         return EarlyStoppingReason.NOT_STOPPED, None
 
@@ -246,11 +249,20 @@ class EarlyStopping(Callback):
         self.stopping_reason, self.stopping_reason_message = reason, message
         if message is None:
             self.stopped_epoch, self.stopping_value = 0, None
+            self._withdraw(trainer)
             return
         self.stopped_epoch, self.stopping_value = epoch, value
         if self.verbose:
             log.info("EarlyStopping: %s", message)
-        trainer.stop(f"EarlyStopping: {message}")
+        if not trainer.should_stop:
+            self._request = f"EarlyStopping: {message}"
+            trainer.stop(self._request)
+
+    def _withdraw(self, trainer: Trainer) -> None:
+        """Take back a stop that the trainer has not followed yet, if it was this callback's own."""
+        if self._request and trainer.should_stop and trainer.stop_reason == self._request:
+            trainer.should_stop = False
+        self._request = ""
 
 
 def _check_name(name: object) -> str | None:

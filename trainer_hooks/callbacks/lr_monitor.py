@@ -97,15 +97,17 @@ class LearningRateMonitor(Callback):
         """Log the rates that this batch is trained with, if they are due."""
         if trainer.progress.batches_stepped < self._due:
             return
-        self._due = trainer.progress.batches_stepped + trainer.log_every_n_steps
-        self._log(trainer, "step")
+        # the place on the x axis that the metrics of the step ahead will have, too
+        step = trainer.progress.batches_stepped
+        self._due = step + trainer.log_every_n_steps
+        self._log(trainer, "step", step)
 
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
         """Log the rates that this epoch begins with."""
         if self.logging_interval != "step":
-            self._log(trainer, "epoch")
+            self._log(trainer, "epoch", trainer.progress.batches_stepped)
 
-    def _log(self, trainer: Trainer, interval: str) -> None:
+    def _log(self, trainer: Trainer, interval: str, step: int) -> None:
         """Log every rate that belongs to `interval`."""
         values: dict[str, float] = {}
         for name, optimizer, kind in _sources(trainer):
@@ -115,7 +117,7 @@ class LearningRateMonitor(Callback):
             self.lrs.setdefault(name, []).append(value)
             trainer.callback_metrics[name] = torch.tensor(value)
         if values and trainer.loggers:
-            trainer.log_metrics(values)
+            trainer.log_metrics(values, step)
 
     def _values(self, name: str, optimizer: Optimizer) -> dict[str, float]:
         """Return the rates of one optimizer, and what else is wanted, by name."""

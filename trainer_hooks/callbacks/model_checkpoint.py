@@ -218,8 +218,7 @@ class ModelCheckpoint(Saver):
             previous = books.last_model_path
             last = self.free_path(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
             books.last_model_path = last
-            if previous != last:
-                obsolete.append(previous)
+            obsolete.append(previous)
             if self.save_last == "link" and top is not None:
                 link = last
             else:
@@ -268,4 +267,4 @@ class ModelCheckpoint(Saver):
 
 def _is_training(trainer: Trainer) -> bool:
     """Return whether this is a fit whose results count."""
-    return trainer.state.fn == "fit" and not trainer.sanity_checking and not trainer.fast_dev_run
+    return trainer.state.fn == "fit" and not trainer.fast_dev_run

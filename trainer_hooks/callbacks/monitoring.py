@@ -23,6 +23,7 @@ __all__ = [
     "check_monitor",
     "check_number",
     "has_validation",
+    "is_batch_the_last",
     "is_better",
     "missing_monitor",
     "validates_after_epoch",
@@ -137,15 +138,26 @@ def _interval_is_epoch(trainer: Trainer) -> bool:
     return isinstance(interval, float) and interval == 1.0
 
 
-def validates_after_epoch(trainer: Trainer) -> bool:
-    """Return whether a validation follows the last batch of the epoch under way."""
-    every = trainer.check_val_every_n_epoch
-    return (
-        has_validation(trainer)
-        and _interval_is_epoch(trainer)
-        and every is not None
-        and (trainer.current_epoch + 1) % every == 0
+def is_batch_the_last(trainer: Trainer) -> bool:
+    """Return whether the epoch ends with the batch just done: it is all, or a stop is heeded."""
+    is_heeded = (
+        trainer.should_stop
+        and trainer.current_epoch >= trainer.min_epochs
+        and trainer.global_step >= trainer.min_steps
     )
+    return trainer.is_last_batch or is_heeded
+
+
+def validates_after_epoch(trainer: Trainer) -> bool:
+    """Return whether a validation is still to follow, if the batch just done is its epoch's last.
+
+    A run that is asked to stop validates once more, whatever the interval.
+    """
+    progress, every = trainer.progress, trainer.check_val_every_n_epoch
+    is_done = progress.validated_at == progress.batches_completed
+    is_due = every is None or (trainer.current_epoch + 1) % every == 0
+    at_the_end = trainer.should_stop or _interval_is_epoch(trainer)
+    return has_validation(trainer) and is_due and at_the_end and not is_done
 
 
 def acts_at_train_epoch_end(trainer: Trainer, choice: bool | None) -> bool:

@@ -105,11 +105,7 @@ class Schedule:
             before, self._step_seen = self._step_seen or 0, step
             return step // every != before // every
         if interval is not None:
-            now = time.monotonic()
-            if now - self._last_time < interval.total_seconds() or step == saved_step:
-                return False
-            self._last_time = now
-            return True
+            return step != saved_step and self._is_time_up(interval.total_seconds())
         return not self._at_train_epoch_end and self._is_due_after_validation(trainer)
 
     def is_due_after_epoch(self, trainer: Trainer) -> bool:
@@ -132,6 +128,14 @@ class Schedule:
         """Take back what was under way."""
         self._step_seen = state_dict.get("step_seen")
         self._deferred_at = state_dict.get("deferred_at")
+
+    def _is_time_up(self, seconds: float) -> bool:
+        """Return whether so many seconds have passed, and count anew if they have."""
+        now = time.monotonic()
+        is_up = now - self._last_time >= seconds
+        if is_up:
+            self._last_time = now
+        return is_up
 
     def _is_due_epoch(self, trainer: Trainer) -> bool:
         every = self.triggers.every_n_epochs

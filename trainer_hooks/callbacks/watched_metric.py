@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.callbacks.monitoring import (
     as_score,
     has_validation,
+    is_batch_the_last,
     missing_monitor,
     validates_after_epoch,
 )
@@ -50,15 +51,10 @@ class WatchedMetric:
 
     def is_to_come(self, trainer: Trainer) -> bool:
         """Return whether a validation that logs it follows the batch just done."""
-        is_last = (
-            trainer.is_last_batch
-            or trainer.should_stop
-            or 0 <= trainer.max_steps <= trainer.global_step
-        )
+        if self.name is None or not is_batch_the_last(trainer):
+            return False
         comes_from_it = self.is_validated or self.name not in nameable_metrics(trainer)
-        return (
-            self.name is not None and is_last and comes_from_it and validates_after_epoch(trainer)
-        )
+        return comes_from_it and validates_after_epoch(trainer)
 
     def score(self, trainer: Trainer) -> Tensor | None:
         """Return its value, or None with one warning before the first validation has run.

@@ -86,7 +86,8 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
         ) from error
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
         kind = type(checkpoint).__qualname__
-        held = f" with the keys {sorted(map(str, checkpoint))[:8]}" if kind == "dict" else ""
+        is_dict = isinstance(checkpoint, dict)
+        held = f" with the keys {sorted(map(str, checkpoint))[:8]}" if is_dict else ""
         raise CheckpointError(
             f"{str(path)!r} is no trainer checkpoint: it holds a {kind}{held}, and must hold a "
             "dict with the key 'state_dict'. To use bare weights, call module.load_state_dict."

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["load_weights"]
+__all__ = ["load_weights", "require_fitting"]
 
 _SHOWN = 8
 
@@ -28,6 +28,18 @@ def load_weights(
         state_dict: the saved weights.
         source: where they come from, for messages.
         strict: whether every name must be on both sides.
+
+    Raises:
+        CheckpointError: names or shapes differ; the message lists them.
+    """
+    require_fitting(module, state_dict, source, strict=strict)
+    module.load_state_dict(state_dict, strict=strict)
+
+
+def require_fitting(
+    module: nn.Module, state_dict: Mapping[str, Any], source: str, *, strict: bool = True
+) -> None:
+    """Make sure that `state_dict` can be loaded into `module`; the arguments are `load_weights`'s.
 
     Raises:
         CheckpointError: names or shapes differ; the message lists them.
@@ -47,12 +59,12 @@ def load_weights(
         problems += [_listed("missing", missing), _listed("unexpected", unexpected)]
     problems.append(_listed("of another shape", shapes))
     if any(problems):
+        way_out = ", or load what fits with load_from_checkpoint(..., strict=False)"
         raise CheckpointError(
             f"the weights in {source!r} do not fit {type(module).__qualname__}: "
             f"{'; '.join(filter(None, problems))}. Build the module with the arguments it was "
-            "saved with, or load what fits with load_from_checkpoint(..., strict=False)."
+            f"saved with{'' if shapes else way_out}."
         )
-    module.load_state_dict(state_dict, strict=strict)
 
 
 def _listed(kind: str, names: list[str]) -> str:

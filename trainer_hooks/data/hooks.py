@@ -9,7 +9,7 @@ from trainer_hooks.runtime.transfer import move_to_device
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DataHooks"]
+__all__ = ["DataHooks", "defines"]
 
 
 class DataHooks:
@@ -46,3 +46,8 @@ class DataHooks:
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:  # noqa: ARG002
         """Return the batch, changed if you like, now that it is on the device."""
         return batch
+
+
+def defines(owner: DataHooks, name: str) -> bool:
+    """Return whether a module or data module has a `name` of its own: in its class or on itself."""
+    return name in vars(owner) or getattr(type(owner), name) is not vars(DataHooks)[name]

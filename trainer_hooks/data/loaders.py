@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, SubsetRandomSampler
 
 from trainer_hooks.errors import DataError
 from trainer_hooks.runtime import rng
@@ -22,9 +22,11 @@ __all__ = [
     "has_state",
     "iterator_of",
     "limited",
+    "no_batch",
     "number_of_batches",
     "set_epoch",
     "shape_of",
+    "shortage",
     "without_shuffling",
 ]
 
@@ -82,7 +84,13 @@ class CombinedLoader:
                         with rng.isolated():
                             rng.reseed(seed)
                             iterators[position] = iterator_of(loader)
-                            batch = next(iterators[position], None)
+                            batch = next(iterators[position], _END)
+                        if batch is _END:
+                            raise DataError(
+                                f"loader {loader!r} of a CombinedLoader gives no batch: it cannot "
+                                "be repeated until the longest has ended. Leave it out, or give a "
+                                "loader that can be iterated more than once."
+                            )
                 batches.append(batch)
             if isinstance(self.loaders, Mapping):
                 yield dict(zip(self.loaders, batches, strict=True))
@@ -143,11 +151,24 @@ def number_of_batches(loader: Any) -> int | float:
         return math.inf
 
 
+def no_batch(what: str, loader: Any) -> str:
+    """Return the message for a loader that gave nothing; `what` is how it is spoken of."""
+    if hasattr(loader, "__next__"):
+        return (
+            f"{what} gave no batch: {loader!r} is an iterator, which can be gone through only once."
+            " Pass what begins anew each time, such as a DataLoader or a list."
+        )
+    return (
+        f"{what} gave no batch: {loader!r} must give at least one each time it is iterated. Check "
+        "the length of its data, and drop_last."
+    )
+
+
 def limited(size: int | float, limit: int | float, option: str) -> int | float:
     """Return how many of `size` batches a `limit_*_batches` option lets through.
 
     Raises:
-        DataError: a fraction of an unknown number.
+        DataError: a fraction of an unknown number, or one that leaves not even one batch.
     """
     if isinstance(limit, int) or limit == 0.0:
         return min(size, int(limit))
@@ -158,13 +179,34 @@ def limited(size: int | float, limit: int | float, option: str) -> int | float:
             f"Trainer({option}={limit!r}) asks for a fraction of a loader that has no length: give "
             f"a number of batches as an int, such as {option}=100, or give the loader a __len__."
         )
-    return int(size * limit)
+    count = int(size * limit)
+    if count == 0 < size:
+        raise DataError(
+            f"Trainer({option}={limit!r}) leaves none of the {size} batches of a loader: a share "
+            f"must leave at least one. Use {option}={1 / size:.2g} or more, or 1 for one batch."
+        )
+    return count
+
+
+def shortage(loader: Any, kind: str, given: int) -> str:
+    """Return how to report that a loader gave fewer batches than its length says."""
+    return (
+        f"the {kind} loader {loader!r} ended after {given} batches, but its length is "
+        f"{number_of_batches(loader)}: a StopIteration that its data set raises ends it, too. Mend "
+        "its __len__, or what it loads."
+    )
 
 
 def as_train_loader(source: Any) -> Any:
-    """Return one loader: several in a list or dict are combined."""
-    if isinstance(source, Mapping) or _is_several(source):
-        return CombinedLoader(source)
+    """Return one loader: several in a list or dict are combined.
+
+    Raises:
+        DataError: it cannot be iterated, or one of several cannot.
+    """
+    if isinstance(source, Mapping):
+        return CombinedLoader({name: _iterable(item, "training") for name, item in source.items()})
+    if _is_several(source):
+        return CombinedLoader([_iterable(item, "training") for item in source])
     return _iterable(source, "training")
 
 
@@ -181,18 +223,23 @@ def as_eval_loaders(source: Any, kind: str) -> list[Any]:
 
 def _is_several(source: Any) -> bool:
     """Return whether a list holds loaders, and is not itself a loader: a list of batches."""
-    return (
-        isinstance(source, list | tuple)
-        and len(source) > 0
-        and all(
-            hasattr(item, "__iter__") and not isinstance(item, Tensor | list | tuple | dict | str)
-            for item in source
-        )
-    )
+    if not isinstance(source, list | tuple) or not source:
+        return False
+    return any(isinstance(item, DataLoader) for item in source) or not any(map(_is_batch, source))
+
+
+def _is_batch(item: Any) -> bool:
+    """Return whether what stands in a list looks like a batch, and not like a loader."""
+    if isinstance(item, Tensor | list | tuple | Mapping | str | bytes):
+        return True
+    # arrays, and the batches of libraries, can be iterated too
+    is_array = hasattr(item, "__array__") or callable(getattr(item, "to", None))
+    return is_array or not hasattr(item, "__iter__")
 
 
 def _iterable(loader: Any, kind: str) -> Any:
-    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
+    is_iterable = isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
+    if not is_iterable or isinstance(loader, str | bytes | type):
         raise DataError(
             f"the {kind} loader {loader!r} of type {type(loader).__qualname__} cannot be iterated: "
             "it must be a DataLoader or another iterable of batches."
@@ -257,17 +304,27 @@ def copy_loader(
         generator=loader.generator,
         prefetch_factor=loader.prefetch_factor,
         persistent_workers=loader.persistent_workers,
+        in_order=loader.in_order,
         **batching,
     )
 
 
 def without_shuffling(loader: Any) -> Any:
-    """Return the loader with its samples in their own order, where it is a map-style DataLoader."""
-    if (
-        type(loader) is not DataLoader
-        or isinstance(getattr(loader, "sampler", None), SequentialSampler)
-        or not hasattr(loader.dataset, "__getitem__")
-        or loader.batch_size is None
-    ):
+    """Return the loader with its samples in their own order, where it draws them at random.
+
+    Several that are combined are changed one by one. A loader with a sampler or batch sampler of
+    the user's own is left as it is.
+    """
+    if isinstance(loader, CombinedLoader):
+        parts = loader.loaders
+        if isinstance(parts, Mapping):
+            named = {name: without_shuffling(part) for name, part in parts.items()}
+            return CombinedLoader(named, loader.mode)
+        return CombinedLoader([without_shuffling(part) for part in parts], loader.mode)
+    if type(loader) is not DataLoader or loader.batch_size is None:
         return loader
-    return copy_loader(loader, sampler=SequentialSampler(loader.dataset))  # type: ignore[arg-type]
+    if isinstance(loader.sampler, RandomSampler):
+        return copy_loader(loader, sampler=SequentialSampler(loader.dataset))  # type: ignore[arg-type]
+    if isinstance(loader.sampler, SubsetRandomSampler):
+        return copy_loader(loader, sampler=loader.sampler.indices)
+    return loader

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, Self
 
 from trainer_hooks.data.hooks import DataHooks
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["DataModule"]
 
@@ -48,47 +46,44 @@ class DataModule(DataHooks):
         predict_dataset: Any = None,
         batch_size: int = 1,
         num_workers: int = 0,
-    ) -> DataModule:
-        """Return a data module with a DataLoader for each data set; training data is shuffled."""
-        return _FromDatasets(
-            {
-                "train": train_dataset,
-                "val": val_dataset,
-                "test": test_dataset,
-                "predict": predict_dataset,
-            },
-            batch_size,
-            num_workers,
-        )
+        **kwargs: Any,
+    ) -> Self:
+        """Return a data module with a DataLoader for each data set; training data is shuffled.
+
+        Args:
+            train_dataset: a data set, or a list or dict of them, as for the others.
+            val_dataset: for validation.
+            test_dataset: for the test.
+            predict_dataset: for prediction.
+            batch_size: of every loader.
+            num_workers: of every loader.
+            kwargs: arguments of this class.
+        """
+        made = cls(**kwargs)
+        for name, dataset in (
+            ("train_dataloader", train_dataset),
+            ("val_dataloader", val_dataset),
+            ("test_dataloader", test_dataset),
+            ("predict_dataloader", predict_dataset),
+        ):
+            if dataset is not None:
+                shuffles = name == "train_dataloader"
+                setattr(made, name, partial(_load, dataset, shuffles, batch_size, num_workers))
+        return made
 
 
-class _FromDatasets(DataModule):
-    def __init__(self, datasets: Mapping[str, Any], batch_size: int, num_workers: int) -> None:
-        self._datasets = datasets
-        self._batch_size = batch_size
-        self._num_workers = num_workers
+def _load(dataset: Any, shuffles: bool, batch_size: int, num_workers: int) -> Any:
+    """Return a loader for a data set, or for each of a list or dict of data sets."""
+    from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-    def _loader(self, kind: str, *, shuffle: bool = False) -> Any:
-        from torch.utils.data import DataLoader, IterableDataset
-
-        dataset = self._datasets[kind]
-        if dataset is None:
-            return None
-        return DataLoader(
-            dataset,
-            batch_size=self._batch_size,
-            num_workers=self._num_workers,
-            shuffle=shuffle and not isinstance(dataset, IterableDataset),
-        )
-
-    def train_dataloader(self) -> Any:
-        return self._loader("train", shuffle=True)
-
-    def val_dataloader(self) -> Any:
-        return self._loader("val")
-
-    def test_dataloader(self) -> Any:
-        return self._loader("test")
-
-    def predict_dataloader(self) -> Any:
-        return self._loader("predict")
+    if isinstance(dataset, dict):
+        return {k: _load(v, shuffles, batch_size, num_workers) for k, v in dataset.items()}
+    # a list may be a data set itself
+    if isinstance(dataset, list | tuple) and all(isinstance(item, Dataset) for item in dataset):
+        return [_load(item, shuffles, batch_size, num_workers) for item in dataset]
+    return DataLoader(
+        dataset,
+        batch_size=batch_size,
+        num_workers=num_workers,
+        shuffle=shuffles and not isinstance(dataset, IterableDataset),
+    )

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainer_hooks._log import log
+from trainer_hooks._log import log, warn
 from trainer_hooks.data.loaders import (
     copy_loader,
     generators_of,
     has_state,
     iterator_of,
     limited,
+    no_batch,
     number_of_batches,
     set_epoch,
     shape_of,
+    shortage,
 )
-from trainer_hooks.errors import DataError
+from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class TrainStream:
     Args:
         loader: an iterable of batches.
         limit: `limit_train_batches`.
+        option: the name of the option that the limit comes from, for messages.
 
     Attributes:
         loader: the loader.
@@ -47,9 +50,11 @@ class TrainStream:
             when the last batch is taken.
     """
 
-    def __init__(self, loader: Any, limit: int | float = 1.0) -> None:
+    def __init__(
+        self, loader: Any, limit: int | float = 1.0, option: str = "limit_train_batches"
+    ) -> None:
         self.loader = loader
-        self._size = limited(number_of_batches(loader), limit, "limit_train_batches")
+        self._size = limited(number_of_batches(loader), limit, option)
         self.num_batches = self._size
         self._opened_with: dict[str, Any] = {}
         self._ahead: _LookAhead | None = None
@@ -105,6 +110,17 @@ class TrainStream:
             next(self._own, None)
         self._opened_with = {}
         self._ahead = self._own = None
+
+    def warn_of_shortage(self, given: int) -> None:
+        """Report that an epoch's batches ended after `given`, before they were expected to.
+
+        Raises:
+            DataError: there was none at all.
+        """
+        if given == 0:
+            raise DataError(no_batch("the training loader, in this epoch,", self.loader))
+        if given < number_of_batches(self.loader) < math.inf:
+            warn(shortage(self.loader, "training", given), TrainerHooksWarning)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `reopen` needs at the present batch, and what the loader must be like."""

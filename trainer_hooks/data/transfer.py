@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.data.hooks import DataHooks
+from trainer_hooks.data.hooks import defines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
+    from trainer_hooks.data.hooks import DataHooks
     from trainer_hooks.runtime.precision import Precision
 
 __all__ = ["BatchTransfer"]
+
+_STEPS = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 
 
 class BatchTransfer:
@@ -42,12 +45,9 @@ class BatchTransfer:
         self._move = _chosen("transfer_batch_to_device", module, datamodule)
         self._after = _chosen("on_after_batch_transfer", module, datamodule)
         is_overridden = any(
-            getattr(method, "__func__", method) is not vars(DataHooks)[name]
-            for name, method in (
-                ("on_before_batch_transfer", self._before),
-                ("transfer_batch_to_device", self._move),
-                ("on_after_batch_transfer", self._after),
-            )
+            owner is not None and defines(owner, name)
+            for owner in (module, datamodule)
+            for name in _STEPS
         )
         self.is_needed = is_overridden or device.type != "cpu" or precision.name == "64-true"
 
@@ -59,6 +59,6 @@ class BatchTransfer:
 
 
 def _chosen(name: str, module: DataHooks, datamodule: DataHooks | None) -> Callable[..., Any]:
-    if datamodule is not None and getattr(type(datamodule), name) is not vars(DataHooks)[name]:
+    if datamodule is not None and defines(datamodule, name):
         return getattr(datamodule, name)  # type: ignore[no-any-return]
     return getattr(module, name)  # type: ignore[no-any-return]

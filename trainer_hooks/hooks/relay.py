@@ -20,6 +20,19 @@ _ISOLATED = frozenset(
 )
 """Hooks that run for every member, even if one of them fails."""
 
+_CUTTING = frozenset(
+    {
+        "on_train_batch_start", "on_before_train_batch", "on_before_zero_grad",
+        "on_before_forward", "on_after_forward", "on_before_loss", "on_after_loss",
+        "on_before_backward", "on_after_backward", "on_before_optimizer_step",
+        "on_after_train_batch", "on_after_optimizer_step",
+        "on_validation_batch_start", "on_validation_before_forward", "on_validation_after_forward",
+        "on_test_batch_start",
+        "on_predict_batch_start", "on_predict_before_forward", "on_predict_after_forward",
+    }
+)  # fmt: skip
+"""Hooks in which a request to stop cuts the batch in work off, so that it reaches the loop."""
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -78,10 +91,17 @@ class HookRelay(Hooks):
     A hook that nobody overrides stays the catalogue's empty method. One with listeners is shadowed
     by a fan-out over a tuple that never changes: connecting others from inside a hook takes effect
     at the next firing.
+
+    Attributes:
+        listened: the hooks that somebody overrides.
+        on_stop: what is told of a `StopTraining` that was raised in a hook, once all its listeners
+            had their turn, so that the hook's counterpart still fires. None lets it through, and so
+            do the hooks inside of a batch, which it cuts off.
     """
 
     def __init__(self, members: Sequence[Member] = ()) -> None:
         self.listened: frozenset[str] = frozenset()
+        self.on_stop: Callable[[StopTraining], None] | None = None
         self.connect(members)
 
     def connect(self, members: Sequence[Member]) -> None:
@@ -94,24 +114,43 @@ class HookRelay(Hooks):
                 if call is not None:
                     listeners.append((call, member.skip, member.label))
             if listeners:
-                make = _fan_out_to_all if hook in _ISOLATED else _fan_out
-                fan_outs[hook] = make(hook, tuple(listeners))
+                fan_outs[hook] = (
+                    _fan_out_to_all(hook, tuple(listeners))
+                    if hook in _ISOLATED
+                    else _fan_out(hook, tuple(listeners), self._stop)
+                )
         for hook in self.listened:
             del self.__dict__[hook]
         self.__dict__.update(fan_outs)
         self.listened = frozenset(fan_outs)
 
+    def _stop(self, hook: str, request: StopTraining) -> None:
+        if self.on_stop is None or hook in _CUTTING:
+            raise request
+        self.on_stop(request)
 
-def _fan_out(hook: str, listeners: tuple[_Listener, ...]) -> Callable[..., None]:
-    """Return a function that calls `listeners` in turn and stops at the first error."""
+
+def _fan_out(
+    hook: str, listeners: tuple[_Listener, ...], stop: Callable[[str, StopTraining], None]
+) -> Callable[..., None]:
+    """Return a function that calls `listeners` in turn and stops at the first error.
+
+    A request to stop is none: the others still have their turn, then `stop` is told of the first.
+    """
 
     def fire(*args: Any) -> None:
+        request: StopTraining | None = None
         for call, skip, label in listeners:
             try:
                 call(*args[skip:])
+            except StopTraining as error:
+                error.add_note(f"raised in hook {hook!r} of {label}")
+                request = request or error
             except BaseException as error:
                 error.add_note(f"raised in hook {hook!r} of {label}")
                 raise
+        if request is not None:
+            stop(hook, request)
 
     return fire
 

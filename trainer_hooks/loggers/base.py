@@ -51,7 +51,7 @@ class Logger(ABC):
         """Write out what is still held in memory."""
 
     def finalize(self, status: str) -> None:  # noqa: ARG002 - for those who override it
-        """Finish after a run; `status` is `"finished"`, `"interrupted"` or `"failed"`.
+        """Finish after a run; `status` is `"success"` or `"failed"`.
 
         The logger may be used again afterwards: a trainer can fit twice.
         """

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.data.loaders import iterator_of
+from trainer_hooks._log import warn
+from trainer_hooks.data.loaders import iterator_of, no_batch, number_of_batches, shortage
+from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning
 from trainer_hooks.loops.steps import evaluation_step
 from trainer_hooks.metrics.store import Scope, floats
 
@@ -64,6 +66,8 @@ class EvaluationLoop:
         self.data = context.evaluation[stage]
         self._step = evaluation_step(context, stage)
         self._phase = _PHASES[stage]
+        # a validation that follows a request to stop is run; one that came before or in it is cut
+        self._requests = context.stop_requests if context.state.fn == "fit" else 0
 
     def run(self, limit: int | None = None) -> list[dict[str, float]]:
         """Evaluate; return the reduced metrics of each loader.
@@ -97,35 +101,55 @@ class EvaluationLoop:
             hooks.on_epoch_end(trainer, module)
             results = self._results()
             reduced = metrics.close_epoch(Scope.EVALUATION)
+            metrics.enter(Scope.CLOSED)
             phase.end(hooks)(trainer, module)
         metrics.enter(scope)
         if reduced and context.state.stage != "sanity_check":
-            trainer.log_metrics({**floats(reduced), "epoch": context.progress.epochs_completed})
+            trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
         return results
 
     def _run_loader(self, index: int, limit: int | None) -> None:
+        context = self.context
+        is_several = len(self.data.loaders) > 1
+        extra = (index,) if is_several else ()
+        context.metrics.enter(
+            Scope.EVALUATION, index, suffix=f"/dataloader_idx_{index}" if is_several else ""
+        )
+        if self._is_cut():
+            return
+        try:
+            for batch_idx, batch in enumerate(batches_of(self.data, index, limit)):
+                if context.pending_signal:
+                    context.heed_signal()
+                if context.transfer.is_needed:
+                    batch = context.transfer(batch, index)
+                self._run_batch(batch, batch_idx, extra)
+                if self._is_cut():
+                    return
+        except StopTraining as request:
+            context.stop_by(request)
+
+    def _run_batch(self, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
         context, phase, step = self.context, self._phase, self._step
         trainer, module, hooks, metrics = (
             context.trainer, context.module, context.hooks, context.metrics
         )  # fmt: skip
-        is_several = len(self.data.loaders) > 1
-        extra = (index,) if is_several else ()
-        metrics.enter(
-            Scope.EVALUATION, index, suffix=f"/dataloader_idx_{index}" if is_several else ""
-        )
-        for batch_idx, batch in enumerate(batches_of(self.data, index, limit)):
-            if context.pending_signal:
-                context.heed_signal()
-            if context.transfer.is_needed:
-                batch = context.transfer(batch, index)
-            metrics.batch = batch
+        metrics.batch = batch
+        output = None
+        try:
             phase.batch_start(hooks)(trainer, module, batch, batch_idx, *extra)
             with context.precision.forward_context():
                 output = step(batch, batch_idx, *extra)
-            phase.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
-            stepped = metrics.step_metrics()
-            if stepped and context.state.stage != "sanity_check":
-                trainer.log_metrics(floats(stepped), step=batch_idx)
+        except StopTraining as request:
+            context.stop_by(request)
+        phase.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
+        stepped = metrics.step_metrics()
+        if stepped and context.state.stage != "sanity_check":
+            trainer.log_metrics(floats(stepped), step=batch_idx)
+
+    def _is_cut(self) -> bool:
+        """Return whether `StopTraining` was raised in this evaluation."""
+        return self.context.stop_requests > self._requests
 
     def _results(self) -> list[dict[str, float]]:
         metrics = self.context.metrics
@@ -137,11 +161,22 @@ class EvaluationLoop:
 
 
 def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator[Any]:
-    """Return an iterator over the batches of one loader that are to be run."""
-    count = data.num_batches[index]
+    """Give the batches of one loader that are to be run.
+
+    Raises:
+        DataError: there should be some, and there is none.
+    """
+    loader, count = data.loaders[index], data.num_batches[index]
     if limit is not None:
         count = min(count, limit)
-    return islice(iterator_of(data.loaders[index]), None if count == math.inf else int(count))
+    given = 0
+    for batch in islice(iterator_of(loader), None if count == math.inf else int(count)):
+        given += 1
+        yield batch
+    if given == 0 < count:
+        raise DataError(no_batch(f"evaluation loader {index}", loader))
+    if given < count < math.inf and given < number_of_batches(loader) < math.inf:
+        warn(shortage(loader, "evaluation", given), TrainerHooksWarning)
 
 
 @contextmanager

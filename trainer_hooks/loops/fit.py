@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import StopTraining
@@ -35,7 +36,13 @@ class FitLoop:
         self._step = make_step(context)
         self._schedulers = SchedulerStepper(context)
         self._validations = ValidationSchedule(context, stream.num_batches)
+        self._validates_inside = self._validations.every < math.inf
         self._reopened: Iterator[Any] | None = None
+        # a run that is resumed inside a cycle does not begin it again
+        progress, length = context.progress, context.plan.iteration_length or 1
+        self._is_in_iteration = bool(context.resumed) and (
+            progress.stage is not EpochStage.BETWEEN or progress.epochs_completed % length != 0
+        )
 
     def run(self) -> None:
         """Train.
@@ -56,11 +63,13 @@ class FitLoop:
         """
         context, progress = self.context, self.context.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        if not context.resumed:
-            self._sanity_check()
-        context.state.stage = "train"
         try:
+            if not context.resumed and not context.has_to_stop:
+                self._sanity_check()
+            context.state.stage = "train"
+            context.metrics.enter(Scope.TRAIN_EPOCH)
             hooks.on_train_start(trainer, module)
+            context.metrics.enter(Scope.CLOSED)
             self._resume()
             while progress.stage is not EpochStage.BETWEEN or self.has_more():
                 if progress.stage is EpochStage.BETWEEN:
@@ -74,7 +83,9 @@ class FitLoop:
                     self._end_epoch()
                 self._complete_epoch()
         except StopTraining as request:
-            self._stop_in_order(request)
+            self._close_by(request)
+        if context.plan.iteration_length is not None and self._is_in_iteration:
+            self._end_iteration()
         hooks.on_train_end(trainer, module)
 
     def has_more(self) -> bool:
@@ -88,7 +99,9 @@ class FitLoop:
             return f"max_steps={plan.max_steps} optimizer steps are done"
         if 0 <= plan.max_epochs <= progress.epochs_completed:
             return f"max_epochs={plan.max_epochs} epochs are done"
-        if self._stop_is_heeded():
+        if self.stream.num_batches == 0:
+            return "the limit on training batches leaves none"
+        if self.context.has_to_stop:
             return "a stop was asked for"
         return ""
 
@@ -109,10 +122,15 @@ class FitLoop:
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress, metrics, transfer = context.progress, context.metrics, context.transfer
         accumulate = context.plan.accumulate_grad_batches
+        max_steps = context.plan.max_steps if context.plan.max_steps >= 0 else math.inf
         steps_schedulers = self._schedulers.has_step_schedulers
         iterator = self._batches()
         metrics.enter(Scope.TRAIN_BATCH)
-        while progress.batches_in_epoch < stream.num_batches and not self._ends_inside():
+        while progress.batches_in_epoch < stream.num_batches:
+            if progress.steps_completed >= max_steps or (
+                context.is_stopping and context.has_to_stop
+            ):
+                break
             if context.pending_signal:
                 context.heed_signal()
             hooks.on_before_dataloader(trainer, module)
@@ -122,6 +140,10 @@ class FitLoop:
                 hooks.on_after_dataloader(trainer, module, None)
                 self._end_early()
                 break
+            except StopTraining as request:
+                hooks.on_after_dataloader(trainer, module, None)
+                context.stop_by(request)
+                break
             hooks.on_after_dataloader(trainer, module, batch)
             if transfer.is_needed:
                 batch = transfer(batch)
@@ -129,12 +151,16 @@ class FitLoop:
             batch_idx = progress.batches_in_epoch
             context.is_last_batch = batch_idx + 1 >= stream.num_batches
             closes_window = context.is_last_batch or progress.batches_in_window + 1 >= accumulate
-            hooks.on_train_batch_start(trainer, module, batch, batch_idx)
-            if context.skips_batch:
-                context.skips_batch = False
-                outputs: dict[str, Any] = {}
-            else:
-                outputs = step(batch, batch_idx, closes_window)
+            try:
+                hooks.on_train_batch_start(trainer, module, batch, batch_idx)
+                if context.skips_batch:
+                    context.skips_batch = False
+                    outputs = step.skip(batch_idx, closes_window)
+                else:
+                    outputs = step(batch, batch_idx, closes_window)
+            except StopTraining as request:
+                context.stop_by(request)
+                outputs, closes_window = {}, False
             progress.count_batch(closes_window)
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
@@ -146,26 +172,10 @@ class FitLoop:
         context, progress = self.context, self.context.progress
         if closes_window and progress.batches_stepped % context.plan.log_every_n_steps == 0:
             self._hand_to_loggers()
-        if self._validations.is_due_on_batch():
+        if self._validates_inside and self._validations.is_due_on_batch():
             self._validate()
         progress.is_batch_open = False
         context.hooks.on_batch_checkpoint(context.trainer, context.module)
-
-    def _ends_inside(self) -> bool:
-        """Return whether the epoch ends before its batches do."""
-        plan, progress = self.context.plan, self.context.progress
-        if 0 <= plan.max_steps <= progress.steps_completed:
-            return True
-        return self.context.is_stopping and self._stop_is_heeded()
-
-    def _stop_is_heeded(self) -> bool:
-        """Return whether a stop was asked for and the run has the length that it must have."""
-        plan, progress = self.context.plan, self.context.progress
-        return (
-            self.context.is_stopping
-            and progress.epochs_completed >= plan.min_epochs
-            and progress.steps_completed >= plan.min_steps
-        )
 
     def _batches(self) -> Iterator[Any]:
         """Return the iterator over the epoch's batches, opened anew or where a resume left it."""
@@ -178,7 +188,8 @@ class FitLoop:
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
         length = context.plan.iteration_length
-        if length is not None and context.progress.epochs_completed % length == 0:
+        if length is not None and not self._is_in_iteration:
+            self._is_in_iteration = True
             hooks.on_iteration_start(trainer, module)
         context.progress.begin_epoch()
         context.is_last_batch = False
@@ -188,8 +199,9 @@ class FitLoop:
 
     def _end_early(self) -> None:
         """Note that the loader gave fewer batches than it said, and step with what is open."""
-        progress = self.context.progress
-        self.stream.num_batches = progress.batches_in_epoch
+        progress, stream = self.context.progress, self.stream
+        stream.warn_of_shortage(progress.batches_in_epoch)
+        stream.num_batches = progress.batches_in_epoch
         self.context.is_last_batch = True
         if progress.batches_in_window:
             if isinstance(self._step, TrainStep) and progress.has_gradients:
@@ -206,6 +218,7 @@ class FitLoop:
         context = self.context
         is_complete = self._is_complete()
         self.stream.close(is_complete=is_complete)
+        context.progress.abandon_window()
         if is_complete:
             self._schedulers.after_batches()
         context.metrics.enter(Scope.TRAIN_EPOCH)
@@ -226,29 +239,33 @@ class FitLoop:
         context.metrics.refresh(Scope.TRAIN_BATCH)
         hooks.on_train_epoch_end(trainer, module)
         self._schedulers.after_epoch()
+        hooks.on_epoch_end(trainer, module)
         reduced = context.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         if reduced:
-            trainer.log_metrics({**floats(reduced), "epoch": context.progress.epochs_completed})
-        hooks.on_epoch_end(trainer, module)
+            trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
         context.metrics.enter(Scope.CLOSED)
         context.progress.stage = EpochStage.ENDED
         hooks.on_epoch_checkpoint(trainer, module)
 
     def _complete_epoch(self) -> None:
+        progress, length = self.context.progress, self.context.plan.iteration_length
+        progress.complete_epoch()
+        if length is not None and progress.epochs_completed % length == 0:
+            self._end_iteration()
+
+    def _end_iteration(self) -> None:
         context = self.context
-        trainer, module, hooks = context.trainer, context.module, context.hooks
-        context.progress.complete_epoch()
-        length = context.plan.iteration_length
-        if length is not None and context.progress.epochs_completed % length == 0:
-            hooks.on_iteration_end(trainer, module)
-            hooks.on_iteration_checkpoint(trainer, module)
+        self._is_in_iteration = False
+        context.hooks.on_iteration_end(context.trainer, context.module)
+        context.hooks.on_iteration_checkpoint(context.trainer, context.module)
 
     def _hand_to_loggers(self) -> None:
         context = self.context
         stepped = context.metrics.step_metrics()
-        if stepped:
+        # where nobody listens nothing is copied from the device
+        if stepped and (context.trainer.loggers or "on_log" in context.hooks.listened):
             epoch = context.progress.epochs_completed
-            context.trainer.log_metrics({**floats(stepped), "epoch": epoch})
+            context.trainer.log_metrics({"epoch": epoch, **floats(stepped)})
 
     def _validate(self) -> None:
         """Validate inside fit."""
@@ -275,16 +292,12 @@ class FitLoop:
         if limit == 0 or not context.evaluation["validate"]:
             return
         context.state.stage = "sanity_check"
-        metrics = dict(context.metrics.callback_metrics)
         generators = context.evaluation["validate"].generator_states()
-        with rng.isolated():
+        with rng.isolated(), context.metrics.isolated():
             hooks.on_sanity_check_start(trainer, module)
             EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
             hooks.on_sanity_check_end(trainer, module)
         context.evaluation["validate"].set_generator_states(generators)
-        context.metrics.drop(Scope.EVALUATION)
-        context.metrics.callback_metrics.clear()
-        context.metrics.callback_metrics.update(metrics)
 
     def _resume(self) -> None:
         """Come back to the place in the epoch at which the checkpoint was saved."""
@@ -309,17 +322,17 @@ class FitLoop:
             context.metrics.enter(Scope.TRAIN_BATCH)
             self._finish_batch(closes_window=progress.batches_in_window == 0)
 
-    def _stop_in_order(self, request: StopTraining) -> None:
-        """End a run that somebody stopped by raising: the hooks that are open are closed."""
+    def _close_by(self, request: StopTraining) -> None:
+        """End a run that was stopped by raising between two hooks: what is open is closed."""
         context, progress = self.context, self.context.progress
-        context.is_stopping = True
+        context.stop_by(request)
+        context.state.stage = "train"
         context.before_validation = {}
         progress.is_batch_open = False
-        context.hooks.on_stop_training_error(context.trainer, context.module, request)
         if progress.stage is EpochStage.BATCHES:
             self._close_batches()
         if progress.stage is EpochStage.VALIDATING:
-            progress.stage = EpochStage.CLOSING
+            self._validate_epoch()
         if progress.stage is EpochStage.CLOSING:
             self._end_epoch()
         if progress.stage is EpochStage.ENDED:

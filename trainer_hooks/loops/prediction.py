@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.errors import StopTraining
 from trainer_hooks.loops.evaluation import batches_of, evaluating
 from trainer_hooks.loops.steps import predict_step
 from trainer_hooks.metrics.store import Scope
@@ -56,18 +57,38 @@ class PredictionLoop:
 
     def _run_loader(self, index: int) -> list[Any]:
         context = self.context
-        trainer, module, hooks = context.trainer, context.module, context.hooks
         extra = (index,) if len(self.data.loaders) > 1 else ()
         kept: list[Any] = []
-        for batch_idx, batch in enumerate(batches_of(self.data, index)):
-            if context.pending_signal:
-                context.heed_signal()
-            if context.transfer.is_needed:
-                batch = context.transfer(batch, index)
+        if self._is_cut():
+            return kept
+        try:
+            for batch_idx, batch in enumerate(batches_of(self.data, index)):
+                if context.pending_signal:
+                    context.heed_signal()
+                if context.transfer.is_needed:
+                    batch = context.transfer(batch, index)
+                output = self._run_batch(batch, batch_idx, extra)
+                if self.keeps:
+                    kept.append(output)
+                if self._is_cut():
+                    break
+        except StopTraining as request:
+            context.stop_by(request)
+        return kept
+
+    def _run_batch(self, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> Any:
+        context = self.context
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        output = None
+        try:
             hooks.on_predict_batch_start(trainer, module, batch, batch_idx, *extra)
             with context.precision.forward_context():
                 output = self._step(batch, batch_idx, *extra)
-            hooks.on_predict_batch_end(trainer, module, output, batch, batch_idx, *extra)
-            if self.keeps:
-                kept.append(output)
-        return kept
+        except StopTraining as request:
+            context.stop_by(request)
+        hooks.on_predict_batch_end(trainer, module, output, batch, batch_idx, *extra)
+        return output
+
+    def _is_cut(self) -> bool:
+        """Return whether `StopTraining` was raised in this run."""
+        return self.context.stop_requests > 0

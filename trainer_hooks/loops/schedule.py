@@ -6,7 +6,13 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import MetricError, OptionError, TrainerHooksWarning, nearest
+from trainer_hooks.errors import (
+    MetricError,
+    OptionError,
+    StopTraining,
+    TrainerHooksWarning,
+    nearest,
+)
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
@@ -28,10 +34,14 @@ class SchedulerStepper:
         # in manual optimization the module steps them
         self._configs = configs if context.module.automatic_optimization else []
         self.has_step_schedulers = any(config.interval == "step" for config in self._configs)
+        self._steps = context.progress.steps_completed
 
     def after_step(self) -> None:
-        """Step those that count optimizer steps."""
-        count = self._context.progress.batches_stepped
+        """Step those that count optimizer steps, unless the window's batches were all skipped."""
+        count = self._context.progress.steps_completed
+        if count == self._steps:
+            return
+        self._steps = count
         for config in self._configs:
             if config.interval == "step" and count % config.frequency == 0:
                 self._step(config)
@@ -71,7 +81,10 @@ class SchedulerStepper:
                 warnings.warn(message, TrainerHooksWarning, stacklevel=2)
                 return
             metric = metrics[name]
-        self._context.module.lr_scheduler_step(config.scheduler, metric)
+        try:
+            self._context.module.lr_scheduler_step(config.scheduler, metric)
+        except StopTraining as request:
+            self._context.stop_by(request)
 
 
 class ValidationSchedule:
@@ -105,15 +118,17 @@ class ValidationSchedule:
     def is_due_after_batches(self, *, is_complete: bool) -> bool:
         """Return whether a validation is due at the end of the epoch's batches.
 
+        It is after what may be the last batches of all, too, so that the final weights are
+        validated and what watches a metric finds it.
+
         Args:
             is_complete: whether all batches of the epoch were done; else something ended it.
         """
         progress = self._context.progress
         if not self._is_on or progress.validated_at == progress.batches_completed:
             return False
-        if self._context.is_stopping:
-            return self._is_due_in_epoch()
-        return self.every == math.inf and is_complete and self._is_due_in_epoch()
+        is_at_end = self.every == math.inf or not is_complete or self._context.has_to_stop
+        return is_at_end and self._is_due_in_epoch()
 
     def _is_due_in_epoch(self) -> bool:
         every_n = self._context.plan.check_val_every_n_epoch

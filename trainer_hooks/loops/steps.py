@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
     Step = Callable[..., Any]
 
-__all__ = ["evaluation_step", "has_evaluation", "outputs_of", "predict_step", "training_step"]
+__all__ = [
+    "check_loss",
+    "evaluation_step",
+    "has_evaluation",
+    "loss_of",
+    "outputs_of",
+    "overrides",
+    "predict_step",
+    "training_step",
+]
 
 _STEPS = {"validate": "validation_step", "test": "test_step"}
 _LOSSES = {"validate": "val_loss", "test": "test_loss"}
@@ -30,7 +39,7 @@ def training_step(context: RunContext) -> Step:
         ModuleError: the module has no `training_step`, and not both `forward` and `loss`.
     """
     module = context.module
-    if _overrides(module, "training_step"):
+    if overrides(module, "training_step"):
         return module.training_step
     if not _has_default(module):
         raise ModuleError(
@@ -54,8 +63,8 @@ def training_step(context: RunContext) -> Step:
 
 def has_evaluation(module: Module, stage: str) -> bool:
     """Return whether a module can be evaluated: by its own step, or by default."""
-    return _overrides(module, _STEPS[stage]) or (
-        _has_default(module) and not _overrides(module, "training_step")
+    return overrides(module, _STEPS[stage]) or (
+        _has_default(module) and not overrides(module, "training_step")
     )
 
 
@@ -67,7 +76,7 @@ def evaluation_step(context: RunContext, stage: str) -> Step:
     """
     module = context.module
     name = _STEPS[stage]
-    if _overrides(module, name):
+    if overrides(module, name):
         return getattr(module, name)  # type: ignore[no-any-return]
     if not _has_default(module):
         raise ModuleError(
@@ -96,7 +105,7 @@ def predict_step(context: RunContext) -> Step:
         ModuleError: the module has neither.
     """
     module = context.module
-    if _overrides(module, "predict_step"):
+    if overrides(module, "predict_step"):
         return module.predict_step
     if not _has_forward(module):
         raise ModuleError(
@@ -113,37 +122,62 @@ def predict_step(context: RunContext) -> Step:
     return step
 
 
-def outputs_of(output: Any, module: Module) -> tuple[Tensor | None, dict[str, Any]]:
-    """Return the loss of what `training_step` returned, and the dict that hooks are given.
+def loss_of(output: Any, module: Module) -> Tensor | None:
+    """Return the loss in what `training_step` returned, or None where it skips the batch.
 
     Raises:
-        ModuleError: it is no tensor, no dict with a tensor under `loss`, and not None; or the loss
-            has more than one element.
+        ModuleError: it is no tensor, no dict with a tensor under `loss`, and not None.
     """
-    if output is None:
-        return None, {}
-    loss = output.get("loss") if isinstance(output, dict) else output
-    if isinstance(output, dict) and output.get("loss") is None and "loss" in output:
-        return None, {}
-    if not isinstance(loss, Tensor):
-        found = f"a dict with the keys {sorted(map(str, output))}" if loss is None else repr(loss)
-        raise ModuleError(
-            f"{type(module).__qualname__}.training_step returned {found}: it must return the loss "
-            "as a tensor, a dict with the loss under 'loss', or None to skip the batch."
-        )
+    if isinstance(output, Tensor) or output is None:
+        return output
+    if isinstance(output, dict) and "loss" in output:
+        loss = output["loss"]
+        if isinstance(loss, Tensor) or loss is None:
+            return loss
+        found = f"a dict with {loss!r} under 'loss'"
+    elif isinstance(output, dict):
+        found = f"a dict with the keys {sorted(map(str, output))}"
+    else:
+        found = f"{output!r} of type {type(output).__qualname__}"
+    raise ModuleError(
+        f"{type(module).__qualname__}.training_step returned {found}: it must return the loss "
+        "as a tensor, a dict with the loss under 'loss', or None to skip the batch."
+    )
+
+
+def check_loss(loss: Tensor, module: Module) -> None:
+    """Make sure that a loss can be learned from.
+
+    Raises:
+        ModuleError: it has more than one element, or no gradient can be computed for it.
+    """
+    name = type(module).__qualname__
     if loss.numel() != 1:
         raise ModuleError(
-            f"{type(module).__qualname__}.training_step returned a loss of shape "
-            f"{tuple(loss.shape)}: it must have one element. Reduce it, as with loss.mean()."
+            f"{name}.training_step returned a loss of shape {tuple(loss.shape)}: it must have one "
+            "element. Reduce it, as with loss.mean()."
         )
+    if not loss.requires_grad:
+        raise ModuleError(
+            f"{name}.training_step returned a loss that does not require grad: nothing can be "
+            "learned from it. It was computed without parameters that require grad, under "
+            "torch.no_grad(), or went through .detach() or .item()."
+        )
+
+
+def outputs_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
+    """Return what hooks are given of a training step: the loss, detached, and what came with it."""
+    if loss is None:
+        return {}
     outputs: dict[str, Any] = {"loss": loss.detach()}
     if isinstance(output, dict):
         others = {name: value for name, value in output.items() if name != "loss"}
         outputs.update(map_tensors(others, Tensor.detach))
-    return loss, outputs
+    return outputs
 
 
-def _overrides(module: Module, name: str) -> bool:
+def overrides(module: Module, name: str) -> bool:
+    """Return whether a module has a `name` of its own: in its class or on itself."""
     return getattr(type(module), name) is not getattr(Module, name) or name in vars(module)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import ModuleError, OptimizationError
-from trainer_hooks.loops.steps import outputs_of, training_step
-from trainer_hooks.module import Module
+from torch import Tensor
+from torch.optim import Optimizer
+
+from trainer_hooks.errors import OptimizationError
+from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides, training_step
 from trainer_hooks.optimization import ManualOptimizer, needs_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import Tensor
-    from torch.optim import Optimizer
-
     from trainer_hooks.context import RunContext
+    from trainer_hooks.module import Module
 
 __all__ = ["ClosureStep", "ManualStep", "TrainStep", "make_step"]
 
@@ -33,6 +33,12 @@ class TrainStep:
     Hooks fire between all of these, as the catalogue says.
     """
 
+    returns_outputs = False
+    """Whether outputs are returned even if no hook wants them."""
+
+    is_repeating = False
+    """Whether a batch is run again, so that its window is open already."""
+
     def __init__(self, context: RunContext) -> None:
         self.training_step = training_step(context)
         self.trainer = context.trainer
@@ -43,37 +49,35 @@ class TrainStep:
         self.plan = context.plan
         self.optimizer = _only(context.optimization.optimizers, context.module)
         self.accumulate = context.plan.accumulate_grad_batches
-        self._own_backward = type(self.module).backward is not Module.backward
-        self._own_zero_grad = (
-            type(self.module).optimizer_zero_grad is not Module.optimizer_zero_grad
-        )
-        self._clips = (
-            context.plan.gradient_clip_val is not None
-            or type(self.module).configure_gradient_clipping
-            is not Module.configure_gradient_clipping
+        self._own_backward = overrides(self.module, "backward")
+        self._own_zero_grad = overrides(self.module, "optimizer_zero_grad")
+        self._clears_directly = self.optimizer is not None and _clears_plainly(self.optimizer)
+        self._clips = context.plan.gradient_clip_val is not None or overrides(
+            self.module, "configure_gradient_clipping"
         )
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
-        """Take one batch in and return the outputs that hooks are given; empty if it was skipped.
+        """Take one batch in; return the outputs for hooks, if one wants them and none was skipped.
 
         Raises:
             ModuleError: `training_step` returned no loss, or one without a gradient.
         """
-        trainer, module, hooks = self.trainer, self.module, self.hooks
-        if self.progress.batches_in_window == 0:
+        trainer, module, hooks, progress = self.trainer, self.module, self.hooks, self.progress
+        is_plain = self.precision.is_plain
+        if progress.batches_in_window == 0:
             self.open_window(batch_idx)
-        if self.precision.is_plain:
+        if is_plain:
             output = self.training_step(batch, batch_idx)
         else:
             with self.precision.forward_context():
                 output = self.training_step(batch, batch_idx)
-        loss, outputs = outputs_of(output, module)
+        returned = loss = output if type(output) is Tensor else loss_of(output, module)
         if loss is not None:
-            if not loss.requires_grad:
-                raise self._no_gradient()
+            if loss.ndim or not loss.requires_grad:
+                check_loss(loss, module)
             if self.accumulate > 1:
                 loss = loss / self.accumulate
-            if not self.precision.is_plain:
+            if not is_plain:
                 loss = self.precision.scale(loss)
             hooks.on_before_backward(trainer, module, loss)
             if self._own_backward:
@@ -81,33 +85,52 @@ class TrainStep:
             else:
                 loss.backward()  # type: ignore[no-untyped-call]
             hooks.on_after_backward(trainer, module)
-            self.progress.has_gradients = True
+            progress.has_gradients = True
+        if closes_window and progress.has_gradients:
+            self.update()
+        if self.returns_outputs or "on_train_batch_end" in hooks.listened:
+            return outputs_of(output, returned)
+        return {}
+
+    def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
+        """Leave one batch out; the window that it belongs to begins and ends all the same."""
+        if self.progress.batches_in_window == 0:
+            self.open_window(batch_idx)
         if closes_window and self.progress.has_gradients:
             self.update()
-        return outputs
+        return {}
 
     def open_window(self, batch_idx: int) -> None:
-        """Begin to accumulate."""
-        self.progress.has_gradients = False
-        self.hooks.on_before_train_batch(self.trainer, self.module)
-        optimizer = self.optimizer
-        if optimizer is not None:
-            self.hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
-            if self._own_zero_grad:
-                epoch = self.progress.epochs_completed
-                self.module.optimizer_zero_grad(epoch, batch_idx, optimizer)
-            else:
-                optimizer.zero_grad()
+        """Begin to accumulate: forget what was accumulated before."""
+        optimizer, hooks, progress = self.optimizer, self.hooks, self.progress
+        progress.has_gradients = False
+        if not self.is_repeating:
+            hooks.on_before_train_batch(self.trainer, self.module)
+        if optimizer is None:
+            return
+        hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
+        if self._own_zero_grad:
+            self.module.optimizer_zero_grad(progress.epochs_completed, batch_idx, optimizer)
+        elif self._clears_directly:
+            # what Optimizer.zero_grad does, without its profiler label, which costs more than it
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
+        else:
+            optimizer.zero_grad()
 
     def update(self) -> None:
-        """Clip and step with what was accumulated."""
-        if self.optimizer is not None:
-            self.finish_gradients(self.optimizer)
-            if self.precision.is_plain:
-                self.optimizer.step()
-            else:
-                self.precision.step(self.optimizer)
-            self.count_step(self.optimizer)
+        """Step with what was accumulated, unscaled and clipped."""
+        optimizer = self.optimizer
+        if optimizer is None:
+            return
+        self.finish_gradients(optimizer)
+        if self.precision.is_plain:
+            optimizer.step()
+        else:
+            self.precision.step(optimizer)
+        self.progress.steps_completed += 1
+        self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
 
     def finish_gradients(self, optimizer: Optimizer) -> None:
         """Unscale and clip a window's gradients."""
@@ -123,18 +146,6 @@ class TrainStep:
             )
         hooks.on_after_train_batch(trainer, module)
 
-    def count_step(self, optimizer: Optimizer) -> None:
-        """Count a step that was made."""
-        self.progress.steps_completed += 1
-        self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
-
-    def _no_gradient(self) -> ModuleError:
-        return ModuleError(
-            f"{type(self.module).__qualname__}.training_step returned a loss that does not require "
-            "grad: nothing can be learned from it. It was computed without parameters that require "
-            "grad, under torch.no_grad(), or went through .detach() or .item()."
-        )
-
 
 class ClosureStep(TrainStep):
     """Automatic optimization where the gradients are computed inside the optimizer's step.
@@ -143,8 +154,11 @@ class ClosureStep(TrainStep):
     overrides `optimizer_step`.
     """
 
+    returns_outputs = True
+
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Take one batch in; see `TrainStep`."""
+        self.is_repeating = False
         if not closes_window or self.optimizer is None:
             return super().__call__(batch, batch_idx, closes_window)
         optimizer = self.optimizer
@@ -153,6 +167,7 @@ class ClosureStep(TrainStep):
         def closure() -> Tensor | None:
             nonlocal outputs
             outputs = TrainStep.__call__(self, batch, batch_idx, closes_window=False)
+            self.is_repeating = True
             if self.progress.has_gradients:
                 self.finish_gradients(optimizer)
             return outputs.get("loss")
@@ -172,7 +187,8 @@ class ClosureStep(TrainStep):
             if closure is not None and not self.progress.has_gradients:
                 return result
             self.precision.step(optimizer)
-        self.count_step(optimizer)
+        self.progress.steps_completed += 1
+        self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
         return result
 
     def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
@@ -203,7 +219,11 @@ class ManualStep:
             output = self.training_step(batch, batch_idx)
         if isinstance(output, dict) and "loss" not in output:
             return output
-        return outputs_of(output, self.module)[1]
+        return outputs_of(output, loss_of(output, self.module))
+
+    def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
+        """Leave one batch out."""
+        return {}
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients, with the hooks around it."""
@@ -255,9 +275,16 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
         step = ManualStep(context)
         module.attach_manual(step)
         return step
-    overrides_step = type(module).optimizer_step is not Module.optimizer_step
-    if overrides_step or any(needs_closure(o) for o in context.optimization.optimizers):
-        if context.precision.name == "16-mixed" and not overrides_step:
+    has_own_step = overrides(module, "optimizer_step")
+    evaluates_loss = any(needs_closure(o) for o in context.optimization.optimizers)
+    if has_own_step or evaluates_loss:
+        if evaluates_loss and plan.accumulate_grad_batches > 1:
+            raise OptimizationError(
+                f"Trainer(accumulate_grad_batches={plan.accumulate_grad_batches}) cannot be used "
+                "with an optimizer that evaluates the loss itself, such as LBFGS: it would need "
+                "all batches of a window again at each evaluation. Use larger batches."
+            )
+        if context.precision.name == "16-mixed" and not has_own_step:
             raise OptimizationError(
                 "Trainer(precision='16-mixed') cannot be used with an optimizer that evaluates the "
                 "loss itself, such as LBFGS: its gradients cannot be unscaled. Use bf16-mixed."
@@ -274,3 +301,8 @@ def _only(optimizers: list[Optimizer], module: Module) -> Optimizer | None:
             "in __init__ and step each in training_step, or put the parameters into groups of one."
         )
     return optimizers[0] if optimizers else None
+
+
+def _clears_plainly(optimizer: Optimizer) -> bool:
+    """Return whether an optimizer's `zero_grad` is torch's own."""
+    return type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks.errors import MetricError
+from trainer_hooks.metrics.values import scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Metric", "Slot", "unknown"]
 
 _REDUCTIONS = ("mean", "sum", "min", "max")
-_CHUNK = 256
+_FUNCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.min: "min", torch.max: "max"}
+_CHUNK = 64
 """Values that are collected and then reduced together: one stack, not many additions."""
 
 
@@ -72,6 +74,8 @@ class Slot:
     ) -> None:
         if reduce_fx == "avg":
             reduce_fx = "mean"
+        elif callable(reduce_fx):
+            reduce_fx = _FUNCTIONS.get(reduce_fx, reduce_fx)
         if not callable(reduce_fx) and reduce_fx not in _REDUCTIONS:
             raise MetricError(
                 f"log({name!r}, reduce_fx={reduce_fx!r}): must be one of {', '.join(_REDUCTIONS)}, "
@@ -85,10 +89,10 @@ class Slot:
         self.prog_bar = prog_bar
         self.logger = logger
         self.step_key = f"{name}_step" if on_step and on_epoch else name
-        self.value: Tensor | float = 0.0
+        self.value: Tensor | None = None
         self.metric: Any = None
         self.is_new = False
-        self._values: list[Tensor | float] = []
+        self._values: list[Tensor] = []
         self._weights: list[int] = []
         self._total: Tensor | None = None
         self._weight = 0
@@ -119,24 +123,44 @@ class Slot:
         """The arguments as plain data: None in place of a function, which cannot be saved."""
         return [None if callable(argument) else argument for argument in self.call]
 
-    def add(self, value: Tensor | float, weight: int) -> None:
+    def add(self, value: Tensor, weight: int) -> None:
         """Keep one more value of the epoch."""
         self._values.append(value)
         self._weights.append(weight)
         if len(self._values) >= _CHUNK:
             self._fold()
 
+    def take(self, metric: Any) -> None:
+        """Keep a metric object, which holds the epoch's values itself.
+
+        Raises:
+            MetricError: it is a collection of several.
+        """
+        if hasattr(metric, "items"):
+            raise MetricError(
+                f"log({self.name!r}) was given a collection of metric objects: it must be one. "
+                "Log all of them with log_dict."
+            )
+        self.metric = metric
+
+    def latest(self) -> Tensor:
+        """Return the metric object's value for the last batch, or for the epoch so far."""
+        # torchmetrics keeps it here for exactly this use
+        latest = getattr(self.metric, "_forward_cache", None)
+        latest = self.metric.compute() if latest is None else latest
+        return scalar(self.name, latest, "a metric object").clone()
+
     def reduce(self) -> Tensor:
         """Return the epoch's reduction of what was logged, as a 0-dim tensor."""
         if self.metric is not None:
-            return torch.as_tensor(self.metric.compute()).detach()
+            return scalar(self.name, self.metric.compute(), "a metric object")
         if self.is_waiting and self._reduced is not None:
             return self._reduced
         self._fold()
         if self._total is None:
             raise MetricError(f"nothing was logged under {self.name!r} in this epoch.")
         if callable(self.reduce_fx):
-            return torch.as_tensor(self.reduce_fx(self._total))
+            return scalar(self.name, self.reduce_fx(self._total), "a reduce_fx")
         if self.reduce_fx == "mean":
             return (self._total / self._weight).to(torch.float32)
         return self._total.to(torch.float32)
@@ -214,7 +238,9 @@ class Slot:
         stacked = _stacked(self._values)
         part: Tensor
         if callable(self.reduce_fx):
-            part = stacked if self._total is None else torch.cat([self._total, stacked])
+            part = stacked
+            if self._total is not None:
+                part = torch.cat([self._total.to(stacked.device), stacked])
         elif self.reduce_fx == "mean":
             weights = torch.tensor(self._weights, dtype=stacked.dtype, device=stacked.device)
             part = torch.dot(stacked, weights)
@@ -236,13 +262,16 @@ def unknown(values: Tensor) -> Tensor:
     return values
 
 
-def _stacked(values: list[Tensor | float]) -> Tensor:
+def _stacked(values: list[Tensor]) -> Tensor:
     """Return values as one tensor, in 64 bits where the device has them."""
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    if not tensors:
-        return torch.tensor(values, dtype=torch.float64)
-    device = tensors[0].device
-    dtype = torch.float32 if device.type == "mps" else torch.float64
-    if len(tensors) < len(values):
-        tensors = [torch.as_tensor(value, dtype=dtype, device=device) for value in values]
-    return torch.stack(tensors).to(device=device, dtype=dtype)
+    device, kind = values[0].device, values[0].dtype
+    if any(value.dtype is not kind or value.device != device for value in values):
+        # numbers are logged on the CPU, and may stand between tensors of another device
+        device = next((v.device for v in values if v.device.type != "cpu"), device)
+        values = [value.to(device=device, dtype=_widest(device)) for value in values]
+    return torch.stack(values).to(_widest(device))
+
+
+def _widest(device: torch.device) -> torch.dtype:
+    """Return the floating-point type to reduce in; MPS has no 64 bits."""
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import warnings
+from contextlib import contextmanager
 from enum import Enum
-from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from trainer_hooks._log import warn
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
 from trainer_hooks.metrics.slot import Metric, Slot, unknown
+from trainer_hooks.metrics.values import floats, kept, number
 from trainer_hooks.runtime.transfer import first_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["MetricStore", "Scope", "floats"]
 
-_REDUCE_FX = 4
-"""Place of `reduce_fx` among the arguments that a slot keeps."""
+_ARGUMENTS = ("prog_bar", "logger", "on_step", "on_epoch", "reduce_fx", "add_dataloader_idx")
+_REDUCE_FX = _ARGUMENTS.index("reduce_fx")
 
 
 class Scope(Enum):
     """From where `log` is called, which decides what it means."""
 
-    CLOSED = "outside training and evaluation"
+    CLOSED = "a place outside training and evaluation"
     TRAIN_BATCH = "a training batch"
     TRAIN_EPOCH = "the start or end of a training epoch"
     EVALUATION = "validation or test"
@@ -57,6 +58,11 @@ class MetricStore:
         self._sized: Any = None
         self._size = 1
 
+    def begin_run(self) -> None:
+        """Let nothing of an earlier run show in the progress bar or in an evaluation."""
+        self._bar = {}
+        self.drop(Scope.EVALUATION)
+
     def enter(self, scope: Scope, dataloader_idx: int = 0, *, suffix: str = "") -> None:
         """Say from where `log` is called from now on.
 
@@ -66,6 +72,7 @@ class MetricStore:
             suffix: what is added to names, to tell several loaders apart.
         """
         self.scope = scope
+        self.batch = None
         self._suffix = suffix
         self._slots = self._tables.setdefault((scope, dataloader_idx), {})
 
@@ -96,23 +103,19 @@ class MetricStore:
             restored, slot = slot, self._register(name, call)
             slot.take_over(restored)
         elif slot.call != call:
-            raise MetricError(
-                f"log({name!r}) was called with other arguments than before in {self.scope.value}: "
-                "prog_bar, logger, on_step, on_epoch, reduce_fx and add_dataloader_idx must stay "
-                f"the same. Before: {slot.call}, now: {call}."
-            )
+            _require_same_call(slot, call, self.scope)
         if isinstance(value, Tensor):
-            value = _kept(name, value, enable_graph)
+            value = kept(name, value, enable_graph)
         else:
-            value = _converted(slot, value)
+            value = self._taken(slot, value)
             if value is None:
                 return
         if slot.on_epoch and slot.metric is None:
             if batch_size is None:
                 batch_size = self._found_batch_size() if slot.reduce_fx == "mean" else 1
             slot.add(value, batch_size)
-        if self.scope is Scope.TRAIN_EPOCH:
-            self._publish(slot, value)
+            if self.scope is Scope.TRAIN_EPOCH:
+                self._publish(slot, value)
         if slot.on_step:
             slot.value = value
             slot.is_new = True
@@ -128,8 +131,8 @@ class MetricStore:
         for slot in self._slots.values():
             if slot.is_new:
                 slot.is_new = False
-                if slot.logger:
-                    metrics[slot.step_key] = torch.as_tensor(slot.value)
+                if slot.logger and slot.value is not None:
+                    metrics[slot.step_key] = slot.value
         return metrics
 
     def close_epoch(self, *scopes: Scope) -> dict[str, Tensor]:
@@ -140,7 +143,7 @@ class MetricStore:
                 continue
             for slot in slots.values():
                 if slot.is_lost:
-                    warnings.warn(_lost(slot.name), TrainerHooksWarning, stacklevel=2)
+                    warn(_lost(slot.name), TrainerHooksWarning)
                 elif slot.on_epoch and slot.has_values:
                     value = slot.reduce()
                     self._publish(slot, value)
@@ -168,6 +171,18 @@ class MetricStore:
             for slot in self._tables.pop(key).values():
                 slot.reset()
 
+    @contextmanager
+    def isolated(self) -> Iterator[None]:
+        """Put everything back afterwards that an evaluation inside changes."""
+        metrics, bar = dict(self.callback_metrics), dict(self._bar)
+        try:
+            yield
+        finally:
+            self.drop(Scope.EVALUATION)
+            self.callback_metrics.clear()
+            self.callback_metrics.update(metrics)
+            self._bar = bar
+
     @property
     def progress_bar_metrics(self) -> dict[str, float]:
         """What a progress bar shows. Asking copies it from the device."""
@@ -180,13 +195,18 @@ class MetricStore:
             parts: the module's parts by name, among which metric objects are found again.
         """
         names = {id(part): name for name, part in parts.items()}
-        latest = {
+        tables = {
             "callback_metrics": self.callback_metrics,
             "logged_metrics": self.logged_metrics,
             "bar": self._bar,
         }
+        # users may have written plain numbers there
+        latest = {
+            kind: {k: torch.as_tensor(v).detach() for k, v in table.items()}
+            for kind, table in tables.items()
+        }
         return {
-            **{kind: {k: v.detach() for k, v in table.items()} for kind, table in latest.items()},
+            **latest,
             "on_device": {
                 kind: [k for k, v in table.items() if v.device.type != "cpu"]
                 for kind, table in latest.items()
@@ -252,17 +272,36 @@ class MetricStore:
                 f"log({name!r}, on_step=True) was called in {self.scope.value}: there is no step "
                 "there. Leave on_step out."
             )
+        on_step = in_batch if on_step is None else on_step
+        on_epoch = not in_batch if on_epoch is None else on_epoch
+        if not on_step and not on_epoch:
+            raise MetricError(
+                f"log({name!r}) with on_step=False and on_epoch=False in {self.scope.value}: the "
+                "value would go nowhere. Set one of them to True; in a training batch on_epoch is "
+                "False unless said."
+            )
         slot = Slot(
             name + self._suffix if add_dataloader_idx else name,
             call,
             reduce_fx=reduce_fx,
-            on_step=in_batch if on_step is None else on_step,
-            on_epoch=not in_batch if on_epoch is None else on_epoch,
+            on_step=on_step,
+            on_epoch=on_epoch,
             prog_bar=prog_bar,
             logger=logger is not False,
         )
         self._slots[name] = slot
         return slot
+
+    def _taken(self, slot: Slot, value: Any) -> Tensor | None:
+        """Return a number, or a metric object's value for the last batch if that is wanted."""
+        if isinstance(value, int | float):
+            return torch.tensor(float(value))
+        if not isinstance(value, Metric):
+            return number(slot.name, value)
+        slot.take(value)
+        if self.scope is Scope.TRAIN_EPOCH:
+            self._publish(slot, slot.reduce())
+        return slot.latest() if slot.on_step else None
 
     def _publish(self, slot: Slot, value: Tensor) -> None:
         """Make an epoch's value known."""
@@ -287,49 +326,16 @@ def _lost(name: str) -> str:
     )
 
 
-def floats(metrics: dict[str, Tensor]) -> dict[str, float]:
-    """Return metrics as Python floats. This copies them from the device, in one go."""
-    if not metrics:
-        return {}
-    values = list(metrics.values())
-    far = [value.detach() for value in values if value.device.type != "cpu"]
-    if far:
-        # MPS has no 64 bits
-        dtype = torch.float32 if far[0].device.type == "mps" else torch.float64
-        near = iter(torch.stack([value.to(dtype) for value in far]).cpu())
-        values = [value if value.device.type == "cpu" else next(near) for value in values]
-    return {name: value.item() for name, value in zip(metrics, values, strict=True)}
-
-
-def _kept(name: str, value: Tensor, enable_graph: bool) -> Tensor:
-    """Return a value that nothing changes later."""
-    if value.ndim:
-        if value.numel() != 1:
-            raise MetricError(
-                f"log({name!r}) was given a tensor of shape {tuple(value.shape)}: it must have one "
-                "element. Reduce it first, as with .mean()."
-            )
-        value = value.reshape(())
-    if enable_graph:
-        return value
-    # what autograd made is nobody's storage; anything else may change in place later
-    return value.clone().detach() if value.grad_fn is None else value.detach()
-
-
-def _converted(slot: Slot, value: Any) -> Tensor | None:
-    """Return a number, or a metric object's value for the last batch if that is wanted."""
-    if isinstance(value, int | float):
-        return torch.tensor(float(value))
-    if isinstance(value, Metric):
-        slot.metric = value
-        if not slot.on_step:
-            return None
-        # torchmetrics keeps it here for exactly this use
-        latest = getattr(value, "_forward_cache", None)
-        return torch.as_tensor(value.compute() if latest is None else latest).detach()
-    if not isinstance(value, Number) or isinstance(value, complex):
+def _require_same_call(slot: Slot, call: tuple[Any, ...], scope: Scope) -> None:
+    """Make sure that a name is logged with the arguments it was logged with at first."""
+    changes = [
+        f"{argument} was {before!r} and is {now!r}"
+        for argument, before, now in zip(_ARGUMENTS, slot.call, call, strict=True)
+        # a lambda in a step is a new function each time, but the same code
+        if before != now and getattr(before, "__code__", None) is not getattr(now, "__code__", 0)
+    ]
+    if changes:
         raise MetricError(
-            f"log({slot.name!r}) was given {value!r} of type {type(value).__qualname__}: it must "
-            "be a number, a tensor with one element, or a metric object. For several use log_dict."
+            f"log({slot.name!r}) was called with other arguments than before in {scope.value}: "
+            f"{'; '.join(changes)}. They must stay the same. Log the other under a name of its own."
         )
-    return torch.tensor(float(value))  # type: ignore[arg-type]

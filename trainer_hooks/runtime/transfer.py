@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,8 +38,11 @@ def map_tensors(
         return change(batch)
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(map_tensors(item, change, extra) for item in batch))
-    if type(batch) in (list, tuple):
+    if isinstance(batch, list | tuple):
         return type(batch)([map_tensors(item, change, extra) for item in batch])
+    if isinstance(batch, defaultdict):
+        changes = {key: map_tensors(value, change, extra) for key, value in batch.items()}
+        return type(batch)(batch.default_factory, changes)
     if isinstance(batch, Mapping):
         changed = {key: map_tensors(value, change, extra) for key, value in batch.items()}
         return changed if type(batch) is dict else type(batch)(changed)  # type: ignore[call-arg]

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callback import Callback
+from trainer_hooks import Callback
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks import Module, Trainer
 
 __all__ = ["Counts", "RunJournal", "samples_in"]
 

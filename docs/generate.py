@@ -1,0 +1,92 @@
+"""Write the pages that are made from the code: `python docs/generate.py`.
+
+Each page is made from where its facts are declared, so it cannot say anything else; a test fails
+when one is stale.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainer_hooks.config import NOT_YET, option_docs
+from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec
+
+FOLDER = Path(__file__).parent
+
+
+def hooks_page() -> str:
+    """Return docs/hooks.md."""
+    lines = [
+        "# The hooks",
+        "",
+        "<!-- made by docs/generate.py from trainer_hooks/hooks/catalogue.py: do not edit -->",
+        "",
+        "Every hook, in the order in which a run fires them. A callback's method takes `trainer`",
+        "and `module` first, then the arguments below; the two init hooks take `trainer` alone. A",
+        "module may define them all as well, without those two. Hooks are called with positional",
+        "arguments and return None. `dataloader_idx` is passed where there are several loaders.",
+        "",
+        '"batch" is one batch from the loader; "step" is one optimizer step',
+        '(`trainer.global_step`); a "window" is the batches that accumulate into one step.',
+        "",
+        "| hook | fires | arguments | Lightning | Composer | pytorch-accelerated |",
+        "|---|---|---|---|---|---|",
+        *(_hook_row(spec) for spec in HOOKS.values()),
+        "",
+        "Beside them a callback has `state_dict()` and `load_state_dict(state)`, which are called",
+        "while a checkpoint is built and restored, and `run_event(event, *args)`: a callback that",
+        "overrides it receives every event, and its named hooks are then its own to call.",
+        "",
+        "Older names that are accepted: "
+        + ", ".join(f"`{old}` for `{new}`" for old, new in ALIASES.items())
+        + ".",
+        "",
+        "`trainer.call_event(name, **arguments)` calls the method of that name on every callback",
+        "that has it, for events of your own.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _hook_row(spec: HookSpec) -> str:
+    arguments = ", ".join(f"`{a}`" for a in spec.arguments if a not in ("trainer", "module"))
+    when = spec.summary.removeprefix("Called ").rstrip(".").replace("|", r"\|")
+    cells = (
+        f"`{spec.name}`", when, arguments, spec.lightning, spec.composer, spec.accelerated
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def trainer_page() -> str:
+    """Return docs/trainer.md."""
+    lines = [
+        "# The Trainer's options",
+        "",
+        "<!-- made by docs/generate.py from trainer_hooks/config.py: do not edit -->",
+        "",
+        "All are given by keyword. Names, defaults and meanings are Lightning 2.x's where it has",
+        "them.",
+        "",
+        "| option | default | meaning |",
+        "|---|---|---|",
+        *(f"| `{name}` | `{default}` | {doc} |" for name, default, doc in option_docs()),
+        "",
+        "## Options of Lightning that are not here",
+        "",
+        "| option | instead |",
+        "|---|---|",
+        *(f"| `{name}` | {advice} |" for name, advice in NOT_YET.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"hooks.md": hooks_page, "trainer.md": trainer_page}
+
+
+def main() -> None:
+    """Write all pages."""
+    for name, make in PAGES.items():
+        (FOLDER / name).write_text(make(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The command line: what it answers, and with which exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer_hooks import __version__
+from trainer_hooks.cli import demo
+from trainer_hooks.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python in a fresh process that finds this checkout."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    """`trainer-hooks --version` prints the version and ends well."""
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"trainer-hooks {__version__}\n"
+
+
+def test_without_arguments_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a command the help goes to stderr, names the demo, and the exit code is 2."""
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "usage: trainer-hooks" in captured.err
+    assert "trainer-hooks demo --fast" in captured.err
+
+
+@pytest.mark.parametrize("arguments", [["train"], ["demo", "--quick"], ["demo", "--dir"]])
+def test_what_it_does_not_know_is_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An unknown command or option, or a missing value, is named on stderr, with exit code 2."""
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert arguments[-1] in capsys.readouterr().err
+
+
+def test_help_of_the_demo_tells_when_it_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    """`trainer-hooks demo --help` names the options and what exit code 0 stands for."""
+    with pytest.raises(SystemExit) as exit_:
+        main(["demo", "--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    assert "--fast" in text
+    assert "--dir" in text
+    assert "over 97%." in text
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_demo_gets_its_options_and_gives_the_exit_code(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--fast` and `--dir` reach the demo, and its exit code is the command's."""
+    calls = []
+
+    def stand_in(folder: Path | None, *, is_fast: bool) -> int:
+        calls.append((folder, is_fast))
+        return code
+
+    monkeypatch.setattr(demo, "run_demo", stand_in)
+    assert main(["demo"]) == code
+    assert main(["demo", "--fast", "--dir", "here"]) == code
+    assert calls == [(None, False), (Path("here"), True)]
+
+
+def test_ctrl_c_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A Ctrl-C of the user ends the demo with exit code 130 and one line."""
+
+    def stand_in(folder: Path | None, *, is_fast: bool) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "run_demo", stand_in)
+    assert main(["demo"]) == 130
+    assert capsys.readouterr().err == "\ninterrupted\n"
+
+
+def test_python_dash_m_is_the_same_command(tmp_path: Path) -> None:
+    """`python -m trainer_hooks` answers as the command does, exit code included."""
+    done = run(["-m", "trainer_hooks"], tmp_path)
+    assert done.returncode == 2
+    assert "usage: trainer-hooks" in done.stderr
+
+
+def test_version_does_not_wait_for_torch(tmp_path: Path) -> None:
+    """The command answers without importing torch, so at once."""
+    code = (
+        "import sys\n"
+        "from trainer_hooks.cli.main import main\n"
+        "assert main([]) == 2\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = run(["-c", code], tmp_path)
+    assert done.returncode == 0, done.stderr

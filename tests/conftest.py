@@ -1,0 +1,107 @@
+"""What every test stands on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer_hooks import Trainer
+
+
+@pytest.fixture(autouse=True)
+def _without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep callbacks of packages that happen to be installed here out of the tests' trainers."""
+    monkeypatch.setenv("TRAINER_HOOKS_DISABLE_PLUGINS", "1")
+
+
+@pytest.fixture
+def bare(tmp_path: Path):
+    """A function that makes a trainer of one epoch on the CPU, without anything on by default."""
+    from trainer_hooks import Trainer
+
+    def make(*callbacks, **options) -> Trainer:
+        defaults = {
+            "accelerator": "cpu",
+            "max_epochs": 1,
+            "num_sanity_val_steps": 0,
+            "logger": False,
+            "enable_checkpointing": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "default_root_dir": tmp_path,
+        }
+        return Trainer(callbacks=callbacks, **{**defaults, **options})
+
+    return make
+
+
+@pytest.fixture
+def quiet_trainer(tmp_path):
+    """Make trainers of one epoch that print, log and save nothing unless told to."""
+    from trainer_hooks import Trainer
+
+    def make(**options):
+        quiet = {
+            "accelerator": "cpu",
+            "logger": False,
+            "enable_checkpointing": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "num_sanity_val_steps": 0,
+            "max_epochs": 1,
+            "default_root_dir": tmp_path,
+        }
+        return Trainer(**{**quiet, **options})
+
+    return make
+
+
+@pytest.fixture
+def Tiny():
+    """A module of three parameters, to be subclassed."""
+    import torch
+
+    from trainer_hooks import Module
+
+    class Tiny(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def training_step(self, batch, batch_idx):
+            return self.layer(batch).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    return Tiny
+
+
+@pytest.fixture
+def batches():
+    """Make a list of batches: tensors of shape (size, 2), all different."""
+    import torch
+
+    def make(count: int = 4, size: int = 2):
+        return [torch.full((size, 2), float(number + 1)) for number in range(count)]
+
+    return make
+
+
+@pytest.fixture
+def MemoryLogger():
+    """A logger that remembers what it was given: `seen` holds (step, metrics)."""
+    from trainer_hooks.loggers.base import Logger
+
+    class MemoryLogger(Logger):
+        def __init__(self) -> None:
+            self.seen: list[tuple[int | None, dict]] = []
+
+        def log_metrics(self, metrics, step=None):
+            self.seen.append((step, dict(metrics)))
+
+    return MemoryLogger

@@ -1,0 +1,414 @@
+"""Loaders: how many batches, one or several, and copies with another order."""
+
+from __future__ import annotations
+
+import math
+from collections import UserDict
+
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+)
+
+from trainer_hooks import CombinedLoader
+from trainer_hooks.data.loaders import (
+    as_eval_loaders,
+    as_train_loader,
+    copy_loader,
+    generators_of,
+    limited,
+    no_batch,
+    number_of_batches,
+    set_epoch,
+    without_shuffling,
+)
+from trainer_hooks.errors import DataError
+
+numpy = pytest.importorskip("numpy")
+
+
+class Stream(IterableDataset):
+    """A data set without a length."""
+
+    def __iter__(self):
+        return iter(torch.arange(4.0))
+
+
+class Unsized:
+    """A loader that says that it has no length."""
+
+    def __init__(self, batches=(1, 2)) -> None:
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def loader(size: int = 4, **options) -> DataLoader:
+    return DataLoader(torch.arange(float(size)), **options)
+
+
+def flat(loader) -> list[float]:
+    return [value for batch in loader for value in batch.tolist()]
+
+
+# --- how many ---
+
+
+@pytest.mark.parametrize("limit", [0.5, 0.01, 0.99])
+def test_a_share_of_an_unknown_number_is_refused(limit: float) -> None:
+    """A share of a loader without length is refused with the option and what to give instead."""
+    with pytest.raises(DataError) as caught:
+        limited(math.inf, limit, "limit_val_batches")
+    for words in (f"Trainer(limit_val_batches={limit})", "no length", "limit_val_batches=100"):
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("size", "limit"), [(10, 0.05), (1, 0.5), (3, 0.3)])
+def test_a_share_that_leaves_nothing_is_refused(size: int, limit: float) -> None:
+    """A share of less than one batch is refused with the least that would do."""
+    with pytest.raises(DataError) as caught:
+        limited(size, limit, "limit_val_batches")
+    for words in (f"limit_val_batches={limit}", f"none of the {size}", f"{1 / size:.2g}"):
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "expected"),
+    [
+        (10, 1.0, 10),
+        (10, 1, 1),
+        (10, 0, 0),
+        (10, 0.0, 0),
+        (10, 3, 3),
+        (10, 30, 10),
+        (10, 0.5, 5),
+        (10, 0.19, 1),
+        (0, 0.5, 0),
+        (0, 5, 0),
+        (math.inf, 1.0, math.inf),
+        (math.inf, 7, 7),
+        (math.inf, 0.0, 0),
+    ],
+)
+def test_limits(size, limit, expected) -> None:
+    """An int is a number of batches, a float a share, of which what is over is cut off."""
+    assert limited(size, limit, "limit_train_batches") == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ([1, 2, 3], 3),
+        ([], 0),
+        (loader(5, batch_size=2), 3),
+        (loader(5, batch_size=2, drop_last=True), 2),
+        (DataLoader(Stream()), math.inf),
+        (iter([1]), math.inf),
+        (Unsized(), math.inf),
+        (None, math.inf),
+    ],
+)
+def test_the_number_of_batches(source, expected) -> None:
+    """A loader is asked for its length, and one that has none is endless as far as one knows."""
+    assert number_of_batches(source) == expected
+
+
+# --- one or several ---
+
+
+@pytest.mark.parametrize("source", [5, 1.5, object(), "data", b"data", DataLoader])
+def test_what_cannot_be_iterated_is_no_loader(source: object) -> None:
+    """Something else than an iterable of batches is refused with its type."""
+    for convert in (as_train_loader, lambda s: as_eval_loaders(s, "validate")):
+        with pytest.raises(DataError) as caught:
+            convert(source)
+        assert repr(source) in str(caught.value)
+        assert f"of type {type(source).__name__}" in str(caught.value)
+        assert "a DataLoader or another iterable" in str(caught.value)
+
+
+@pytest.mark.parametrize("wrap", [lambda x: [loader(), x], lambda x: {"a": loader(), "b": x}])
+@pytest.mark.parametrize("wrong", [None, 5, "data"])
+def test_one_of_several_that_cannot_be_iterated(wrap, wrong) -> None:
+    """One wrong loader among several is refused, and not taken for a batch."""
+    for convert in (as_train_loader, lambda s: as_eval_loaders(s, "validate")):
+        with pytest.raises(DataError, match=f"loader {wrong!r} of type"):
+            convert(wrap(wrong))
+
+
+def test_an_empty_dict_of_loaders() -> None:
+    """No loader at all is refused."""
+    with pytest.raises(DataError, match="needs at least one"):
+        as_train_loader({})
+
+
+class Pair(tuple):
+    """A batch of a type of its own."""
+
+
+LISTS_OF_BATCHES = {
+    "tensors": [torch.zeros(2), torch.zeros(2)],
+    "pairs": [(torch.zeros(2), torch.zeros(2))],
+    "lists": [[torch.zeros(2), torch.zeros(2)]],
+    "dicts": [{"x": torch.zeros(2)}],
+    "mappings": [UserDict(x=torch.zeros(2))],
+    "arrays": [numpy.zeros(2), numpy.zeros(2)],
+    "numbers": [1, 2, 3],
+    "strings": ["a b", "c d"],
+    "tuples of a type": [Pair((1, 2))],
+    "packed": [torch.nn.utils.rnn.pack_sequence([torch.zeros(2)])],
+    "nothing": [],
+    "nones": [None, None],
+}
+
+
+@pytest.mark.parametrize("name", LISTS_OF_BATCHES)
+def test_a_list_of_batches_is_one_loader(name: str) -> None:
+    """A list of what can only be batches is itself the loader."""
+    batches = LISTS_OF_BATCHES[name]
+    assert as_train_loader(batches) is batches
+    [single] = as_eval_loaders(batches, "validate")
+    assert single is batches
+
+
+LISTS_OF_LOADERS = {
+    "loaders": [loader(), loader()],
+    "one loader": [loader()],
+    "iterables": [Unsized(), Unsized()],
+    "generators": [iter([1]), iter([2])],
+    "loader and list": [loader(), [torch.zeros(2)]],
+}
+
+
+@pytest.mark.parametrize("name", LISTS_OF_LOADERS)
+def test_a_list_of_loaders_is_several(name: str) -> None:
+    """A list of loaders is combined for training, and run one after another in evaluation."""
+    several = LISTS_OF_LOADERS[name]
+    combined = as_train_loader(several)
+    assert isinstance(combined, CombinedLoader)
+    for found in (combined.flattened, as_eval_loaders(tuple(several), "test")):
+        assert [id(item) for item in found] == [id(item) for item in several]
+
+
+def test_a_dict_of_loaders() -> None:
+    """A dict gives dicts of batches in training, and one loader after another in evaluation."""
+    loaders = {"a": [1, 2], "b": [10, 20]}
+    assert list(as_train_loader(loaders)) == [{"a": 1, "b": 10}, {"a": 2, "b": 20}]
+    assert as_eval_loaders(loaders, "test") == [[1, 2], [10, 20]]
+
+
+def test_a_combined_loader_stays_what_it_is() -> None:
+    """One that the user built is used as it is in training."""
+    combined = CombinedLoader([[1], [2]], "min_size")
+    assert as_train_loader(combined) is combined
+    assert as_eval_loaders(combined, "validate") == [[1], [2]]
+
+
+# --- combined ---
+
+
+def test_an_unknown_mode() -> None:
+    """A mode is one of three."""
+    with pytest.raises(DataError, match=r"mode='cycle'\): must be one of max_size_cycle, min_size"):
+        CombinedLoader([[1]], "cycle")
+
+
+@pytest.mark.parametrize("empty", [[], {}])
+def test_combining_nothing(empty) -> None:
+    """At least one loader is needed."""
+    with pytest.raises(DataError, match="at least one"):
+        CombinedLoader(empty)
+
+
+def test_a_loader_that_cannot_be_repeated() -> None:
+    """In a cycle a loader that gives nothing again is an error, and no batch of None."""
+    for short in ([], iter([1])):
+        combined = CombinedLoader([short, [1, 2, 3]])
+        with pytest.raises(DataError, match="of a CombinedLoader gives no batch"):
+            list(combined)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("max_size_cycle", [[1, 10], [2, 20], [1, 30], [2, 40], [1, 50]]),
+        ("min_size", [[1, 10], [2, 20]]),
+        ("max_size", [[1, 10], [2, 20], [None, 30], [None, 40], [None, 50]]),
+    ],
+)
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_modes(mode: str, expected: list, is_turned: bool) -> None:
+    """Each mode ends and fills up as it says, whichever loader is the longer; lengths agree."""
+    loaders = [[1, 2], [10, 20, 30, 40, 50]]
+    combined = CombinedLoader(loaders[::-1] if is_turned else loaders, mode)
+    expected = [batch[::-1] for batch in expected] if is_turned else expected
+    for _ in range(2):
+        assert list(combined) == expected
+    assert len(combined) == len(expected)
+    named = CombinedLoader(dict(zip("ab", combined.flattened, strict=True)), mode)
+    assert list(named) == [dict(zip("ab", batch, strict=True)) for batch in expected]
+
+
+@pytest.mark.parametrize("mode", ["max_size_cycle", "min_size", "max_size"])
+def test_loaders_of_one_length(mode: str) -> None:
+    """Where all end together every mode gives the same."""
+    assert list(CombinedLoader([[1, 2], [3, 4]], mode)) == [[1, 3], [2, 4]]
+
+
+def test_the_length_with_an_endless_loader() -> None:
+    """With a loader without length there is none, except where the shortest counts."""
+    for mode in ("max_size_cycle", "max_size"):
+        combined = CombinedLoader([[1], Unsized()], mode)
+        assert number_of_batches(combined) == math.inf
+    assert len(CombinedLoader([[1], Unsized()], "min_size")) == 1
+
+
+# --- parts ---
+
+
+def test_samplers_are_told_of_the_epoch() -> None:
+    """set_epoch reaches loaders, samplers and batch samplers, each once, in combined ones too."""
+
+    class Sampler(SequentialSampler):
+        def __init__(self, data) -> None:
+            super().__init__(data)
+            self.epochs: list[int] = []
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epochs.append(epoch)
+
+    samplers = [Sampler(range(4)) for _ in range(3)]
+    first = DataLoader(range(4), sampler=samplers[0])
+    second = DataLoader(range(4), batch_sampler=BatchSampler(samplers[1], 2, drop_last=False))
+    third = DataLoader(range(4), batch_sampler=samplers[2])
+    set_epoch(CombinedLoader([first, second, third]), 7)
+    set_epoch([1, 2], 3)
+    assert [sampler.epochs for sampler in samplers] == [[7]] * 3
+
+
+def test_generators_are_found_once_in_order() -> None:
+    """The random generators of loaders and their samplers are listed, shared ones once."""
+    one, two = torch.Generator(), torch.Generator()
+    shuffled = loader(shuffle=True, generator=one)
+    sampled = loader(sampler=RandomSampler(range(4), generator=two), generator=one)
+    plain = loader(shuffle=True)
+    found = generators_of([CombinedLoader([shuffled, sampled]), plain, [1, 2]])
+    assert [id(generator) for generator in found] == [id(one), id(two)]
+
+
+def collate(items: list) -> torch.Tensor:
+    return torch.stack(items) * 10
+
+
+def init(worker: int) -> None: ...
+
+
+def test_a_copy_has_all_settings() -> None:
+    """A copy differs in its sampler alone; the original stays as it was."""
+    generator = torch.Generator()
+    original = DataLoader(
+        torch.arange(6.0),
+        batch_size=4,
+        shuffle=True,
+        num_workers=2,
+        collate_fn=collate,
+        drop_last=True,
+        timeout=3,
+        worker_init_fn=init,
+        multiprocessing_context="spawn",
+        generator=generator,
+        prefetch_factor=5,
+        persistent_workers=True,
+        in_order=False,
+    )
+    copy = copy_loader(original, sampler=[5, 4, 3, 2, 1, 0])
+    settings = set(vars(original)) - {"sampler", "batch_sampler", "_iterator"}
+    for name in sorted(settings):
+        assert vars(copy)[name] is vars(original)[name], name
+    assert list(copy.batch_sampler) == [[5, 4, 3, 2]]
+    assert isinstance(original.sampler, RandomSampler)
+
+
+def test_a_copy_with_a_batch_sampler() -> None:
+    """A batch sampler takes the place of sampler, size and drop_last."""
+    copy = copy_loader(loader(4, batch_size=2), batch_sampler=[[3], [1, 0]])
+    assert [batch.tolist() for batch in copy] == [[3.0], [1.0, 0.0]]
+
+
+# --- order ---
+
+
+def test_without_shuffling_a_random_order_becomes_the_datas() -> None:
+    """Samples come in their own order, and with the loader's settings otherwise."""
+    shuffled = loader(7, batch_size=3, shuffle=True, drop_last=True)
+    ordered = without_shuffling(shuffled)
+    assert flat(ordered) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert isinstance(shuffled.sampler, RandomSampler)
+
+
+def test_without_shuffling_a_subset_stays_that_subset() -> None:
+    """Samples that a subset leaves out do not come in."""
+    subset = loader(8, sampler=SubsetRandomSampler([6, 2, 4]))
+    ordered = without_shuffling(subset)
+    assert flat(ordered) == flat(ordered) == [6.0, 2.0, 4.0]
+
+
+def test_without_shuffling_combined_loaders_are_ordered_each() -> None:
+    """Loaders that are combined in a list or dict are each put in order; the mode stays."""
+    for loaders in ([loader(3, shuffle=True)], {"a": loader(3, shuffle=True)}):
+        ordered = without_shuffling(CombinedLoader(loaders, "min_size"))
+        assert ordered.mode == "min_size"
+        assert type(ordered.loaders) is type(loaders)
+        assert flat(ordered.flattened[0]) == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        [1, 2],
+        loader(),
+        DataLoader(Stream()),
+        loader(sampler=[3, 1]),
+        DataLoader(torch.arange(4.0), batch_sampler=[[0, 1]]),
+        loader(batch_size=None, shuffle=True),
+        type("Own", (DataLoader,), {})(torch.arange(4.0), shuffle=True),
+    ],
+)
+def test_without_shuffling_what_is_not_random_stays(source) -> None:
+    """Whatever is no plain loader with a random order is handed back as it is."""
+    assert without_shuffling(source) is source
+
+
+def test_overfitting_takes_the_same_batches_each_epoch(Tiny, quiet_trainer) -> None:
+    """overfit_batches trains and validates on the first batches in order, whatever shuffles."""
+    seen: dict[str, list] = {"train": [], "val": []}
+
+    class Net(Tiny):
+        def training_step(self, batch, batch_idx):
+            seen["train"].append(batch[0][:, 0].tolist())
+            return super().training_step(batch[0], batch_idx)
+
+        def validation_step(self, batch, batch_idx):
+            seen["val"].append(batch[0][:, 0].tolist())
+
+    data = TensorDataset(torch.arange(12.0).reshape(6, 2))
+    shuffled = DataLoader(data, batch_size=2, shuffle=True)
+    quiet_trainer(overfit_batches=2, max_epochs=2).fit(Net(), shuffled, shuffled)
+    assert seen["train"] == seen["val"] == [[0.0, 2.0], [4.0, 6.0]] * 2
+
+
+def test_messages_of_a_loader_that_gave_nothing() -> None:
+    """An iterator that is used up is told apart from a loader without data."""
+    assert "only once" in no_batch("the loader", iter([]))
+    assert "drop_last" in no_batch("the loader", [])

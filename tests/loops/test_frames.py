@@ -1,0 +1,63 @@
+"""How short the way is from an entry point to the user's code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import trainer_hooks
+from trainer_hooks import Callback
+
+PACKAGE = str(Path(trainer_hooks.__file__).parent)
+
+
+def library_frames(until: str) -> list[tuple[str, str]]:
+    """Return file and function of the library's frames from here up to the function `until`."""
+    frames = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith(PACKAGE):
+            frames.append((Path(code.co_filename).name, code.co_name))
+            if code.co_name == until:
+                return frames
+        frame = frame.f_back
+    raise AssertionError(f"{until} did not call this: {frames}")
+
+
+def test_from_fit_to_a_training_step(bare, tiny, batches) -> None:
+    """Five frames in three files lie between the call of fit and the user's training_step."""
+    found = []
+
+    class Looks(tiny):
+        def training_step(self, batch, batch_idx):
+            found.append(library_frames("fit"))
+            return super().training_step(batch, batch_idx)
+
+    bare().fit(Looks(), batches(2))
+    assert len(found) == 2
+    for frames in found:
+        assert len(frames) <= 5, frames
+        assert len({file for file, _ in frames}) <= 3, frames
+
+
+def test_from_the_loop_to_a_hook(bare, tiny, batches) -> None:
+    """The relay's is the one frame between the loop's and a callback's hook."""
+    found = {}
+
+    class Looks(Callback):
+        def on_train_batch_start(self, trainer, module, batch, batch_idx):
+            found["batch"] = library_frames("_epoch")
+
+        def on_train_start(self, trainer, module):
+            found["fit"] = library_frames("run")
+
+        def on_validation_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            found["validation"] = library_frames("_run_batch")
+
+    bare(Looks()).fit(tiny(), batches(1), batches(1))
+    assert found == {
+        "batch": [("relay.py", "fire"), ("fit.py", "_epoch")],
+        "fit": [("relay.py", "fire"), ("fit.py", "run")],
+        "validation": [("relay.py", "fire"), ("evaluation.py", "_run_batch")],
+    }

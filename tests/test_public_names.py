@@ -1,0 +1,160 @@
+"""What `import trainer_hooks` gives, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trainer_hooks
+
+ROOT = Path(__file__).parents[1]
+
+NAMES = [
+    "Band",
+    "Callback",
+    "CombinedLoader",
+    "DataModule",
+    "Hooks",
+    "Module",
+    "StopTraining",
+    "Trainer",
+    "TrainerHooksError",
+    "TrainerHooksWarning",
+    "__version__",
+    "callbacks",
+    "loggers",
+    "seed_everything",
+]
+CALLBACKS = [
+    "Checkpoint",
+    "EarlyStopping",
+    "LambdaCallback",
+    "LearningRateMonitor",
+    "ModelCheckpoint",
+    "ModelSummary",
+    "ProgressBar",
+    "RichProgressBar",
+    "TQDMProgressBar",
+    "Timer",
+]
+
+
+PROBE = """
+import json, logging, os, random, signal, sys, threading, warnings
+
+def loaded():
+    return {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names
+
+def world():
+    return {
+        "signals": {s: str(signal.getsignal(s)) for s in signal.valid_signals()},
+        "random numbers": [
+            random.getstate(), numpy.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+        ],
+        "warnings": [list(map(str, warnings.filters)), str(warnings.showwarning)],
+        "logging": [str(logging.getLogger().handlers), str(log.handlers), log.level],
+        "environment": dict(os.environ),
+        "hooks of Python": [str(sys.excepthook), str(sys.unraisablehook), threading.active_count()],
+        "torch": [
+            str(torch.get_default_dtype()), torch.get_num_threads(), torch.is_grad_enabled(),
+            torch.are_deterministic_algorithms_enabled(),
+        ],
+    }
+
+bare = loaded()
+log = logging.getLogger("trainer_hooks")
+import trainer_hooks
+seen = {"with the package": sorted(loaded() - bare)}
+trainer_hooks.Callback, trainer_hooks.Hooks, trainer_hooks.Band, trainer_hooks.StopTraining
+seen["with Callback"] = sorted(loaded() - bare)
+import numpy, torch
+before, with_torch = world(), loaded()
+import trainer_hooks.trainer
+trainer_hooks.Trainer
+for package in trainer_hooks, trainer_hooks.callbacks, trainer_hooks.loggers:
+    for name in package.__all__:
+        getattr(package, name)
+after = world()
+seen["with Trainer"] = sorted(loaded() - with_torch)
+seen["changed"] = [what for what in before if before[what] != after[what]]
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict:
+    """What imports did in a fresh interpreter, where every warning is an error."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROBE],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_public_names_are_frozen() -> None:
+    """The package's names are a promise: to add one is a decision, to take one away a break."""
+    assert trainer_hooks.__all__ == NAMES
+
+
+def test_all_is_sorted_and_complete() -> None:
+    """Names are listed in order, and `dir()` shows exactly those."""
+    assert sorted(NAMES) == NAMES
+    assert dir(trainer_hooks) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_name_is_there(name: str) -> None:
+    """What is listed can be had, and the same object each time."""
+    value = getattr(trainer_hooks, name)
+    assert getattr(trainer_hooks, name) is value
+    if isinstance(value, type):
+        assert value.__name__ == name
+
+
+def test_a_star_import_brings_all_names() -> None:
+    """`from trainer_hooks import *` resolves every lazy name."""
+    names: dict = {}
+    exec("from trainer_hooks import *", names)
+    assert set(NAMES) <= set(names)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """A name that is not there fails as in any module, so hasattr and getattr defaults work."""
+    with pytest.raises(AttributeError, match=r"module 'trainer_hooks' has no attribute 'Trainor'"):
+        trainer_hooks.Trainor  # noqa: B018
+    assert not hasattr(trainer_hooks, "numpy")
+
+
+def test_the_callbacks_that_are_promised() -> None:
+    """The built-in callbacks have their names in `trainer_hooks.callbacks`."""
+    from trainer_hooks import callbacks
+
+    assert sorted(callbacks.__all__) == callbacks.__all__
+    assert set(CALLBACKS) <= set(callbacks.__all__)
+    for name in callbacks.__all__:
+        assert getattr(callbacks, name).__name__ == name
+
+
+def test_importing_the_package_imports_nothing_else(seen: dict) -> None:
+    """`import trainer_hooks` costs no torch and no other package, and neither do the hooks."""
+    assert seen["with the package"] == ["trainer_hooks"]
+    assert seen["with Callback"] == ["trainer_hooks"]
+
+
+def test_importing_the_trainer_imports_torch_alone(seen: dict) -> None:
+    """tqdm, rich, importlib_metadata and sklearn are imported where used, and not with Trainer."""
+    assert seen["with Trainer"] == []
+
+
+def test_importing_has_no_side_effect(seen: dict) -> None:
+    """Signals, random numbers, warning filters, logging and the environment stay as they were."""
+    assert seen["changed"] == []

@@ -1,0 +1,93 @@
+"""Headings, text and tables: with rich on a terminal, as plain text elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Screen"]
+
+_WIDTH = 88
+
+
+class Screen:
+    """Write to the standard output, each thing at once, so that other processes' lines follow it.
+
+    Args:
+        is_terminal: whether the output is one; found out unless given.
+    """
+
+    def __init__(self, is_terminal: bool | None = None) -> None:
+        wants = sys.stdout.isatty() if is_terminal is None else is_terminal
+        self._console: Any = None
+        if wants:
+            from rich.console import Console
+
+            self._console = Console(highlight=False, soft_wrap=False)
+
+    @property
+    def width(self) -> int:
+        """How many characters a line of text holds."""
+        return _WIDTH if self._console is None else min(_WIDTH, self._console.width)
+
+    def heading(self, title: str) -> None:
+        """Begin a section."""
+        if self._console is None:
+            print(f"\n{title}\n{'-' * len(title)}", flush=True)
+        else:
+            self._console.print()
+            self._console.rule(f"[bold cyan]{title}", align="left", style="cyan")
+
+    def text(self, text: str, indent: int = 0) -> None:
+        """Write a paragraph, wrapped."""
+        space = " " * indent
+        wrapped = textwrap.wrap(
+            text,
+            self.width,
+            initial_indent=space,
+            subsequent_indent=space,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        self.lines(wrapped)
+
+    def lines(self, lines: Sequence[str], style: str = "") -> None:
+        """Write lines as they are."""
+        for line in lines:
+            if self._console is None:
+                print(line, flush=True)
+            else:
+                # not wrapped: a path or a line of code must stay one to be copied
+                self._console.print(line, style=style, markup=False, soft_wrap=True)
+
+    def verdict(self, text: str, *, is_good: bool) -> None:
+        """Write a result: green or red on a terminal."""
+        self.lines([text], style="bold green" if is_good else "bold red")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write a table with a row of headings."""
+        if self._console is None:
+            self._plain_table(columns, rows)
+            return
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self._console.print(table)
+
+    @staticmethod
+    def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+        rule = ["-" * width for width in widths]
+        for row in (columns, rule, *rows):
+            cells = zip(row, widths, strict=True)
+            print("  ".join(cell.ljust(width) for cell, width in cells).rstrip(), flush=True)
