@@ -457,6 +457,7 @@ def logged_in_all_ways(kit):
         def training_step(self, batch, batch_idx):
             loss = super().training_step(batch, batch_idx)
             self.log("range", loss, on_step=True, on_epoch=True, reduce_fx=largest_minus_smallest)
+            self.log("function", loss, on_epoch=True, reduce_fx=torch.mean)
             self.log("sum", loss, on_epoch=True, reduce_fx="sum", logger=False)
             self.log("weighted", loss, on_epoch=True, batch_size=batch_idx + 1)
             self.log("number", float(batch_idx), on_step=True, on_epoch=True)

@@ -218,16 +218,19 @@ class Slot:
         self._total, self._weight = before._total, before._weight
 
     def _reduced_so_far(self) -> Tensor | None:
-        """Return the reduction by a function, which stands unless the name is logged with again."""
-        if self.is_waiting or not callable(self.reduce_fx):
+        """Return the reduction by a function, which stands unless the name is logged with again.
+
+        It is made of a copy: to fold in the middle of an epoch would change the order of sums.
+        """
+        if self.is_waiting or not any(map(callable, self.call)) or not self.has_values:
             return self._reduced
-        self._fold()
-        if self._total is None:
-            return None
+        copy = Slot(self.name, self.call, reduce_fx=self.reduce_fx)
+        copy.take_over(self)
+        copy._values, copy._weights = list(self._values), list(self._weights)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return torch.as_tensor(self.reduce_fx(self._total))
+                return copy.reduce()
         except Exception:  # noqa: BLE001 - made for whole epochs perhaps; `is_lost` tells of it
             return None
 
