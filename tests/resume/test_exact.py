@@ -256,8 +256,8 @@ def two_loaders(kit):
 
 
 def two_loaders_one_starting_again(kit):
-    short = shuffled(kit, dataset=kit.Samples(7, augment_with_torch), generator=seeded())
-    shorter = shuffled(kit, dataset=kit.Samples(3, augment_with_python))
+    short = shuffled(kit, dataset=kit.Samples(11, augment_with_torch))
+    shorter = shuffled(kit, dataset=kit.Samples(7, augment_with_python), generator=seeded())
     return kit.Setup(PairNet(kit), [shuffled(kit), short, shorter], validation(kit))
 
 
