@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,69 +10,26 @@ import torch
 from trainer_hooks import snapshot
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.file import read_checkpoint
-from trainer_hooks.context import EvalData, RunContext
-from trainer_hooks.data.hooks import defines
-from trainer_hooks.data.loaders import (
-    as_eval_loaders,
-    as_train_loader,
-    limited,
-    number_of_batches,
-    without_shuffling,
-)
+from trainer_hooks.context import RunContext
 from trainer_hooks.data.module import DataModule
-from trainer_hooks.data.stream import TrainStream
 from trainer_hooks.data.transfer import BatchTransfer
-from trainer_hooks.errors import DataError, ModuleError, StopTraining, TrainerHooksWarning
+from trainer_hooks.errors import StopTraining, TrainerHooksWarning
 from trainer_hooks.hooks.relay import describe_error
+from trainer_hooks.job import Job, check_kinds, load_data
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.fit import FitLoop
 from trainer_hooks.loops.prediction import PredictionLoop
-from trainer_hooks.loops.steps import has_evaluation
 from trainer_hooks.metrics.store import Scope
-from trainer_hooks.module import Module
 from trainer_hooks.optimization import Optimization, parse
 from trainer_hooks.progress import EpochStage
 from trainer_hooks.signals import heeding_signals
 
 if TYPE_CHECKING:
+    from trainer_hooks.module import Module
     from trainer_hooks.session import Session
     from trainer_hooks.trainer import Trainer
 
-__all__ = ["Job", "Run"]
-
-_LIMITS = {
-    "validate": "limit_val_batches",
-    "test": "limit_test_batches",
-    "predict": "limit_predict_batches",
-}
-_LOADERS = {
-    "validate": "val_dataloader",
-    "test": "test_dataloader",
-    "predict": "predict_dataloader",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What an entry point was asked to do.
-
-    Attributes:
-        fn: `"fit"`, `"validate"`, `"test"` or `"predict"`.
-        module: the module.
-        datamodule: the data module, or None.
-        train: the training loaders given, or None.
-        evaluation: the loaders given for evaluation, or None.
-        ckpt_path: the checkpoint to start from, or None.
-        keeps_predictions: whether predict returns them.
-    """
-
-    fn: str
-    module: Any
-    datamodule: Any = None
-    train: Any = None
-    evaluation: Any = None
-    ckpt_path: str | None = None
-    keeps_predictions: bool = True
+__all__ = ["Run"]
 
 
 class Run:
@@ -86,7 +42,7 @@ class Run:
         self._guards = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
-        _check_kinds(job)
+        check_kinds(job)
 
     def prepare(self) -> FitLoop | EvaluationLoop | PredictionLoop:
         """Make everything ready and return the loop to run.
@@ -112,7 +68,7 @@ class Run:
         module.configure_model()
         session.precision.convert_module(module)
         module.to(session.device)
-        self._load_data(context)
+        load_data(job, context)
         if job.fn == "fit":
             context.optimization = self._optimization(module)
         self._restore(context)
@@ -234,76 +190,6 @@ class Run:
             transfer=BatchTransfer(module, job.datamodule, session.device, session.precision),
         )
 
-    def _load_data(self, context: RunContext) -> None:
-        job = self.job
-        if job.fn != "fit":
-            context.evaluation[job.fn] = self._evaluation(context, job.fn, job.evaluation)
-            if not context.evaluation[job.fn]:
-                raise DataError(
-                    f"{job.fn} has nothing to run: its loaders give no batch, or "
-                    f"{_LIMITS[job.fn]} is 0. Check the data set's length and the limit."
-                )
-            return
-        source = self._source("train_dataloader", job.train)
-        if source is None:
-            raise DataError(
-                "fit was given no training data: pass train_dataloaders=, a datamodule= with "
-                f"train_dataloader(), or define {type(job.module).__qualname__}.train_dataloader()."
-            )
-        loader = as_train_loader(source)
-        if context.plan.overfit_batches:
-            loader = without_shuffling(loader)
-        if number_of_batches(loader) == 0:
-            raise DataError(
-                f"the training loader {loader!r} gives no batch: check the data set's length, and "
-                "drop_last with a data set smaller than one batch."
-            )
-        plan = context.plan
-        option = "overfit_batches" if plan.overfit_batches else "limit_train_batches"
-        context.stream = TrainStream(loader, plan.limit_train_batches, option)
-        context.evaluation["validate"] = EvalData()
-        if has_evaluation(job.module, "validate"):
-            context.evaluation["validate"] = self._evaluation(context, "validate", job.evaluation)
-        elif job.evaluation is not None:
-            warn(
-                f"fit was given val_dataloaders, but {type(job.module).__qualname__} has no "
-                "validation_step, so nothing is validated: define it, or leave the loaders out.",
-                TrainerHooksWarning,
-            )
-
-    def _evaluation(self, context: RunContext, stage: str, given: Any) -> EvalData:
-        source = self._source(_LOADERS[stage], given)
-        if source is None:
-            if self.job.fn == "fit":
-                return EvalData()
-            raise DataError(
-                f"{stage} was given no data: pass dataloaders=, a datamodule= with "
-                f"{_LOADERS[stage]}(), or define "
-                f"{type(self.job.module).__qualname__}.{_LOADERS[stage]}()."
-            )
-        loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]
-        limit = getattr(context.plan, option)
-        if context.plan.overfit_batches and stage == "validate":
-            loaders, option = [without_shuffling(item) for item in loaders], "overfit_batches"
-        sizes = [number_of_batches(item) for item in loaders]
-        for position, size in enumerate(sizes):
-            if size == 0 and (any(sizes) or self.job.fn == "fit"):
-                warn(
-                    f"{stage} loader {position}, {loaders[position]!r}, has no batch: it is left "
-                    "out. Check its data set's length, and drop_last.",
-                    TrainerHooksWarning,
-                )
-        return EvalData(loaders, [limited(size, limit, option) for size in sizes])
-
-    def _source(self, name: str, given: Any) -> Any:
-        """Return what was passed, or what the data module or the module has under `name`."""
-        if given is not None:
-            return given
-        for owner in (self.job.datamodule, self.job.module):
-            if owner is not None and defines(owner, name):
-                return getattr(owner, name)()
-        return None
-
     def _optimization(self, module: Module) -> Optimization:
         """Return the module's optimizers: those of its last fit here, so that it goes on."""
         session = self.session
@@ -364,28 +250,3 @@ class Run:
         except BaseException as other:  # noqa: BLE001 - noted on the error that is on its way
             if other is not error:
                 error.add_note(f"and then, while it was reported: {describe_error(other)}")
-
-
-def _check_kinds(job: Job) -> None:
-    """Make sure that a job is about a module and a data module."""
-    if isinstance(job.module, type) or not isinstance(job.module, Module):
-        hint = " It is a class: pass an instance." if isinstance(job.module, type) else ""
-        raise ModuleError(
-            f"{job.fn} was given {type(job.module).__qualname__} {str(job.module)[:60]!r} as its "
-            f"model: it must be an instance of trainer_hooks.Module.{hint}"
-        )
-    evaluated = "val_dataloaders" if job.fn == "fit" else "dataloaders"
-    for name, given in (("train_dataloaders", job.train), (evaluated, job.evaluation)):
-        if isinstance(given, DataModule):
-            raise DataError(
-                f"{job.fn} was given a DataModule as {name}: pass it as datamodule= instead."
-            )
-        if given is not None and job.datamodule is not None:
-            raise DataError(
-                f"{job.fn} was given both {name}= and datamodule=: it must be one of them."
-            )
-    if job.datamodule is not None and not isinstance(job.datamodule, DataModule):
-        raise DataError(
-            f"{job.fn} was given {type(job.datamodule).__qualname__} as datamodule: it must be an "
-            "instance of trainer_hooks.DataModule."
-        )

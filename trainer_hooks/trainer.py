@@ -12,7 +12,8 @@ from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.defaults import check_switches, default_callbacks, make_loggers
 from trainer_hooks.errors import CheckpointNotFoundError, StopTraining, UsageError
 from trainer_hooks.hooks.relay import describe_error
-from trainer_hooks.lifecycle import Job, Run
+from trainer_hooks.job import Job
+from trainer_hooks.lifecycle import Run
 from trainer_hooks.runtime.device import pick_device
 from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.session import Session
