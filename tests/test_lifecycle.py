@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -836,3 +837,29 @@ def test_stop_training_before_the_loop(bare) -> None:
     trainer.fit(Stops(), DATA)
     assert trainer.state.status == "finished"
     assert trainer.global_step == 0
+
+
+def test_a_forked_child_can_be_told_to_end(bare) -> None:
+    """A process that was forked during fit ignores Ctrl-C, but ends on SIGTERM as any other."""
+    codes = []
+
+    class Forking(Callback):
+        def on_train_start(self, trainer, module) -> None:
+            context = multiprocessing.get_context("fork")
+            here, there = context.Pipe()
+            child = context.Process(target=_answer, args=(there,))
+            child.start()
+            os.kill(child.pid, signal.SIGINT)
+            here.send("are you there?")
+            assert here.recv() == "are you there?"
+            child.terminate()
+            child.join()
+            codes.append(child.exitcode)
+
+    bare(Forking()).fit(Line(), DATA)
+    assert codes == [-signal.SIGTERM]
+
+
+def _answer(connection) -> None:
+    while True:
+        connection.send(connection.recv())

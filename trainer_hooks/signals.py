@@ -34,7 +34,11 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
 
     def handle(signum: int, frame: Any) -> None:  # noqa: ARG001 - the interface of a handler
         if os.getpid() != owner:
-            return  # Ctrl-C reaches a loader's forked workers too: they serve until told to end
+            # Ctrl-C reaches forked children too: they serve the batch in work until told to end
+            if signum == signal.SIGTERM:
+                signal.signal(signum, signal.SIG_DFL)
+                os.kill(os.getpid(), signum)
+            return
         if context.pending_signal:
             context.pending_signal = 0
             _act_on(signum)

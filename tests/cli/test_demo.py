@@ -149,14 +149,6 @@ def test_the_plugin_is_listed_and_does_its_work(demo: Any) -> None:
     assert re.search(r"^RunJournal resumes +0 +1 +1 +0 +\+1, rightly$", done.stdout, re.MULTILINE)
 
 
-@pytest.mark.slow
-def test_without_the_plugin_it_says_how_to_install_it(demo: Any) -> None:
-    """Where the example plugin is not installed, the demo says so and goes on."""
-    if has_example_plugin():
-        pytest.skip(f"{EXAMPLE} is installed")
-    assert f"No callback of {EXAMPLE} takes part" in demo[0].stdout
-
-
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder that holds something, or a file, is refused with exit code 1 and left alone."""
     kept = tmp_path / "kept.txt"
