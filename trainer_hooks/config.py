@@ -325,7 +325,7 @@ def takes_options(
 
 def _unknown(name: str, known: Iterable[str]) -> str:
     if name in NOT_YET:
-        return f"Trainer({name}=...): Lightning's option {name!r} is not here. {NOT_YET[name]}."
+        return f"Trainer({name}=...): Lightning's option {name!r} is not here: {NOT_YET[name]}."
     return (
         f"Trainer({name}=...): there is no option {name!r}.{nearest(name, known)} "
         "help(trainer_hooks.Trainer) lists them."
