@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.checkpoint.plain import require_plain
@@ -18,14 +18,15 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
     UsageError,
 )
+from trainer_hooks.loops.steps import overrides
 from trainer_hooks.metrics.objects import load_metric_states, metric_states
-from trainer_hooks.module import Module
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     import os
 
     from trainer_hooks.context import RunContext
+    from trainer_hooks.module import Module
     from trainer_hooks.session import Session
     from trainer_hooks.trainer import Trainer
 
@@ -129,10 +130,7 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
 
 def _keeps_gradients(module: Module) -> bool:
     """Return whether gradients may outlive a step: the module itself says when they are cleared."""
-    return (
-        not module.automatic_optimization
-        or type(module).optimizer_zero_grad is not Module.optimizer_zero_grad
-    )
+    return not module.automatic_optimization or overrides(module, "optimizer_zero_grad")
 
 
 def _require_plain(checkpoint: dict[str, Any], session: Session) -> None:
@@ -173,10 +171,9 @@ def restore_callbacks(session: Session, checkpoint: dict[str, Any]) -> LoadRepor
         found.restored, found.missing, found.unexpected, tuple(dict.fromkeys(changes))
     )
     if report.summary:
-        warnings.warn(
+        warn(
             f"the checkpoint and this run's callbacks differ: {report.summary}.",
             TrainerHooksWarning,
-            stacklevel=2,
         )
     return report
 

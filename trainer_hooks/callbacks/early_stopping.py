@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trainer_hooks._log import log
+from trainer_hooks._log import log, warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import (
     acts_at_train_epoch_end,
@@ -210,7 +209,7 @@ class EarlyStopping(Callback):
             raise MetricError(message)
         if not self._is_warned:
             self._is_warned = True
-            warnings.warn(message, TrainerHooksWarning, stacklevel=4)
+            warn(message, TrainerHooksWarning)
 
     def _verdict(self, value: float) -> tuple[EarlyStoppingReason, str | None]:
         """Return why to stop at this value, if so, and the same in words."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksWarning
 
 if TYPE_CHECKING:
@@ -47,12 +47,11 @@ def example_sizes(
             else:
                 module(example)
     except Exception as error:  # noqa: BLE001 - user code may fail in any way; it is reported
-        warnings.warn(
+        warn(
             f"example_input_array of {type(module).__qualname__} could not be run for the summary, "
             f"so the table has no sizes: {type(error).__name__}: {error}. Set it to what forward "
             "takes, or to None.",
             TrainerHooksWarning,
-            stacklevel=2,
         )
         return {}
     finally:

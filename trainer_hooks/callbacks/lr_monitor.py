@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
 from trainer_hooks.errors import OptimizationError, TrainerHooksWarning, UsageError
@@ -80,11 +80,10 @@ class LearningRateMonitor(Callback):
         self.lrs = {}
         sources = _sources(trainer)
         if self.log_momentum and not all(_has_momentum(source[1]) for source in sources):
-            warnings.warn(
+            warn(
                 f"log_momentum=True of {_WHERE}: an optimizer has no momentum, so none is logged "
                 "for it. Leave log_momentum out if that is intended.",
                 TrainerHooksWarning,
-                stacklevel=2,
             )
         is_by_step = self.logging_interval == "step" or (
             self.logging_interval is None and any(kind != "epoch" for _, _, kind in sources)

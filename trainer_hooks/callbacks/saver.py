@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks.callbacks.checkpoint import Checkpoint
 from trainer_hooks.callbacks.filenames import fill_template, template_names
 from trainer_hooks.callbacks.ranking import Books
@@ -115,12 +115,11 @@ class Saver(Checkpoint):
             return
         counts = ("best_model_path", "saved_step", "considered_at")
         self._books.load_state_dict({k: v for k, v in state_dict.items() if k in counts})
-        warnings.warn(
+        warn(
             f"dirpath {self.dirpath!r} of {type(self).__name__}: the checkpoint's was {folder!r}, "
             "so only best_model_path is taken over, and the files there are left alone. Pass that "
             "dirpath to go on with its best checkpoints.",
             TrainerHooksWarning,
-            stacklevel=2,
         )
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
@@ -205,11 +204,10 @@ class Saver(Checkpoint):
         try:
             Path(path).unlink(missing_ok=True)
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"checkpoint {path!r}: it is no longer among those to keep and cannot be removed "
                 f"({error}). Remove it yourself.",
                 TrainerHooksWarning,
-                stacklevel=2,
             )
 
     def _warn_of_gaps(self, metrics: Mapping[str, Any], template: str) -> None:
@@ -217,10 +215,9 @@ class Saver(Checkpoint):
         gaps = sorted(set(template_names(template)) - set(metrics) - self._gaps_told)
         if gaps:
             self._gaps_told.update(gaps)
-            warnings.warn(
+            warn(
                 f"metrics {', '.join(gaps)} in filename {template!r} of {type(self).__name__}: not "
                 "logged when a checkpoint was saved, so they show as nan. Log them, or take them "
                 "out of the filename.",
                 TrainerHooksWarning,
-                stacklevel=2,
             )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks.callbacks.monitoring import (
     as_score,
     has_validation,
@@ -71,7 +71,7 @@ class WatchedMetric:
         if not self._is_warned:
             self._is_warned = True
             hint = "Until the first validation has run, no checkpoint is ranked by it."
-            warnings.warn(f"{message} {hint}", TrainerHooksWarning, stacklevel=4)
+            warn(f"{message} {hint}", TrainerHooksWarning)
         return None
 
 

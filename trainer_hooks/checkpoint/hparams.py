@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.plain import find_foreign
 from trainer_hooks.errors import ModuleError, TrainerHooksWarning, nearest
 
@@ -97,12 +97,11 @@ def savable(hparams: Mapping[str, Any], owner: str) -> dict[str, Any]:
         if found is None:
             kept[name] = copy.deepcopy(value)
             continue
-        warnings.warn(
+        warn(
             f"hyperparameter {name!r} of {owner} is left out of checkpoints: it holds "
             f"{type(found[1]).__qualname__}, and a checkpoint holds only plain data and tensors. "
             f"Pass it to load_from_checkpoint(..., {name}=...) then, or leave it out with "
             f"save_hyperparameters(ignore=[{name!r}]).",
             TrainerHooksWarning,
-            stacklevel=3,
         )
     return kept

@@ -48,6 +48,6 @@ class DataHooks:
         return batch
 
 
-def defines(owner: DataHooks, name: str) -> bool:
-    """Return whether a module or data module has a `name` of its own: in its class or on itself."""
-    return name in vars(owner) or getattr(type(owner), name) is not vars(DataHooks)[name]
+def defines(owner: object, name: str, base: type = DataHooks) -> bool:
+    """Return whether `owner` has a `name` of its own, in its class or on itself, not `base`'s."""
+    return name in vars(owner) or getattr(type(owner), name) is not getattr(base, name)

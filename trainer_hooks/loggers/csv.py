@@ -7,11 +7,11 @@ import json
 import math
 import os
 import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.files import STEP, continue_csv, create_csv, csv_writer, replace_file
@@ -208,12 +208,11 @@ class CSVLogger(Logger):
             number += 1
         self._version = number
         if promised not in {None, number}:
-            warnings.warn(
+            warn(
                 f"CSVLogger said that it would write to {self._folder_of(int(promised or 0))}, "
                 f"which another logger took meanwhile: it writes to {folder}. Give each run its "
                 "own name= or version= to know the folder beforehand.",
                 TrainerHooksWarning,
-                stacklevel=2,
             )
         return folder
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks.errors import (
     MetricError,
     OptionError,
@@ -78,7 +78,7 @@ class SchedulerStepper:
                 )
                 if config.strict:
                     raise MetricError(message)
-                warnings.warn(message, TrainerHooksWarning, stacklevel=2)
+                warn(message, TrainerHooksWarning)
                 return
             metric = metrics[name]
         try:

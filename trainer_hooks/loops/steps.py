@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from trainer_hooks.data.hooks import defines
 from trainer_hooks.errors import ModuleError
 from trainer_hooks.module import Module
 from trainer_hooks.runtime.transfer import map_tensors
@@ -178,7 +179,7 @@ def outputs_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
 
 def overrides(module: Module, name: str) -> bool:
     """Return whether a module has a `name` of its own: in its class or on itself."""
-    return getattr(type(module), name) is not getattr(Module, name) or name in vars(module)
+    return defines(module, name, Module)
 
 
 def _has_forward(module: Module) -> bool:
