@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch.nn.parameter import is_lazy
 
+from trainer_hooks._text import aligned
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.example_sizes import example_sizes
 from trainer_hooks.errors import CallbackError
@@ -83,7 +84,7 @@ class ModelSummaryTable:
             count = f"{layer.parameters:,}" + (" (lazy)" if layer.is_lazy else "")
             row = [str(index), layer.name, layer.type, count, layer.mode]
             rows.append([*row, layer.in_sizes, layer.out_sizes] if self.has_sizes else row)
-        lines = _aligned([header, *rows], right=3) if rows else []
+        lines = aligned([header, *rows], right={3}) if rows else []
         totals = [
             [f"{self.trainable_parameters:,}", "trainable params"],
             [f"{self.frozen_parameters:,}", "non-trainable params"],
@@ -92,12 +93,12 @@ class ModelSummaryTable:
             [f"{self.modules_in_train:,}", "modules in train mode"],
             [f"{self.modules_in_eval:,}", "modules in eval mode"],
         ]
-        rule = "-" * max(len(line) for line in (*lines, *_aligned(totals, right=0)))
+        rule = "-" * max(len(line) for line in (*lines, *aligned(totals, right={0})))
         if lines:
             lines = [lines[0], rule, *lines[1:], rule]
         if self.is_lazy:
             totals.append(["", "(lazy parameters have no size yet and are counted as 0)"])
-        return "\n".join([*lines, *_aligned(totals, right=0)])
+        return "\n".join([*lines, *aligned(totals, right={0})])
 
 
 class ModelSummary(Callback):
@@ -194,15 +195,3 @@ def _count(parameters: Iterable[Tensor]) -> int:
 
 def _bytes(parameters: Iterable[Tensor]) -> int:
     return sum(0 if is_lazy(parameter) else parameter.nbytes for parameter in parameters)
-
-
-def _aligned(rows: list[list[str]], right: int) -> list[str]:
-    """Return a line for each row; the columns are as wide as they must be, one flush right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if index == right else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

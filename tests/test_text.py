@@ -1,0 +1,77 @@
+"""Tables and trees: plain text for a file, drawn on a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pyte
+
+from trainer_hooks._text import Branch, aligned, show_table, show_tree
+
+ROWS = [["on_fit_start", "3", "[red]"], ["x", "1000", ""]]
+TREE = Branch("fit", (Branch("setup", (Branch("Counter"),)), Branch("[idle]", is_faint=True)))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def screen(self) -> list[str]:
+        screen = pyte.Screen(80, 24)
+        pyte.Stream(screen).feed(self.getvalue().replace("\n", "\r\n"))
+        return [line.rstrip() for line in screen.display]
+
+
+def test_columns_are_as_wide_as_they_must_be() -> None:
+    """Cells stand below each other, numbers flush right, and nothing trails."""
+    assert aligned(ROWS, right={1}) == ["on_fit_start     3  [red]", "x             1000"]
+
+
+def test_a_table_in_a_file_is_plain() -> None:
+    """Title, header, a rule, the rows; brackets are no markup."""
+    file = io.StringIO()
+    show_table(["hook", "calls", "by"], ROWS, title="Costs", right={1}, file=file)
+    assert file.getvalue().splitlines() == [
+        "Costs",
+        "hook          calls  by",
+        "-" * 26,
+        "on_fit_start      3  [red]",
+        "x              1000",
+    ]
+
+
+def test_a_table_without_rows_has_its_header(capsys) -> None:
+    """Standard output is where it goes unless told otherwise."""
+    show_table(["hook", "calls"], [])
+    assert capsys.readouterr().out == "hook  calls\n-----------\n"
+
+
+def test_a_table_on_a_terminal_is_drawn(monkeypatch) -> None:
+    """The same cells, drawn by rich, brackets included."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = Terminal()
+    show_table(["hook", "calls", "by"], ROWS, title="Costs", right={1}, file=terminal)
+    shown = "\n".join(terminal.screen())
+    for text in ("Costs", "on_fit_start", "1000", "[red]", "\u2500"):
+        assert text in shown
+
+
+def test_a_tree_in_a_file_is_indented() -> None:
+    """Two spaces a level."""
+    file = io.StringIO()
+    show_tree(TREE, file=file)
+    assert file.getvalue() == "fit\n  setup\n    Counter\n  [idle]\n"
+
+
+def test_a_tree_on_a_terminal_is_drawn(monkeypatch) -> None:
+    """The same lines with guides; brackets are no markup."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = Terminal()
+    show_tree(TREE, file=terminal)
+    shown = [line for line in terminal.screen() if line]
+    assert shown == [
+        "fit",
+        "\u251c\u2500\u2500 setup",
+        "\u2502   \u2514\u2500\u2500 Counter",
+        "\u2514\u2500\u2500 [idle]",
+    ]

@@ -1,0 +1,121 @@
+"""Tables and trees for people to read: in colour on a terminal, plain text everywhere else."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from rich.tree import Tree
+
+__all__ = ["Branch", "aligned", "show_table", "show_tree"]
+
+_INDENT = "  "
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return a line for each row; the columns are as wide as they must be.
+
+    Args:
+        rows: rows of equally many cells.
+        right: indices of the columns that are flush right.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        _INDENT.join(
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def show_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    right: Collection[int] = (),
+    file: TextIO | None = None,
+) -> None:
+    """Print a table.
+
+    Args:
+        header: the columns' names.
+        rows: rows of as many cells.
+        title: a line above it.
+        right: indices of the columns that are flush right.
+        file: where to; standard output unless given. If it is a terminal, rich draws it.
+    """
+    file = file or sys.stdout
+    if file.isatty():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+        for index, name in enumerate(header):
+            table.add_column(name, justify="right" if index in right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*map(_literal, row))
+        Console(file=file).print(table)
+        return
+    head, *lines = aligned([header, *rows], right)
+    rule = "-" * max(map(len, (head, *lines)))
+    print(*([title] if title else []), head, rule, *lines, sep="\n", file=file)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line of a tree, and what stands below it.
+
+    Attributes:
+        text: the line.
+        branches: what stands below it, in order.
+        is_faint: whether it matters less: it is dimmed on a terminal.
+    """
+
+    text: str
+    branches: tuple[Branch, ...] = ()
+    is_faint: bool = False
+
+
+def show_tree(root: Branch, *, file: TextIO | None = None) -> None:
+    """Print a tree.
+
+    Args:
+        root: its first line, and all the others below that.
+        file: where to; standard output unless given. If it is a terminal, rich draws it.
+    """
+    file = file or sys.stdout
+    if file.isatty():
+        from rich.console import Console
+
+        Console(file=file, soft_wrap=True).print(_drawn(root))
+        return
+    print(*_indented(root, 0), sep="\n", file=file)
+
+
+def _indented(branch: Branch, depth: int) -> Iterator[str]:
+    yield _INDENT * depth + branch.text
+    for below in branch.branches:
+        yield from _indented(below, depth + 1)
+
+
+def _drawn(branch: Branch) -> Tree:
+    from rich.tree import Tree
+
+    tree = Tree(_literal(branch.text), style="dim" if branch.is_faint else "")
+    for below in branch.branches:
+        tree.children.append(_drawn(below))
+    return tree
+
+
+def _literal(text: str) -> str:
+    """Return `text` so that rich shows its brackets instead of taking them for markup."""
+    from rich.markup import escape
+
+    return escape(text)
