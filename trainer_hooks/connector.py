@@ -117,12 +117,19 @@ class CallbackConnector:
         back with the next `attach`.
         """
         member = Member(module, f"module {type(module).__qualname__}", skip=2)
-        brought = [Entry(callback, "module") for callback in collect(callbacks)]
-        entries = self._with_defaults(deduplicate(brought, self._base))
-        check_state_keys(entries)
-        voice_doubts(brought)
+        entries = self.entries_with(callbacks)
+        voice_doubts(entry for entry in entries if entry.origin == "module")
         self._module = member
         self._commit(entries)
+
+    def entries_with(
+        self, brought: Callback | Iterable[Callback] | None = None
+    ) -> tuple[Entry, ...]:
+        """Return who takes part in a run of a module that brings these callbacks, in order."""
+        of_module = [Entry(callback, "module") for callback in collect(brought)]
+        entries = self._with_defaults(deduplicate(of_module, self._base))
+        check_state_keys(entries)
+        return entries
 
     def add(self, callback: Callback) -> None:
         """Register one more callback; a hook that is firing is not disturbed.

@@ -13,7 +13,7 @@ from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["HookRelay", "Member", "describe_error"]
+__all__ = ["HookRelay", "Member", "describe_error", "is_isolated"]
 
 _ISOLATED = frozenset(
     {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
@@ -181,3 +181,8 @@ def describe_error(error: BaseException) -> str:
     """Return an error's type, message and notes in one line."""
     notes = "; ".join(getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")
+
+
+def is_isolated(hook: str) -> bool:
+    """Return whether `hook` runs for every listener, even if one of them fails."""
+    return hook in _ISOLATED
