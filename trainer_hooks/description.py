@@ -129,23 +129,20 @@ def _attached(module: Module, trainer: Trainer) -> Iterator[None]:
 
 def _listeners(entries: Sequence[Entry], module: Module | None) -> list[_Listener]:
     """Return the callbacks in the order of their turns, the module at its own."""
-    kinds = Counter(type(entry.callback).__qualname__ for entry in entries)
+    shared = Counter(type(entry.callback).__name__ for entry in entries)
     listeners = []
     for entry in entries:
-        kind, key = type(entry.callback).__qualname__, entry.callback.state_key
-        full = key if key.startswith(kind) else f"{kind} (state_key {key!r})"
-        name = full if kinds[kind] > 1 else kind
-        listeners.append(
-            _Listener(
-                entry.callback,
-                f"{full}, from {entry.supplier}, in band {entry.band.name}",
-                f"{name}, from {entry.supplier}",
-            )
+        kind, key = type(entry.callback), entry.callback.state_key
+        full = (
+            key if key.startswith(kind.__qualname__) else f"{kind.__qualname__} (state_key {key!r})"
         )
+        name = full if shared[kind.__name__] > 1 else kind.__name__
+        title = f"{full}, from {entry.supplier}, in band {entry.band.name}"
+        listeners.append(_Listener(entry.callback, title, f"{name}, from {entry.supplier}"))
     if module is not None:
-        name = f"module {type(module).__qualname__}"
+        title = f"module {type(module).__qualname__}, in band {Band.MODULE.name}"
         turn = sum(entry.band <= Band.MODULE for entry in entries)
-        listeners.insert(turn, _Listener(module, f"{name}, in band {Band.MODULE.name}", name))
+        listeners.insert(turn, _Listener(module, title, f"module {type(module).__name__}"))
     return listeners
 
 

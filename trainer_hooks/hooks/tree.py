@@ -181,6 +181,7 @@ _BATCH = _each(
 
 _EPOCH = _each(
     "for each epoch (a resumed run enters it where the checkpoint was saved)",
+    _if("if a cycle of iteration_length epochs begins", "on_iteration_start"),
     "on_epoch_start",
     "on_train_epoch_start",
     _BATCH,
@@ -190,6 +191,11 @@ _EPOCH = _each(
     "on_train_epoch_end",
     "on_epoch_end",
     "on_epoch_checkpoint",
+    _if(
+        "if the cycle ends, or the training inside of one",
+        "on_iteration_end",
+        "on_iteration_checkpoint",
+    ),
 )
 
 _FIT = Block(
@@ -204,12 +210,7 @@ _FIT = Block(
             "on_sanity_check_end",
         ),
         "on_train_start",
-        _each(
-            "for each cycle of iteration_length epochs (one of all epochs unless it is set)",
-            _if("if iteration_length is set", "on_iteration_start"),
-            _EPOCH,
-            _if("if iteration_length is set", "on_iteration_end", "on_iteration_checkpoint"),
-        ),
+        _EPOCH,
         "on_train_end",
         "on_fit_end",
         *_ENDING,
