@@ -122,13 +122,16 @@ def test_the_order_is_that_of_a_run(bare, Tiny) -> None:
     def telling(base, name):
         return type(name, (base,), {"on_fit_start": lambda self, *args: seen.append(name)})
 
-    trainer = bare(*(telling(kind, kind.__name__)() for kind in (Late, Early, Callback)))
+    class Beside(Callback):
+        band = Band.MODULE
+
+    trainer = bare(*(telling(kind, kind.__name__)() for kind in (Late, Beside, Early, Callback)))
     model = telling(Tiny, "Own")()
     lines = lines_of(trainer, model)
     trainer.fit(model, [model.layer.weight.detach()])
     shown = [line.partition(",")[0] for line in listeners(lines, "on_fit_start")]
     assert shown == ["module Own" if name == "Own" else name for name in seen]
-    assert len(shown) == 4
+    assert len(shown) == 5
 
 
 def test_all_who_take_part_are_listed_first(bare, listening) -> None:
@@ -296,6 +299,39 @@ def test_a_default_gives_way_to_what_the_model_brings(Tiny, tmp_path) -> None:
     assert shown == ["ModelCheckpoint, from configure_callbacks"]
     assert trainer.checkpoint_callback is not None
     assert any(isinstance(callback, ModelSummary) for callback in trainer.callbacks)
+
+
+def test_the_module_of_the_run_is_not_asked_again(bare, Tiny, batches) -> None:
+    """What it brought is shown, whether the module is given or not; other modules are asked."""
+    asked = []
+
+    class Bringing(Tiny):
+        def configure_callbacks(self):
+            asked.append(self)
+            return [Late()]
+
+    trainer, model = bare(), Bringing()
+    trainer.fit(model, batches())
+    assert listeners(lines_of(trainer, model), "on_fit_start") == ["Late, from configure_callbacks"]
+    assert asked == [model]
+    other = Bringing()
+    lines_of(trainer, other)
+    assert asked == [model, other]
+
+
+def test_a_module_does_not_listen_before_it_is_there(bare, Tiny) -> None:
+    """The init hooks fire when the trainer is made, so a module's are never called."""
+
+    class Eager(Tiny):
+        def on_init_end(self):
+            pass
+
+        def on_close(self):
+            pass
+
+    lines = lines_of(bare(), Eager())
+    assert listeners(lines, "on_init_end") == []
+    assert listeners(lines, "on_close") == ["module Eager"]
 
 
 def test_it_can_be_called_from_a_hook(bare, Tiny, batches) -> None:
