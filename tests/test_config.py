@@ -27,6 +27,8 @@ DEFAULTS = {
     "callbacks": None,
     "plugins": True,
     "plugin_errors": "warn",
+    "strict_hooks": False,
+    "callback_errors": None,
     "max_epochs": None,
     "min_epochs": None,
     "max_steps": -1,

@@ -6,15 +6,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
-import importlib_metadata
 import pytest
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.connector import CallbackConnector, Default, LoadReport
+from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, PluginError, StateKeyError, TrainerHooksWarning
 from trainer_hooks.hooks.order import Band
+from trainer_hooks.reports import LoadReport
+from trainer_hooks.roster import Default
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,24 +81,17 @@ def kinds(connector: CallbackConnector) -> list[str]:
 
 
 @pytest.fixture
-def plugins(monkeypatch: pytest.MonkeyPatch):
+def plugins(monkeypatch: pytest.MonkeyPatch, installed_distributions):
     """Return a function that installs made-up plugins: distribution name to what they make."""
 
     def install(**makes) -> None:
         module = ModuleType("made_up_plugins")
-        entries = []
         for distribution, make in makes.items():
             setattr(module, distribution, make)
-            dist = SimpleNamespace(name=distribution, version="1.0")
-            value = f"made_up_plugins:{distribution}"
-            group = "trainer_hooks.callbacks_factory"
-            entries.append(SimpleNamespace(dist=dist, name="cb", value=value, group=group))
+            entry = ("cb", f"made_up_plugins:{distribution}", "trainer_hooks.callbacks_factory")
+            made = installed_distributions.make(distribution, entries=[entry])
+            installed_distributions.append(made)
         monkeypatch.setitem(sys.modules, "made_up_plugins", module)
-        monkeypatch.setattr(
-            importlib_metadata,
-            "entry_points",
-            lambda *, group: [entry for entry in entries if entry.group == group],
-        )
         for switch in ("DISABLE", "BLOCK", "ALLOW"):
             monkeypatch.delenv(f"TRAINER_HOOKS_{switch}_PLUGINS", raising=False)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import io
+import sys
+import types
 
 import pyte
 import pytest
 
-from trainer_hooks import Band, Callback, TrainerHooksError
-from trainer_hooks._text import show_tree
+from trainer_hooks import Band, Callback, Hooks, TrainerHooksError
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, ModelSummary
-from trainer_hooks.connector import CallbackConnector
-from trainer_hooks.description import describe
 from trainer_hooks.errors import ModuleError, UsageError
-from trainer_hooks.hooks.spec import HOOKS, HookSpec
+from trainer_hooks.hooks.spec import HOOKS
 from trainer_hooks.trainer import Trainer
 
 
@@ -353,23 +352,46 @@ def test_it_can_be_called_from_a_hook(bare, Tiny, batches) -> None:
     ]
 
 
-def test_hooks_that_the_loop_does_not_know_are_listed(bare) -> None:
-    """An event that an installed package added stands by itself, with who listens."""
+class Meals(Hooks):
+    def on_lunch(self, trainer, module):
+        """Called at noon."""
 
-    class Eating(Callback):
-        def on_lunch(self, trainer):
+    def on_dinner(self, trainer, module):
+        """Called at eight."""
+
+
+class Eating(Meals, Callback):
+    def on_lunch(self, trainer, module):
+        pass
+
+
+def test_hooks_that_packages_add_are_listed(
+    bare, Tiny, installed_distributions, monkeypatch
+) -> None:
+    """They stand by themselves, with who brought them, and who listens to each."""
+
+    class Hungry(Tiny):
+        def on_dinner(self):
             pass
 
-    hooks = {**HOOKS, "on_lunch": HookSpec("on_lunch", ("trainer",), "Called at noon.")}
-    with pytest.warns(UserWarning, match="on_lunch"):
-        connector = CallbackConnector([Eating()], discover=False)
-    file = io.StringIO()
-    show_tree(describe(bare(), connector, hooks=hooks), file=file)
-    assert file.getvalue().splitlines()[-3:] == [
-        "  events of installed packages",
-        "    on_lunch",
-        "      -> Eating, from Trainer(callbacks=...)",
+    package = types.ModuleType("kitchen")
+    package.Meals, package.make = Meals, Eating
+    monkeypatch.setitem(sys.modules, "kitchen", package)
+    monkeypatch.delenv("TRAINER_HOOKS_DISABLE_PLUGINS")
+    entries = [
+        ("meals", "kitchen:Meals", "trainer_hooks.hooks"),
+        ("eating", "kitchen:make", "trainer_hooks.callbacks_factory"),
     ]
+    installed_distributions.append(installed_distributions.make("kitchen", "1.2", entries))
+    lines = lines_of(bare(), Hungry())
+    assert lines[-5:] == [
+        "  events of installed packages",
+        "    on_lunch, of kitchen 1.2",
+        "      -> Eating, from plugin kitchen 1.2",
+        "    on_dinner, of kitchen 1.2",
+        "      -> module Hungry",
+    ]
+    assert "events of installed packages" not in lines_of(bare(plugins=False))
 
 
 def test_other_ranks_print_nothing(bare, monkeypatch, capsys) -> None:

@@ -12,15 +12,16 @@ from trainer_hooks._text import Branch
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import ModuleError, UsageError, nearest
 from trainer_hooks.hooks.order import Band
-from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
+from trainer_hooks.hooks.spec import ALIASES, overrides
 from trainer_hooks.hooks.tree import ANY_MOMENT, FUNCTIONS, LOOP, Block, branches_of, hooks_in
 from trainer_hooks.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from trainer_hooks.connector import CallbackConnector, Entry
+    from trainer_hooks.connector import CallbackConnector
     from trainer_hooks.hooks.spec import HookSpec
+    from trainer_hooks.roster import Entry
     from trainer_hooks.trainer import Trainer
 
 __all__ = ["describe"]
@@ -31,16 +32,14 @@ def describe(
     connector: CallbackConnector,
     module: Module | None = None,
     fn: str | None = None,
-    hooks: Mapping[str, HookSpec] = HOOKS,
 ) -> Branch:
     """Return who takes part and the loop as a tree, each hook with its listeners in order.
 
     Args:
         trainer: whose hooks they are.
-        connector: its callbacks.
+        connector: its callbacks, and the hooks that there are.
         module: the module to show with what it brings; that of the last run unless given.
         fn: the function to show; all of them, and what is around them, if None.
-        hooks: the hooks that there are.
 
     Raises:
         UsageError: there is no such `fn`.
@@ -53,7 +52,7 @@ def describe(
         with _attached(module, trainer):
             entries = connector.entries_with(module.configure_callbacks())
     parts = LOOP if fn is None else (FUNCTIONS[fn], ANY_MOMENT)
-    custom = tuple(name for name in hooks if name not in set(hooks_in(LOOP)))
+    custom = tuple(name for name in connector.hooks if name not in set(hooks_in(LOOP)))
     if custom:
         parts = (*parts, Block("events of installed packages", custom))
     listeners = _listeners(entries, module)
@@ -63,7 +62,7 @@ def describe(
         f"hooks of this trainer{hint}",
         (
             Branch("who takes part, in order", lines),
-            *branches_of(parts, partial(_line, hooks, listeners)),
+            *branches_of(parts, partial(_line, connector.hooks, listeners)),
         ),
     )
 
@@ -82,19 +81,19 @@ class _Listener:
     title: str
     name: str
 
-    def way_to(self, spec: HookSpec) -> str | None:
+    def way_to(self, hook: str, hooks: Mapping[str, HookSpec]) -> str | None:
         """Return how a hook comes here if not by its name, or None if it does not."""
-        if isinstance(self.implementer, Module) and not spec.takes_module:
+        if isinstance(self.implementer, Module) and not hooks[hook].takes_module:
             return None  # it fires before there is a module
         if isinstance(self.implementer, Callback) and (
             type(self.implementer).run_event is not Callback.run_event
             or "run_event" in vars(self.implementer)
         ):
             return ", by run_event"
-        if overrides(self.implementer, spec.name):
+        if overrides(self.implementer, hook, hooks):
             return ""
         for old, new in ALIASES.items():
-            if new == spec.name and overrides(self.implementer, old):
+            if new == hook and overrides(self.implementer, old, hooks):
                 return f", as {old}"
         return None
 
@@ -150,7 +149,9 @@ def _line(hooks: Mapping[str, HookSpec], listeners: Sequence[_Listener], hook: s
     """Return the line of a hook, with one below it for each who listens."""
     below = []
     for listener in listeners:
-        way = listener.way_to(hooks[hook])
+        way = listener.way_to(hook, hooks)
         if way is not None:
             below.append(Branch(f"-> {listener.name}{way}"))
-    return Branch(hook, tuple(below), is_faint=not below)
+    supplier = hooks[hook].supplier
+    text = f"{hook}, of {supplier}" if supplier else hook
+    return Branch(text, tuple(below), is_faint=not below)

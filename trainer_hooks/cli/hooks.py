@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._text import aligned, show_table
 from trainer_hooks.cli.commands import USAGE_ERROR
 from trainer_hooks.errors import nearest
-from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.lookup import Match, known_names, look_up, names_elsewhere
 from trainer_hooks.hooks.relay import is_isolated
 from trainer_hooks.hooks.spec import HOOKS
@@ -77,8 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def signature_of(spec: HookSpec) -> str:
     """Return the first line of a hook's method, with types; several lines if it is long."""
+    assert spec.declared is not None
     parameters = []
-    for parameter in inspect.signature(getattr(Hooks, spec.name)).parameters.values():
+    for parameter in inspect.signature(spec.declared).parameters.values():
         text = parameter.name
         if parameter.annotation is not parameter.empty:
             text += f": {parameter.annotation}"
