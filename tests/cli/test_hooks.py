@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pyte
 import pytest
 
 from trainer_hooks import Callback, Hooks
@@ -59,6 +61,25 @@ def test_the_list_has_every_hook_with_its_arguments(capsys) -> None:
     (line,) = [line for line in lines if line.startswith("on_log ")]
     assert "with the metrics that are handed to the loggers" in line
     assert line.endswith("trainer, module, metrics, step")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_list_on_a_narrow_terminal_keeps_names_whole(monkeypatch) -> None:
+    """The table is drawn; what a hook is called can be copied from it."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert main(["hooks"]) == 0
+    screen = pyte.Screen(80, 400)
+    pyte.Stream(screen).feed(terminal.getvalue().replace("\n", "\r\n"))
+    shown = [line[1:].split(" ")[1] for line in screen.display if line[2:3].strip()]
+    assert [name for name in shown if name in HOOKS] == list(HOOKS)
+    assert "\u2500" in "".join(screen.display)
 
 
 def test_the_list_as_json(capsys) -> None:

@@ -114,7 +114,7 @@ def _list(hooks: Mapping[str, HookSpec], *, is_json: bool) -> None:
         (spec.name, spec.summary.removeprefix("Called ").rstrip("."), ", ".join(spec.arguments))
         for spec in hooks.values()
     ]
-    show_table(("hook", "fires", "arguments"), rows)
+    show_table(("hook", "fires", "arguments"), rows, whole={0})
 
 
 def _summary(spec: HookSpec) -> dict[str, Any]:
