@@ -11,8 +11,9 @@ from pathlib import Path
 
 from trainer_hooks._text import show_tree
 from trainer_hooks.config import NOT_YET, option_docs
+from trainer_hooks.hooks.places import branches_of
 from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec
-from trainer_hooks.hooks.tree import LOOP, branches_of
+from trainer_hooks.hooks.tree import LOOP
 
 FOLDER = Path(__file__).parent
 

@@ -12,8 +12,9 @@ from trainer_hooks._text import Branch
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import ModuleError, UsageError, nearest
 from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks.places import branches_of, hooks_in
 from trainer_hooks.hooks.spec import ALIASES, overrides
-from trainer_hooks.hooks.tree import ANY_MOMENT, FUNCTIONS, LOOP, Block, branches_of, hooks_in
+from trainer_hooks.hooks.tree import ANY_MOMENT, FUNCTIONS, LOOP, Block
 from trainer_hooks.module import Module
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from trainer_hooks import Callback, Hooks
 from trainer_hooks.cli.hooks import example_of, signature_of
 from trainer_hooks.cli.main import main
 from trainer_hooks.hooks.check import doubts
+from trainer_hooks.hooks.places import places_of
 from trainer_hooks.hooks.spec import HOOKS, overrides
-from trainer_hooks.hooks.tree import places_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,19 +11,9 @@ import torch
 from torch import nn
 
 from trainer_hooks import Band, Callback, Module, StopTraining, Trainer, TrainerHooksWarning
-from trainer_hooks._text import Branch
+from trainer_hooks.hooks.places import hooks_in
 from trainer_hooks.hooks.spec import HOOKS
-from trainer_hooks.hooks.tree import (
-    ANY_MOMENT,
-    FUNCTIONS,
-    LOOP,
-    Block,
-    Place,
-    Runs,
-    branches_of,
-    hooks_in,
-    places_of,
-)
+from trainer_hooks.hooks.tree import ANY_MOMENT, FUNCTIONS, LOOP, Block, Runs
 
 ASIDE = frozenset(hooks_in([ANY_MOMENT]))
 NOWHERE: frozenset[int] = frozenset()
@@ -313,7 +303,7 @@ def test_no_other_order_would_do(fn, runs) -> None:
     """With any two neighbours swapped, some recorded run does not fit the tree any more."""
     own = [run for run in runs if run.fn == fn]
     for changed in with_two_steps_swapped(FUNCTIONS[fn]):
-        assert not all(run.fits(changed) for run in own), shown(changed)
+        assert not all(run.fits(changed) for run in own), changed
 
 
 @pytest.mark.parametrize("fn", FUNCTIONS)
@@ -321,7 +311,7 @@ def test_no_hook_could_be_left_out(fn, runs) -> None:
     """Without any one of its hooks, some recorded run does not fit the tree any more."""
     own = [run for run in runs if run.fn == fn]
     for changed in with_one_hook_less(FUNCTIONS[fn]):
-        assert not all(run.fits(changed) for run in own), shown(changed)
+        assert not all(run.fits(changed) for run in own), changed
 
 
 def test_what_has_no_place_comes_in_its_order(runs) -> None:
@@ -346,49 +336,6 @@ def test_a_trainers_life_begins_and_ends_as_declared(tmp_path) -> None:
     assert [part.text for part in LOOP] == [
         "Trainer(...)", *FUNCTIONS, ANY_MOMENT.text, "trainer.close()"
     ]  # fmt: skip
-
-
-def test_a_place_is_told_with_its_neighbours() -> None:
-    """A place has the lines around it, and the hooks above and below; each place is told."""
-    assert places_of("on_close") == (Place(("trainer.close()",), "", "on_post_close"),)
-    first, *others = places_of("on_validation_start")
-    assert first.path == ("fit", "if there is a sanity check", "the validation loop")
-    assert (first.above, first.below) == ("on_sanity_check_start", "on_epoch_start")
-    assert [place.path[0] for place in others] == ["fit", "fit", "validate"]
-    assert places_of("on_lunch") == ()
-
-
-def shown(block: Block) -> str:
-    """Return a block as indented lines."""
-
-    def lines(branch, depth=0):
-        yield "  " * depth + branch.text
-        for below in branch.branches:
-            yield from lines(below, depth + 1)
-
-    return "\n".join(lines(branches_of([block])[0]))
-
-
-def test_what_stands_twice_is_told_once() -> None:
-    """A block that says so is shown in full where it first stands, and by name after that."""
-    twice = Block("inner", ("setup",), is_told_once=True)
-    assert shown(Block("outer", (twice, "teardown", twice))) == (
-        "outer\n  inner\n    setup\n  teardown\n  inner (as above)"
-    )
-    assert shown(FUNCTIONS["fit"]).count("on_validation_start") == 1
-    assert shown(FUNCTIONS["validate"]).count("on_validation_start") == 1
-
-
-def test_a_block_is_faint_where_all_its_hooks_are() -> None:
-    """A block that holds one hook of interest is of interest too."""
-
-    def leaf(hook):
-        return Branch(hook, is_faint=hook != "setup")
-
-    inner = Block("inner", ("teardown",), is_told_once=True)
-    (outer,) = branches_of([Block("outer", (inner, "setup", inner))], leaf)
-    assert [branch.is_faint for branch in outer.branches] == [True, False, True]
-    assert not outer.is_faint
 
 
 def test_the_declaration_cannot_be_edited() -> None:

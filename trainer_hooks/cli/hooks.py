@@ -11,9 +11,9 @@ from trainer_hooks._text import aligned, show_table
 from trainer_hooks.cli.commands import USAGE_ERROR
 from trainer_hooks.errors import nearest
 from trainer_hooks.hooks.lookup import Match, known_names, look_up, names_elsewhere
+from trainer_hooks.hooks.places import places_of
 from trainer_hooks.hooks.relay import is_isolated
 from trainer_hooks.hooks.spec import HOOKS
-from trainer_hooks.hooks.tree import places_of
 
 if TYPE_CHECKING:
     import argparse

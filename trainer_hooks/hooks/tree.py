@@ -1,7 +1,7 @@
 """The loop as one nested declaration: where each hook fires, and inside of what.
 
-The docs page, `trainer.describe_hooks()` and `trainer-hooks hooks NAME` are made from it, and a
-test holds recorded runs against it.
+The docs page, `trainer.describe_hooks()` and `trainer-hooks hooks NAME` are made from it by
+`places.py`, and a test holds recorded runs against it.
 
 It shows automatic optimization. With manual optimization the hooks of the step fire where the
 module's `training_step` calls what they are about; an optimizer that evaluates the loss several
@@ -12,24 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from trainer_hooks._text import Branch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-__all__ = [
-    "ANY_MOMENT",
-    "FUNCTIONS",
-    "LOOP",
-    "Block",
-    "Place",
-    "Runs",
-    "branches_of",
-    "hooks_in",
-    "places_of",
-]
+__all__ = ["ANY_MOMENT", "FUNCTIONS", "LOOP", "Block", "Runs"]
 
 
 class Runs(Enum):
@@ -250,74 +234,3 @@ LOOP = (
     Block("trainer.close()", ("on_close", "on_post_close")),
 )
 """Everything, in the order of a trainer's life."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A place in the loop at which a hook fires.
-
-    Attributes:
-        path: the lines that it stands in, the outermost first.
-        above: the hook above it in the same part of the loop, or an empty string.
-        below: the hook below it, likewise.
-    """
-
-    path: tuple[str, ...]
-    above: str
-    below: str
-
-
-def places_of(hook: str) -> tuple[Place, ...]:
-    """Return every place at which `hook` fires; none for one that is not in the loop."""
-    places = []
-    for part in LOOP:
-        lines = list(_lines(part, ()))
-        names = ["", *(name for name, _ in lines), ""]
-        for index, (name, path) in enumerate(lines):
-            if name == hook:
-                places.append(Place(path, names[index], names[index + 2]))
-    return tuple(places)
-
-
-def hooks_in(steps: Sequence[str | Block]) -> Iterator[str]:
-    """Give the name of each hook below `steps`, as often as it stands there, in order."""
-    for step in steps:
-        if isinstance(step, Block):
-            yield from hooks_in(step.steps)
-        else:
-            yield step
-
-
-def branches_of(
-    parts: Sequence[str | Block], leaf: Callable[[str], Branch] = Branch
-) -> tuple[Branch, ...]:
-    """Return `parts` as lines of a tree to show.
-
-    Args:
-        parts: hooks and blocks, as `LOOP` or some of it.
-        leaf: what makes the line of a hook. A block all of whose hooks are faint is faint too.
-    """
-    told: set[Block] = set()
-
-    def branch(step: str | Block) -> Branch:
-        if isinstance(step, str):
-            return leaf(step)
-        if step in told:
-            return Branch(f"{step.text} (as above)", is_faint=is_faint[step])
-        below = tuple(map(branch, step.steps))
-        is_faint[step] = all(line.is_faint for line in below)
-        if step.is_told_once:
-            told.add(step)
-        return Branch(step.text, below, is_faint[step])
-
-    is_faint: dict[Block, bool] = {}
-    return tuple(map(branch, parts))
-
-
-def _lines(block: Block, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    here = (*path, block.text)
-    for step in block.steps:
-        if isinstance(step, Block):
-            yield from _lines(step, here)
-        else:
-            yield step, here
