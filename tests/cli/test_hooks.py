@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pyte
 import pytest
@@ -96,6 +97,7 @@ def test_the_list_as_json(capsys) -> None:
             "pytorch-accelerated": "on_training_run_start",
         },
         "is_isolated": False,
+        "supplier": "trainer_hooks",
     }
 
 
@@ -242,3 +244,28 @@ def test_a_reader_who_leaves_is_no_error() -> None:
         "sys.exit(main(['hooks']))"
     )
     assert (done.returncode, done.stderr) == (141, "")
+
+
+class DriftHooks(Hooks):
+    def on_drift_detected(self, trainer, module, score: float) -> None:
+        """Called when a batch is unlike those before."""
+
+
+def test_hooks_that_packages_add(capsys, monkeypatch, installed_distributions) -> None:
+    """They are listed with who brings them, found by name, and offered for a misspelt one."""
+    module = ModuleType("drift")
+    module.DriftHooks = DriftHooks  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "drift", module)
+    monkeypatch.delenv("TRAINER_HOOKS_DISABLE_PLUGINS")
+    entry = ("hooks", "drift:DriftHooks", "trainer_hooks.hooks")
+    installed_distributions.append(installed_distributions.make("drift", "2.0", [entry]))
+    header, _, *lines = answer(capsys).splitlines()
+    assert header.split() == ["hook", "fires", "arguments", "by"]
+    assert lines[0].split()[-1] == "trainer_hooks"
+    assert lines[-1].split()[0] == "on_drift_detected"
+    assert lines[-1].endswith("drift 2.0")
+    page = answer(capsys, "on_drift_detected")
+    assert "def on_drift_detected(self, trainer, module, score: float) -> None" in page
+    assert "fired by drift 2.0, through trainer.call_event('on_drift_detected', ...)" in page
+    assert main(["hooks", "on_drift_detectd"]) == 2
+    assert "Did you mean 'on_drift_detected'?" in capsys.readouterr().err

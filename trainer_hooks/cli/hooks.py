@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import aligned, show_table
 from trainer_hooks.cli.commands import USAGE_ERROR
 from trainer_hooks.errors import nearest
+from trainer_hooks.hooks.discovery import installed_hooks
 from trainer_hooks.hooks.lookup import Match, known_names, look_up, names_elsewhere
 from trainer_hooks.hooks.places import places_of
 from trainer_hooks.hooks.relay import is_isolated
@@ -51,15 +53,17 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List the hooks or tell of one, and return the exit code."""
+    with redirect_stdout(sys.stderr):  # what packages print while they are imported
+        hooks = {**HOOKS, **installed_hooks()}
     if arguments.name is None:
-        _list(HOOKS, is_json=arguments.json)
+        _list(hooks, is_json=arguments.json)
         return 0
-    matches = look_up(arguments.name)
+    matches = look_up(arguments.name, hooks)
     if not matches:
         print(
             f"trainer-hooks hooks: error: {arguments.name!r} is no hook, here or in another "
-            f"framework.{nearest(arguments.name, known_names())} List them with: trainer-hooks "
-            "hooks",
+            f"framework.{nearest(arguments.name, known_names(hooks))} List them with: "
+            "trainer-hooks hooks",
             file=sys.stderr,
         )
         return USAGE_ERROR
@@ -110,11 +114,17 @@ def _list(hooks: Mapping[str, HookSpec], *, is_json: bool) -> None:
     if is_json:
         print(json.dumps([_summary(spec) for spec in hooks.values()], indent=2))
         return
+    header = ["hook", "fires", "arguments", "by"]
     rows = [
-        (spec.name, spec.summary.removeprefix("Called ").rstrip("."), ", ".join(spec.arguments))
+        [spec.name, _moment(spec), ", ".join(spec.arguments), spec.supplier or "trainer_hooks"]
         for spec in hooks.values()
     ]
-    show_table(("hook", "fires", "arguments"), rows, whole={0})
+    columns = 3 if hooks.keys() == HOOKS.keys() else 4  # no column that says the same everywhere
+    show_table(header[:columns], [row[:columns] for row in rows], whole={0})
+
+
+def _moment(spec: HookSpec) -> str:
+    return spec.summary.removeprefix("Called ").rstrip(".")
 
 
 def _summary(spec: HookSpec) -> dict[str, Any]:
@@ -124,6 +134,7 @@ def _summary(spec: HookSpec) -> dict[str, Any]:
         "arguments": list(spec.arguments),
         "elsewhere": names_elsewhere(spec),
         "is_isolated": is_isolated(spec.name),
+        "supplier": spec.supplier or "trainer_hooks",
     }
 
 
@@ -156,7 +167,10 @@ def _page(match: Match, asked: str) -> Iterator[str]:
     )
     yield from aligned([*names_elsewhere(spec).items(), ("if one fails", isolated)])
     yield ""
-    yield "where it stands in the loop:"
+    if spec.supplier:
+        yield f"fired by {spec.supplier}, through trainer.call_event({spec.name!r}, ...)"
+    else:
+        yield "where it stands in the loop:"
     for place in places_of(spec.name):
         yield f"  {' > '.join(text.partition(' (')[0] for text in place.path)}"
         between = [
