@@ -253,11 +253,10 @@ class FitLoop:
         self._iterations.after_epoch()
 
     def _hand_to_loggers(self) -> None:
-        context = self.context
+        context, epoch = self.context, self.context.progress.epochs_completed
         stepped = context.metrics.step_metrics()
         # where nobody listens nothing is copied from the device
         if stepped and (context.trainer.loggers or "on_log" in context.hooks.listened):
-            epoch = context.progress.epochs_completed
             context.trainer.log_metrics({"epoch": epoch, **floats(stepped)})
 
     def _resume(self) -> None:
