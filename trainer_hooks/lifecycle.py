@@ -21,16 +21,19 @@ from trainer_hooks.loops.fit import FitLoop
 from trainer_hooks.loops.prediction import PredictionLoop
 from trainer_hooks.loops.requests import drop_requests
 from trainer_hooks.metrics.store import Scope
+from trainer_hooks.module import Module
 from trainer_hooks.optimization import Optimization, parse
 from trainer_hooks.progress import EpochStage
 from trainer_hooks.signals import heeding_signals
 
 if TYPE_CHECKING:
-    from trainer_hooks.module import Module
     from trainer_hooks.session import Session
     from trainer_hooks.trainer import Trainer
 
 __all__ = ["Run"]
+
+_MODULE_METHODS = frozenset(name for name in dir(Module) if name.startswith("on_"))
+"""Methods of a module that begin like a hook, among them those that move a batch."""
 
 
 class Run:
@@ -163,6 +166,7 @@ class Run:
             session.fit_context = context
         session.connector.relay.on_stop = context.stop_by
         session.connector.attach(module, module.configure_callbacks())
+        session.connector.check_run(module, _MODULE_METHODS)
         self._set_determinism()
         if session.plan.detect_anomaly:
             self._guards.enter_context(torch.autograd.set_detect_anomaly(True))

@@ -50,6 +50,8 @@ class Trainer(TrainerView):
             defaults=default_callbacks(config),
             discover=config.plugins,
             plugin_errors=config.plugin_errors,
+            strict_hooks=config.strict_hooks,
+            callback_errors=config.callback_errors,
         )
         check_switches(config, connector)
         connector.relay.on_init_start(self)
@@ -308,11 +310,17 @@ class Trainer(TrainerView):
         return self._session.progress
 
     def call_event(self, event: str, **kwargs: Any) -> None:
-        """Call the method named `event` on every callback that has it; for events of your own."""
-        for callback in self.callbacks:
-            method = getattr(callback, event, None)
-            if method is not None:
-                method(**kwargs)
+        """Fire an event of your own, or a hook that an installed package adds.
+
+        Args:
+            event: the name of the method that is called on every callback that has it.
+            **kwargs: what it is given, by name; a hook is given the trainer and the module first.
+
+        Raises:
+            UsageError: the event is one of the trainer's own hooks or a misspelt one, or the
+                arguments are not the hook's.
+        """
+        self._session.connector.call_event(event, (self, self._session.module), kwargs)
 
     def add_callback(self, callback: Callback) -> None:
         """Register one more callback."""
