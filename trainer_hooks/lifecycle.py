@@ -187,6 +187,7 @@ class Run:
             trainer=self.trainer,
             module=module,
             datamodule=job.datamodule,
+            connector=session.connector,
             hooks=session.connector.relay,
             plan=session.plan,
             progress=session.progress,

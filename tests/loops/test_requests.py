@@ -136,6 +136,21 @@ def test_the_place_of_a_requested_validation(fit) -> None:
     assert seen.count("on_validation_run_start") == 2
 
 
+def test_on_the_last_batch_it_is_the_epochs_own(fit) -> None:
+    """It comes after on_train_batches_end, also where no validation was due in that epoch."""
+    reactions = asking(VALIDATION, "on_train_batch_start", {3})
+    seen, _ = fit(reactions, max_epochs=1, check_val_every_n_epoch=2)
+    start = seen.names.index("on_validation_run_start")
+    assert seen.names[start - 1] == "on_train_batches_end"
+    assert seen.validated == [4]
+
+
+def test_a_request_for_weights_that_were_just_validated(fit) -> None:
+    """At an epoch's end it is served by the validation that was; no later one comes of it."""
+    seen, _ = fit(asking(VALIDATION, "on_batch_checkpoint", {4}), val_check_interval=2)
+    assert seen.validated == [2, 4, 6, 8]
+
+
 @pytest.mark.parametrize(
     ("options", "without"),
     [
@@ -330,9 +345,40 @@ def test_a_save_that_fails(fit, tmp_path) -> None:
 
     with pytest.raises(OSError, match="disk full") as caught:
         fit(asking(CHECKPOINT, "on_train_batch_start", {1}), Fails())
-    assert "raised by save_now() of Fails" in caught.value.__notes__
+    assert any("raised by save_now() of callback" in note for note in caught.value.__notes__)
     counters = torch.load(tmp_path / "after.ckpt", weights_only=True)["loops"]["fit_loop"]
     assert counters["is_checkpoint_requested"]
+
+
+def test_a_save_that_fails_in_a_callback_to_be_disabled(fit) -> None:
+    """It is treated as a hook that fails: the callback is taken out, the others save."""
+
+    class Fails(Checkpoint):
+        on_error = "disable"
+
+        def save_now(self, trainer, module):
+            raise OSError("disk full")
+
+    fails, saver = Fails(), Saving()
+    with pytest.warns(TrainerHooksWarning, match="save_now"):
+        _, trainer = fit(asking(CHECKPOINT, "on_train_batch_start", {1, 2}), fails, saver)
+    assert fails not in trainer.callbacks
+    assert saver.saved == [(2, "batches"), (3, "batches")]
+
+
+def test_stop_training_raised_while_saving(fit) -> None:
+    """It ends the run in order, after all the others have saved."""
+
+    class Stops(Checkpoint):
+        def save_now(self, trainer, module):
+            raise StopTraining("enough is kept")
+
+    saver = Saving()
+    seen, _ = fit(asking(CHECKPOINT, "on_train_batch_start", {1}), Stops(), saver)
+    assert saver.saved == [(2, "batches")]
+    assert seen.count("on_train_batch_end") == 2
+    assert seen.count("on_stop_training_error") == 1
+    seen.assert_paired()
 
 
 # --- both ---

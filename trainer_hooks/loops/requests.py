@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.errors import StopTraining, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
@@ -46,10 +46,12 @@ class CheckpointRequests:
             )
         for saver in savers:
             try:
-                saver.save_now(trainer, context.module)
-            except BaseException as error:
+                with context.connector.held_back(saver, "save_now"):
+                    saver.save_now(trainer, context.module)
+            except StopTraining as request:
+                context.stop_by(request)
+            except BaseException:
                 progress.is_checkpoint_requested = True
-                error.add_note(f"raised by save_now() of {type(saver).__name__}")
                 raise
 
 
