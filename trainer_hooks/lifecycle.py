@@ -9,7 +9,7 @@ import torch
 
 from trainer_hooks import snapshot
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint.file import read_checkpoint
+from trainer_hooks.checkpoint.file import read_checkpoint, summarize
 from trainer_hooks.context import RunContext
 from trainer_hooks.data.module import DataModule
 from trainer_hooks.data.transfer import BatchTransfer
@@ -220,6 +220,7 @@ class Run:
             snapshot.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
                 snapshot.restore_training(session, context, checkpoint)
+                session.saved_at = max(session.saved_at, summarize(path).saved_at)
             if self.job.fn == "fit" or session.progress.is_fresh:
                 session.load_report = snapshot.restore_callbacks(session, checkpoint)
         elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:

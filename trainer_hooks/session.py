@@ -47,6 +47,7 @@ class Session:
         fit_context: the last fit, of which a checkpoint is made.
         ckpt_path: the checkpoint that the last run was given.
         load_report: what restoring it found.
+        saved_at: when the last checkpoint was saved, or that which the last fit was given.
         stop_reason: why the run was asked to stop.
     """
 
@@ -67,6 +68,7 @@ class Session:
     fit_context: RunContext | None = None
     ckpt_path: str | None = None
     load_report: LoadReport | None = None
+    saved_at: int = 0
     stop_reason: str = ""
 
     def take(self, module: Module, datamodule: DataModule | None, fn: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
@@ -58,7 +59,11 @@ def save(
         CheckpointError: the file cannot be written.
     """
     checkpoint = build(session, trainer, weights_only)
-    written = write_checkpoint(checkpoint, path)
+    # later than the one before even where the clock was set back, as on another machine
+    session.saved_at = max(time.time_ns(), session.saved_at + 1)
+    written = write_checkpoint(
+        checkpoint, path, module=type(session.module).__name__, saved_at=session.saved_at
+    )
     session.connector.relay.on_checkpoint_saved(trainer, session.module, written)  # type: ignore[arg-type]
     return written
 

@@ -36,6 +36,14 @@ class Checkpoint(Callback):
 
     band: ClassVar[Band] = Band.SAVE
 
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return files that it may have saved, now or in an earlier process, in any order.
+
+        `ckpt_path="last"`, `"best"` and `"auto"` choose among them. This one names none; override
+        it to have its checkpoints found.
+        """
+        return []
+
     def save_now(self, trainer: Trainer, module: Module) -> None:
         """Save a checkpoint because `trainer.request_checkpoint()` was called; override it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
@@ -11,12 +10,14 @@ from trainer_hooks.callbacks.filenames import fill_template, template_names
 from trainer_hooks.callbacks.ranking import Books
 from trainer_hooks.callbacks.saved_files import (
     Plan,
+    default_folder,
+    earlier_folders,
     free_path,
     is_removable,
     link_to,
-    resolved_folder,
 )
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.checkpoint.target import files_in, joined, remove
+from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -125,9 +126,19 @@ class Saver(Checkpoint):
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Resolve the default folder."""
         if not self._is_dirpath_given:
-            root = trainer.log_dir if trainer.logger is not None else None
-            folder = Path(root or trainer.default_root_dir) / "checkpoints"
-            self.dirpath = resolved_folder(folder)
+            self.dirpath = default_folder(trainer)
+
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
+        # a filename may lead into folders below
+        depth = (self.filename or "").count("/")
+        if self._is_dirpath_given and self.dirpath is not None:
+            return files_in(self.dirpath, self.FILE_EXTENSION, depth)
+        found = files_in(default_folder(trainer), self.FILE_EXTENSION, depth)
+        if found:
+            return found
+        earlier = earlier_folders(trainer)
+        return [path for item in earlier for path in files_in(item, self.FILE_EXTENSION, depth)]
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Open new books for a new training."""
@@ -161,7 +172,7 @@ class Saver(Checkpoint):
             template, metrics, self.CHECKPOINT_EQUALS_CHAR, self.auto_insert_metric_name
         )
         version = "" if ver is None else f"{self.CHECKPOINT_JOIN_CHAR}v{ver}"
-        return str(Path(self.dirpath or "", f"{name}{version}{self.FILE_EXTENSION}"))
+        return joined(self.dirpath or "", f"{name}{version}{self.FILE_EXTENSION}")
 
     def free_path(
         self,
@@ -211,8 +222,8 @@ class Saver(Checkpoint):
     def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
         """Remove a file. Override it to move old checkpoints elsewhere instead."""
         try:
-            Path(path).unlink(missing_ok=True)
-        except OSError as error:
+            remove(path)
+        except (OSError, CheckpointError) as error:
             warn(
                 f"checkpoint {path!r}: it is no longer among those to keep and cannot be removed "
                 f"({error}). Remove it yourself.",

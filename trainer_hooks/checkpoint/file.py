@@ -38,7 +38,7 @@ def write_checkpoint(
     path: str | os.PathLike[str],
     *,
     module: str = "",
-    after: int = 0,
+    saved_at: int | None = None,
 ) -> str:
     """Write `checkpoint` to `path`, making its folder; return the absolute path, or the address.
 
@@ -50,14 +50,13 @@ def write_checkpoint(
         checkpoint: plain data and tensors.
         path: where.
         module: the name of the module's class, which the file's summary tells.
-        after: `Summary.saved_at` of the checkpoint before, which this one's is greater than,
-            whatever the clock says.
+        saved_at: when it is saved, in nanoseconds since 1970; now, unless given.
 
     Raises:
         CheckpointError: it cannot be written; the file that was there before is untouched.
     """
     target = located(path)
-    summary = Summary.of(checkpoint, max(time.time_ns(), after + 1), module)
+    summary = Summary.of(checkpoint, time.time_ns() if saved_at is None else saved_at, module)
     try:
         if is_remote(target):
             _send(checkpoint, target, summary)
@@ -110,9 +109,14 @@ def summarize(path: str) -> Summary:
 
         tail = remote.read_tail(path, seal.TAIL)
     else:
-        with _at_hand(path) as local, local.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - seal.TAIL))
-            tail = file.read()
+        try:
+            with _at_hand(path) as local, local.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - seal.TAIL))
+                tail = file.read()
+        except CheckpointNotFoundError:
+            raise
+        except OSError as error:
+            raise _unreadable(path, error) from error
     try:
         summary = seal.read_summary(tail)
     except ValueError as error:
@@ -203,8 +207,16 @@ def _require_undamaged(file: Path, name: str) -> None:
     try:
         with file.open("rb") as content:
             seal.check(content)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise _damaged(name, error) from error
+    except OSError as error:
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {name!r} cannot be read: {error}. Check the permissions and the disk."
+    )
 
 
 def _damaged(name: str, error: Exception) -> CheckpointError:

@@ -76,7 +76,7 @@ class Search:
 
     def _newest_first(self) -> Iterator[str]:
         """Give the files that can be taken, by when they were saved; note those that cannot."""
-        for _, _, path, reason in sorted(map(self._looked_at, self.files), reverse=True):
+        for _, _, path, reason in sorted(map(self._looked_at, set(self.files)), reverse=True):
             if reason is None:
                 yield path
             elif reason:

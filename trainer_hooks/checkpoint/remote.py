@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _CHUNK = 1 << 20
+_FLAT = frozenset({"abfs", "abfss", "az", "gcs", "gs", "memory", "oci", "s3", "s3a"})
 
 
 def obstacle(address: str) -> str:
@@ -64,12 +65,13 @@ def upload(source: Path, address: str) -> None:
         store, unfinished = _opened(part)
         final = _opened(address)[1]
         try:
-            store.makedirs(_opened(folder)[1], exist_ok=True)
+            if not _is_flat(address):
+                store.makedirs(_opened(folder)[1], exist_ok=True)
             store.put_file(str(source), unfinished)
             with source.open("rb") as sent, store.open(unfinished, "rb") as stored:
                 if _measured(sent) != _measured(stored):
                     raise OSError("what was read back differs from what was sent")
-            store.mv(unfinished, final)
+            _rename(store, unfinished, final, is_flat=_is_flat(address))
         except BaseException:
             _discard(store, unfinished)
             raise
@@ -89,7 +91,9 @@ def fetched(address: str) -> Iterator[Path]:
     with TemporaryDirectory(prefix="trainer_hooks-") as folder:
         local = Path(folder, "fetched")
         if not exists(address):
-            raise CheckpointNotFoundError(f"checkpoint {address!r} is not there. Check the address.")
+            raise CheckpointNotFoundError(
+                f"checkpoint {address!r} is not there. Check the address."
+            )
         with _reported(address, "could not be fetched"):
             store, path = _opened(address)
             store.get_file(path, str(local))
@@ -127,7 +131,7 @@ def copy(source: str, address: str) -> None:
     """Make the file at `address` the same as the one at `source`, of the same store."""
     with _reported(address, "could not be written"):
         store, path = _opened(source)
-        store.copy(path, _opened(address)[1])
+        store.cp_file(path, _opened(address)[1])
 
 
 def remove(address: str) -> None:
@@ -145,12 +149,26 @@ def files_in(folder: str, extension: str, depth: int = 0) -> list[str]:
         store.invalidate_cache()
         if not store.exists(path):
             return []
-        found = store.find(path, maxdepth=depth + 1)
+        start = len(path.rstrip("/")) + 1
         return [
-            store.unstrip_protocol(name)
-            for name in found
+            f"{folder.rstrip('/')}/{name[start:]}"
+            for name in store.find(path, maxdepth=depth + 1)
             if name.endswith(extension) and not name.rpartition("/")[2].startswith(".")
         ]
+
+
+def _is_flat(address: str) -> bool:
+    """Return whether a store has no folders, only names; making one might make a bucket."""
+    return address.partition("://")[0] in _FLAT
+
+
+def _rename(store: Any, old: str, new: str, *, is_flat: bool) -> None:
+    """Give a file its name; in a flat store a copy appears whole or not at all."""
+    if is_flat:
+        store.cp_file(old, new)
+        store.rm_file(old)
+    else:
+        store.mv(old, new)
 
 
 def _opened(address: str) -> tuple[Any, str]:

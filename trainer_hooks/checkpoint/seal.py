@@ -1,8 +1,8 @@
-"""The seal of a checkpoint: its size, a checksum and what it is, in the comment that ends a zip file.
+"""The seal of a checkpoint: its size, a checksum and what it is, told at the end of the file.
 
-torch and every tool for zip files pass over it. A zip file stores a checksum of each part's data,
-but none of the directory that says where the parts are; the seal covers that, so together they
-cover all that is read.
+It is the comment of a zip file, which torch and other tools pass over. A zip file stores a checksum
+of each part's data, but none of the directory that says where the parts are; the seal covers that,
+so that together they cover all that is read.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def seal(file: IO[bytes], summary: Summary) -> None:
     end = file.seek(0, io.SEEK_END)
     file.seek(directory)
     listing = file.read()
-    if listing[-_END_SIZE:-_END_SIZE + len(_END)] != _END:
+    if listing[-_END_SIZE : -_END_SIZE + len(_END)] != _END:
         raise ValueError("the zip file does not end with its directory")
     text = json.dumps({"size": end, "directory": directory, **asdict(summary)}).encode()
     length = struct.pack("<H", len(_MAGIC) + _CRC_DIGITS + len(text))
