@@ -249,10 +249,12 @@ class Trainer(TrainerView):
         self, ckpt_path: str | os.PathLike[str] | None, fn: str, module: Module
     ) -> str | None:
         """Return the path that `ckpt_path` stands for."""
+        self._session.named_ckpt_path = None
         if ckpt_path is None:
             return None
         if ckpt_path not in ("auto", "best", "last"):
-            return located(ckpt_path)
+            self._session.named_ckpt_path = located(ckpt_path)
+            return self._session.named_ckpt_path
         return find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)
 
     # --- control ---

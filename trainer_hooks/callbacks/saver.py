@@ -16,7 +16,8 @@ from trainer_hooks.callbacks.saved_files import (
     is_removable,
     link_to,
 )
-from trainer_hooks.checkpoint.target import files_in, joined, remove
+from trainer_hooks.checkpoint.file import summarize
+from trainer_hooks.checkpoint.target import exists, files_in, joined, remove
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Saver(Checkpoint):
         auto_insert_metric_name: whether names stand before values in file names.
         enable_version_counter: whether a name that is taken gets a version.
 
-    State: the books, and the folder that they belong to.
+    State: the books, the folder that they belong to, and what a save that is under way replaces.
     """
 
     CHECKPOINT_JOIN_CHAR: str = "-"
@@ -67,6 +68,7 @@ class Saver(Checkpoint):
         self._is_dirpath_given = dirpath is not None
         self._books = Books.opened(mode)
         self._when_durable: dict[str, Plan] = {}
+        self._left_over: tuple[str, ...] = ()
         self._gaps_told: set[str] = set()
 
     @property
@@ -105,14 +107,24 @@ class Saver(Checkpoint):
         return self._books.current_score
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the books and the folder."""
-        return {"dirpath": self.dirpath, **self._books.state_dict()}
+        """Return the books, the folder, and what the save under way replaces.
+
+        If the process is killed between the two, it is removed after the resume.
+        """
+        obsolete = [
+            old
+            for plan in self._when_durable.values()
+            for old in plan.obsolete
+            if old not in plan.files
+        ]
+        return {"dirpath": self.dirpath, "obsolete": obsolete, **self._books.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the books back; of another folder's only the best path."""
         folder = state_dict.get("dirpath", self.dirpath)
         if self.dirpath in (None, folder):
             self._books.load_state_dict(state_dict)
+            self._left_over = tuple(state_dict.get("obsolete", ()))
             return
         counts = ("best_model_path", "saved_step", "considered_at")
         self._books.load_state_dict({k: v for k, v in state_dict.items() if k in counts})
@@ -141,9 +153,11 @@ class Saver(Checkpoint):
         return [path for item in earlier for path in files_in(item, self.FILE_EXTENSION, depth)]
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Open new books for a new training."""
+        """Open new books for a new training; go on with an earlier one's where it was cut."""
         if trainer.progress.is_fresh:
             self.forget()
+        else:
+            self._tidy(trainer)
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Link to what is now durable, and remove what it replaces."""
@@ -154,7 +168,7 @@ class Saver(Checkpoint):
             link_to(plan.files[0], plan.link)
         for old in plan.obsolete:
             is_wanted = self._books.names(old) or old in plan.files or old == plan.link
-            if not is_wanted and is_removable(old, self.dirpath, trainer.ckpt_path):
+            if not is_wanted and is_removable(old, self.dirpath, trainer.named_ckpt_path):
                 self.remove_checkpoint(trainer, old)
 
     def format_checkpoint_name(
@@ -203,6 +217,7 @@ class Saver(Checkpoint):
         """Forget an earlier training. Its files stay."""
         self._books = Books.opened(self.mode)
         self._when_durable.clear()
+        self._left_over = ()
 
     def write(self, trainer: Trainer, plan: Plan, books: Books) -> None:
         """Write the files of a plan under new books; a failure leaves the old ones.
@@ -229,6 +244,20 @@ class Saver(Checkpoint):
                 f"({error}). Remove it yourself.",
                 TrainerHooksWarning,
             )
+
+    def _tidy(self, trainer: Trainer) -> None:
+        """Remove what the checkpoint that this fit was given had replaced, if a kill left it."""
+        left, self._left_over = self._left_over, ()
+        resumed_from = trainer.ckpt_path
+        if resumed_from is None or not trainer.is_global_zero:
+            return
+        for old in left:
+            is_wanted = self._books.names(old) or not exists(old)
+            if is_wanted or not is_removable(old, self.dirpath, resumed_from):
+                continue
+            # another training may have used the name since
+            if summarize(old).saved_at < summarize(resumed_from).saved_at:
+                self.remove_checkpoint(trainer, old)
 
     def _warn_of_gaps(self, metrics: Mapping[str, Any], template: str) -> None:
         """Say once which metrics of a filename were not logged."""

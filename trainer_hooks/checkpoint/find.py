@@ -28,7 +28,8 @@ class Search:
         asked: what the user asked for, `"last"`, `"best"` or `"auto"`, for messages.
         files: where checkpoints may be.
         module: the name of the class of the module that is to be loaded.
-        is_resume: whether a training is to go on, for which weights alone are not enough.
+        is_resume: whether a training is to go on, for which weights alone are not enough, and the
+            class must be the same; an evaluation may use another that has the same weights.
         passed_over: files that were not taken though newer, each with the reason.
     """
 
@@ -93,7 +94,7 @@ class Search:
         reason = None
         if self.is_resume and not summary.is_resumable:
             reason = ""
-        elif summary.module not in ("", self.module):
+        elif self.is_resume and summary.module not in ("", self.module):
             reason = f"saved with a {summary.module}"
         return summary.saved_at, summary.batches, path, reason
 
