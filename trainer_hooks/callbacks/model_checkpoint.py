@@ -45,8 +45,9 @@ class ModelCheckpoint(Saver):
         save_last: True to save each time a second file, `last.ckpt`; `"link"` to make it a link to
             the newest of the best.
         save_top_k: how many of the best to keep: -1 all, 0 none; without a monitor -1, 0 or 1.
-        save_on_exception: whether whatever breaks a fit off, Ctrl-C and SIGTERM too, leaves a
-            checkpoint, `exception-epoch=E-step=S.ckpt`, under `last_exception_path`.
+        save_on_exception: whether whatever breaks a fit off, Ctrl-C too, leaves a checkpoint,
+            `exception-epoch=E-step=S.ckpt`, under `last_exception_path`. SIGTERM and SIGUSR1 leave
+            one in any case: `save_before_leaving`.
         save_weights_only: leave out what only a resume needs.
         mode: `"min"` or `"max"`: which values of `monitor` are better. NaN is never the best.
         auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
@@ -76,6 +77,7 @@ class ModelCheckpoint(Saver):
 
     CHECKPOINT_NAME_LAST: str = "last"
     CHECKPOINT_NAME_EXCEPTION: str = "exception-{epoch}-{step}"
+    CHECKPOINT_NAME_PREEMPTED: str = "preempted-{epoch}-{step}"
 
     def __init__(
         self,
@@ -204,6 +206,23 @@ class ModelCheckpoint(Saver):
         path = self.free_path(metrics, is_versioned=True)
         self._tell(trainer, f"saving {path!r} as requested")
         self.write(trainer, self._planned(path, [], metrics, books), books)
+
+    def save_before_leaving(self, trainer: Trainer, module: Module) -> bool:
+        """Save what a resume needs: the last checkpoint if there is one, else a file for now.
+
+        That file, `preempted-epoch=E-step=S.ckpt`, is replaced by the first that the resumed run
+        saves.
+        """
+        if not _is_training(trainer):
+            return False
+        metrics, books = nameable_metrics(trainer), self._books.copy()
+        if self.save_last is True and not self.save_weights_only:
+            self.write(trainer, self._planned(None, [], metrics, books), books)
+        else:
+            path = self.free_path(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
+            self._tell(trainer, f"saving {path!r} before leaving")
+            self.write_for_now(trainer, path)
+        return True
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Save where the training stands, unless nothing was trained since it began."""

@@ -36,11 +36,13 @@ class Plan:
         files: the paths to write, in this order.
         obsolete: paths to remove once the last of `files` is durable.
         link: a path that then becomes a link to the first of `files`.
+        is_for_now: whether the next save replaces the file; it stands among `obsolete` then.
     """
 
     files: tuple[str, ...]
     obsolete: tuple[str, ...] = ()
     link: str | None = None
+    is_for_now: bool = False
 
 
 def resolved_folder(path: str | os.PathLike[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
@@ -69,6 +70,7 @@ class Saver(Checkpoint):
         self._books = Books.opened(mode)
         self._when_durable: dict[str, Plan] = {}
         self._left_over: tuple[str, ...] = ()
+        self._for_now: tuple[str, ...] = ()
         self._gaps_told: set[str] = set()
 
     @property
@@ -115,7 +117,7 @@ class Saver(Checkpoint):
             old
             for plan in self._when_durable.values()
             for old in plan.obsolete
-            if old not in plan.files
+            if plan.is_for_now or old not in plan.files
         ]
         return {"dirpath": self.dirpath, "obsolete": obsolete, **self._books.state_dict()}
 
@@ -217,22 +219,28 @@ class Saver(Checkpoint):
         """Forget an earlier training. Its files stay."""
         self._books = Books.opened(self.mode)
         self._when_durable.clear()
-        self._left_over = ()
+        self._left_over = self._for_now = ()
 
     def write(self, trainer: Trainer, plan: Plan, books: Books) -> None:
         """Write the files of a plan under new books; a failure leaves the old ones.
 
         The books come first, because they are part of what is saved.
         """
+        plan = replace(plan, obsolete=(*plan.obsolete, *self._for_now))
         before, self._books = self._books, books
         self._when_durable[plan.files[-1]] = plan
         try:
             for path in plan.files:
-                trainer.save_checkpoint(path, self.save_weights_only)
+                trainer.save_checkpoint(path, self.save_weights_only and not plan.is_for_now)
         except BaseException:
             self._books = before
             self._when_durable.pop(plan.files[-1], None)
             raise
+        self._for_now = ()
+
+    def write_for_now(self, trainer: Trainer, path: str) -> None:
+        """Write all that a resume needs to a file that the resumed run's first save replaces."""
+        self.write(trainer, Plan((path,), (path,), is_for_now=True), self._books)
 
     def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
         """Remove a file. Override it to move old checkpoints elsewhere instead."""
@@ -246,11 +254,15 @@ class Saver(Checkpoint):
             )
 
     def _tidy(self, trainer: Trainer) -> None:
-        """Remove what the checkpoint that this fit was given had replaced, if a kill left it."""
+        """Remove what the checkpoint that this fit was given had replaced, if a kill left it.
+
+        A checkpoint that was saved for now, and named itself, goes with the next save.
+        """
         left, self._left_over = self._left_over, ()
         resumed_from = trainer.ckpt_path
         if resumed_from is None or not trainer.is_global_zero:
             return
+        self._for_now = tuple(old for old in left if old == resumed_from)
         for old in left:
             is_wanted = self._books.names(old) or not exists(old)
             if is_wanted or not is_removable(old, self.dirpath, resumed_from):
