@@ -22,6 +22,7 @@ from trainer_hooks.loops.prediction import PredictionLoop
 from trainer_hooks.metrics.store import Scope
 from trainer_hooks.module import Module
 from trainer_hooks.optimization import Optimization, parse
+from trainer_hooks.profiling import begin_run, report_run
 from trainer_hooks.progress import EpochStage
 from trainer_hooks.signals import heeding_signals
 
@@ -125,6 +126,7 @@ class Run:
             steps.append((self.job.datamodule.teardown, (self.job.fn,)))
         status = "failed" if self._error is not None else "success"
         steps += [(logger.finalize, (status,)) for logger in session.loggers]
+        steps.append((report_run, (session, self.trainer)))
         for step, arguments in steps:
             try:
                 step(*arguments)
@@ -151,6 +153,7 @@ class Run:
         session.state.stage = None
         session.state.status = "running"
         session.take(module, job.datamodule, job.fn)
+        begin_run(session)
         session.ckpt_path = job.ckpt_path
         module.attach(self.trainer, session.metrics)
         if job.datamodule is not None:

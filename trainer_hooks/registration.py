@@ -143,7 +143,13 @@ def members_of(
         )
         on_failure = partial(disable, entry) if policy_of(entry) == "disable" else None
         members.append(
-            Member(entry.callback, entry.label, routes_events=routes, on_failure=on_failure)
+            Member(
+                entry.callback,
+                entry.label,
+                routes_events=routes,
+                on_failure=on_failure,
+                supplier=entry.supplier,
+            )
         )
     if module is not None and not placed:
         members.append(module)
