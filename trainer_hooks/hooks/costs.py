@@ -220,11 +220,14 @@ def show_costs(
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words, in the largest unit of which it has one."""
+    """Return a time in words, in the largest unit of which it has one.
+
+    Microseconds are "us", which every terminal and log file can show.
+    """
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
         if seconds * factor >= 1:
             return f"{seconds * factor:.2f} {unit}"
-    return f"{seconds * 1e6:.2f} µs"
+    return f"{seconds * 1e6:.2f} us"
 
 
 def _row(cost: HookCost) -> tuple[str, ...]:
