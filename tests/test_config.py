@@ -76,6 +76,10 @@ BAD = [
     ("precision", "bf16-true", "not available yet"),
     *[("logger", value, "must be True, False, a trainer_hooks Logger") for value in ("csv", 3)],
     *[("plugins", value, "must be True, False, or names") for value in ("mine", None, 3, [1])],
+    ("strict_hooks", "yes", "True or False"),
+    ("callback_errors", "disable", "a dict of 'raise' or 'disable' by state_key or class name"),
+    ("callback_errors", {"Journal": "ignore"}, "a dict of 'raise' or 'disable'"),
+    ("callback_errors", {3: "raise"}, "a dict of 'raise' or 'disable'"),
     *[("plugin_errors", value, "'warn' or 'raise'") for value in ("ignore", None, True)],
     *[("profile_hooks", value, "True or False") for value in (None, 1, "yes")],
     *[

@@ -96,9 +96,7 @@ class CallbackConnector:
     def entries(self) -> tuple[Entry, ...]:
         """Every callback that takes part, in order, with who supplied it."""
         if self._entries is None:
-            self._entries = in_order(
-                sorted(self._live, key=lambda entry: entry.origin == "default")
-            )
+            self._entries = _sorted(self._live)
         return self._entries
 
     @property
@@ -152,6 +150,13 @@ class CallbackConnector:
                 f"state_key or class name.{nearest(unknown, known)}",
                 TrainerHooksWarning,
             )
+
+    def entries_with(
+        self, brought: Callback | Iterable[Callback] | None = None
+    ) -> tuple[Entry, ...]:
+        """Return who takes part in a run of a module that brings these callbacks, in order."""
+        of_module = [Entry(callback, "module") for callback in collect(brought)]
+        return _sorted(self._with_defaults(deduplicate(of_module, tuple(self._base))))
 
     def add(self, callback: Callback) -> None:
         """Register one more callback; a hook that is firing is not disturbed.
@@ -226,12 +231,12 @@ class CallbackConnector:
 
         One that was disabled keeps the state that it had then.
         """
-        states = self._failures.states()
+        states = {}
         for entry in self.entries:
             if entry.callback.is_stateful:
                 with self._failures.held_back(entry, "state_dict", self._disable):
                     states[entry.callback.state_key] = entry.callback.state_dict()
-        return states
+        return {**self._failures.states(), **states}
 
     def load_state_dict(self, states: Mapping[str, dict[str, Any]]) -> LoadReport:
         """Hand each saved state to the callback with its state_key; report what did not match."""
@@ -304,3 +309,8 @@ class CallbackConnector:
             f"'disable' says; {report.state}.\n{report.traceback}",
             TrainerHooksWarning,
         )
+
+
+def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return entries in the order of their turns; inside a band the defaults come last."""
+    return in_order(sorted(entries, key=lambda entry: entry.origin == "default"))

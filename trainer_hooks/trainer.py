@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import torch
 
-from trainer_hooks import snapshot
+from trainer_hooks import description, snapshot
+from trainer_hooks._text import show_tree
 from trainer_hooks.config import TrainerConfig, takes_options
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.defaults import check_switches, default_callbacks, make_loggers
@@ -335,6 +336,25 @@ class Trainer(TrainerView):
         for logger in session.loggers:
             logger.log_metrics(values, step)
         session.connector.relay.on_log(self, session.module, values, step)  # type: ignore[arg-type]
+
+    def describe_hooks(
+        self, model: Module | None = None, fn: str | None = None, *, file: TextIO | None = None
+    ) -> None:
+        """Print the loop as a tree: at each hook who listens, in order, and who supplied it.
+
+        Nothing is run and nothing is changed, so it can be called before any training.
+
+        Args:
+            model: the module to show with what it brings; that of the last run unless given.
+            fn: `"fit"`, `"validate"`, `"test"` or `"predict"` for that part alone.
+            file: where to; standard output unless given. A terminal gets a drawn tree.
+
+        Raises:
+            UsageError: there is no such `fn`.
+        """
+        tree = description.describe(self, self._session.connector, model, fn)
+        if self.is_global_zero:
+            show_tree(tree, file=file)
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print without tearing the progress bar."""
