@@ -31,6 +31,7 @@ from trainer_hooks.roster import Default, Entry, Roster
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 __all__ = ["CallbackConnector"]
 
@@ -225,6 +226,11 @@ class CallbackConnector:
             self.relay.fire(event, *leading, *positional(self.hooks[event], arguments))
         else:
             self.relay.fire_event(event, leading, arguments)
+
+    def held_back(self, callback: Callback, method: str) -> AbstractContextManager[None]:
+        """Treat an error of a callback's `method`, which is no hook, like one of a hook."""
+        entry = next(known for known in self.entries if known.callback is callback)
+        return self._failures.held_back(entry, method, self._disable)
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """Return the state of every stateful callback by state_key, as the callback gave it.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.hooks.profile import HookProfile
     from trainer_hooks.module import Module
+    from trainer_hooks.progress import Progress
 
 __all__ = ["Trainer"]
 
@@ -278,6 +279,41 @@ class Trainer(TrainerView):
         if self._session.context is not None:
             self._session.context.skips_batch = True
 
+    def request_validation(self) -> None:
+        """Ask for a validation after the training batch in work, whatever is scheduled.
+
+        Any number of requests before it are one. From the epoch's last batch on it is the epoch's
+        own validation; between epochs it waits for the next batch. Weights that were just validated
+        are not validated again.
+
+        Raises:
+            UsageError: no fit is under way.
+        """
+        instead = "trainer.validate(...)"
+        self._requested("request_validation", instead).is_validation_requested = True
+
+    def request_checkpoint(self) -> None:
+        """Ask every checkpoint callback to save at its next slot, whatever is scheduled.
+
+        That is the end of the batch in work, or of the epoch or iteration, whichever comes first.
+        Any number of requests before it are one.
+
+        Raises:
+            UsageError: no fit is under way.
+        """
+        instead = "trainer.save_checkpoint(path)"
+        self._requested("request_checkpoint", instead).is_checkpoint_requested = True
+
+    def _requested(self, verb: str, instead: str) -> Progress:
+        """Return the counters of the fit under way, in which requests are kept."""
+        fn = self._session.state.fn
+        if fn != "fit":
+            raise UsageError(
+                f"trainer.{verb}() was called {f'in {fn}' if fn else 'outside of a run'}: it is "
+                f"for hooks and steps of fit. Call {instead} instead."
+            )
+        return self._session.progress
+
     def call_event(self, event: str, **kwargs: Any) -> None:
         """Fire an event of your own, or a hook that an installed package adds.
 
@@ -305,9 +341,7 @@ class Trainer(TrainerView):
         A profile that is in already is given again. As a context manager it stops at the end.
 
         Args:
-            budget: the share of a training batch's time that a callback may take before it is
-                warned of, as `"2%"` or `0.02`; a profile that is in already keeps its own unless
-                given.
+            budget: the share of a training batch's time that a callback may take, as `"2%"`.
 
         Raises:
             OptionError: the budget is no share.

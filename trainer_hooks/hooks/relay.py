@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.member import Member
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["HookRelay", "Monitor", "describe_error", "is_isolated"]
+__all__ = ["HookRelay", "Monitor", "call_noting", "describe_error", "is_isolated"]
 
 _ISOLATED = frozenset(
     {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
@@ -215,6 +215,15 @@ def _fan_out_to_all(hook: str, listeners: tuple[_Listener, ...]) -> Callable[...
             raise first
 
     return fire
+
+
+def call_noting(error: BaseException, call: Callable[..., object], *arguments: Any) -> None:
+    """Call while `error` is on its way; what fails in that is noted on it."""
+    try:
+        call(*arguments)
+    except BaseException as other:  # noqa: BLE001 - noted on the error that is raised
+        if other is not error:
+            error.add_note(f"and then, while it was reported: {describe_error(other)}")
 
 
 def describe_error(error: BaseException) -> str:
