@@ -220,6 +220,17 @@ def test_a_batch_that_is_cut_off_counts_for_no_share(clock) -> None:
     assert loop.cost("on_train_batches_end").share is None
 
 
+def test_a_validation_that_is_cut_off_ends_with_its_batch(clock) -> None:
+    """Where a validation inside of a batch came to no end, the next batch is timed as ever."""
+    loop = Loop(clock, Taking(clock, on_train_batch_end=1))
+    loop.begin()
+    loop.relay.on_validation_run_start("trainer", "module")
+    clock.passes(100)
+    loop.batch(work=9)
+    assert loop.profile.batch_seconds == pytest.approx(0.010)
+    assert loop.cost("on_train_batch_end").share == pytest.approx(0.1)
+
+
 def test_a_resumed_run_does_not_end_the_batch_of_another(clock) -> None:
     """`on_batch_checkpoint` without a beginning, as a resume fires it, ends no batch."""
     loop = Loop(clock, Taking(clock, on_batch_checkpoint=1))
@@ -427,6 +438,19 @@ def test_stopped_inside_of_a_batch(clock) -> None:
     assert loop.profile.records[0].share is None
 
 
+def test_out_and_in_again_inside_of_a_batch(clock) -> None:
+    """A batch of which a part went by unseen counts for nothing."""
+    loop = Loop(clock, Taking(clock, on_train_batch_end=1))
+    loop.begin()
+    loop.profile.stop()
+    clock.passes(100)
+    loop.profile.start(loop.relay)
+    loop.end()
+    assert loop.profile.batches == 0
+    loop.batch(work=9)
+    assert loop.profile.batch_seconds == pytest.approx(0.010)
+
+
 def test_clear_forgets_calls_and_batches(clock) -> None:
     """After `clear()` it begins anew, and goes on."""
     loop = Loop(clock, Taking(clock, on_train_batch_end=1), max_events=3)
@@ -515,6 +539,18 @@ def test_the_trace_can_be_read_back(clock, tmp_path) -> None:
     assert len({e["pid"] for e in trace["traceEvents"]}) == 1
     assert trace["otherData"] == {"events": 4, "dropped_events": 0, "training_batches": 1}
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["trace.json"]
+
+
+def test_what_encloses_comes_first_in_the_trace(clock, tmp_path) -> None:
+    """A batch stands before the hook that began with it, so that a viewer nests them."""
+    loop = Loop(clock, Taking(clock, on_before_dataloader=1))
+    loop.batch()
+    trace = trace_in(loop.profile.export_chrome_trace(tmp_path / "trace.json"))
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert [(span["name"], span["ts"]) for span in spans] == [
+        ("batch 1", 0.0),
+        ("on_before_dataloader", 0.0),
+    ]
 
 
 def test_the_trace_remembers_the_last_events(clock, tmp_path) -> None:
