@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,51 @@ if TYPE_CHECKING:
 def _without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep callbacks of packages that happen to be installed here out of the tests' trainers."""
     monkeypatch.setenv("TRAINER_HOOKS_DISABLE_PLUGINS", "1")
+
+
+class Distribution:
+    """Stands for an installed distribution with entry points: (name, value, group)."""
+
+    def __init__(self, name, version="1.0", entries=(), place="site-packages") -> None:
+        self.name = name
+        self.version = version
+        self.place = place
+        self.entries = list(entries)
+
+    @property
+    def entry_points(self):
+        from importlib_metadata import EntryPoint, EntryPoints
+
+        return EntryPoints(EntryPoint(*entry) for entry in self.entries)
+
+    def read_text(self, filename):
+        assert filename == "entry_points.txt"
+        groups = sorted({group for _, _, group in self.entries})
+        return "".join(f"[{group}]\n" for group in groups) or None
+
+    def locate_file(self, path):
+        return self.place
+
+
+@pytest.fixture
+def installed_distributions(monkeypatch):
+    """The distributions of an interpreter in which none is installed but those that a test adds.
+
+    It is a list to append to, and its class makes what is to be appended.
+    """
+    import importlib_metadata
+
+    class Distributions(list):
+        make = Distribution
+        looked_up = 0
+
+        def __call__(self):
+            self.looked_up += 1
+            return iter(self)
+
+    found = Distributions()
+    monkeypatch.setattr(importlib_metadata, "distributions", found)
+    return found
 
 
 @pytest.fixture
@@ -105,3 +151,14 @@ def MemoryLogger():
             self.seen.append((step, dict(metrics)))
 
     return MemoryLogger
+
+
+@pytest.fixture
+def handlers():
+    """The handlers of Python itself, whatever the test runner has set; put back afterwards."""
+    own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {signum: signal.signal(signum, handler) for signum, handler in own.items()}
+    yield own
+    assert {signum: signal.getsignal(signum) for signum in own} == own
+    for signum, handler in before.items():
+        signal.signal(signum, handler)

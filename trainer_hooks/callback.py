@@ -50,9 +50,19 @@ class Callback(Hooks):
 
         The named hooks are then the subclass's own to call; `super().run_event(event, *args)` calls
         the one that is named.
+
+        Args:
+            event: the name of a hook, or of an event that `trainer.call_event` was given.
+            *args: the trainer, the module (None in the two init hooks, before there is one), and
+                the hook's other arguments, or what `call_event` was given, in that order.
         """
-        if event in HOOKS:
-            getattr(self, event)(*args)
+        if event in HOOKS and not HOOKS[event].takes_module:
+            args = args[:1]
+        is_hook = event in HOOKS or event.startswith("on_")
+        if is_hook or not hasattr(Callback, event):  # `state_dict`, say, is no event
+            method = getattr(self, event, None)
+            if method is not None:
+                method(*(args if is_hook else args[2:]))
 
     @property
     def is_stateful(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -13,7 +13,7 @@ from trainer_hooks.context import Plan
 from trainer_hooks.errors import OptionError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from datetime import timedelta
 
     from trainer_hooks.callback import Callback
@@ -72,6 +72,17 @@ class TrainerConfig:
     plugin_errors: str = field(
         default="warn",
         metadata=_doc('`"warn"` to go on without a broken plugin, `"raise"` to stop.'),
+    )
+    strict_hooks: bool = field(
+        default=False,
+        metadata=_doc("Whether a method `on_...` that is no hook is an error, not a warning."),
+    )
+    callback_errors: Mapping[str, str] | None = field(
+        default=None,
+        metadata=_doc(
+            'What an error in a callback does, by its state_key or class: `"raise"` or '
+            '`"disable"`. It goes before the callback\'s own `on_error`.'
+        ),
     )
     max_epochs: int | None = field(
         default=None,
@@ -238,12 +249,24 @@ def _is_names_or_bool(value: Any) -> bool:
     return not isinstance(value, list | tuple | set) or all(isinstance(v, str) for v in value)
 
 
+def _are_policies(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and policy in ("raise", "disable") for name, policy in value.items()
+    )
+
+
 _LIMIT = "an int of at least 0 (batches) or a float from 0.0 to 1.0 (a share)"
 _SWITCH = "True, False or None"
 
 _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("plugins", "True, False, or names of plugins in a list", _is_names_or_bool),
     ("plugin_errors", "'warn' or 'raise'", lambda v: v in ("warn", "raise")),
+    ("strict_hooks", "True or False", lambda v: isinstance(v, bool)),
+    (
+        "callback_errors",
+        "a dict of 'raise' or 'disable' by state_key or class name, or None",
+        lambda v: v is None or _are_policies(v),
+    ),
     ("max_epochs", "an int of at least -1, or None", _is_count(-1)),
     ("min_epochs", "an int of at least 0, or None", _is_count(0)),
     ("max_steps", "an int of at least -1", _is_count(-1, optional=False)),

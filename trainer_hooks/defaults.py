@@ -12,13 +12,14 @@ from trainer_hooks.callbacks.model_summary import ModelSummary
 from trainer_hooks.callbacks.progress_bar import ProgressBar
 from trainer_hooks.callbacks.timer import Timer
 from trainer_hooks.callbacks.tqdm_progress import TQDMProgressBar
-from trainer_hooks.connector import CallbackConnector, Default
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.csv import CSVLogger
+from trainer_hooks.roster import Default
 
 if TYPE_CHECKING:
     from trainer_hooks.config import TrainerConfig
+    from trainer_hooks.connector import CallbackConnector
 
 __all__ = ["check_switches", "default_callbacks", "make_loggers", "root_dir"]
 

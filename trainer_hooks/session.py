@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     import torch
 
     from trainer_hooks.config import TrainerConfig
-    from trainer_hooks.connector import CallbackConnector, LoadReport
+    from trainer_hooks.connector import CallbackConnector
     from trainer_hooks.context import Plan
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.module import Module
     from trainer_hooks.optimization import Optimization
+    from trainer_hooks.reports import LoadReport
     from trainer_hooks.runtime.precision import Precision
 
 __all__ = ["Session"]

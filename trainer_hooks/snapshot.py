@@ -10,7 +10,6 @@ from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.checkpoint.plain import require_plain
 from trainer_hooks.checkpoint.weights import load_weights, require_fitting
-from trainer_hooks.connector import LoadReport
 from trainer_hooks.errors import (
     CheckpointError,
     DataError,
@@ -20,6 +19,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.loops.steps import overrides
 from trainer_hooks.metrics.objects import load_metric_states, metric_states
+from trainer_hooks.reports import LoadReport
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.connector import LoadReport
     from trainer_hooks.context import RunState
     from trainer_hooks.data.module import DataModule
-    from trainer_hooks.hooks.discovery import Plugin
+    from trainer_hooks.hooks.plugin import Plugin
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.module import Module
     from trainer_hooks.optimization import LRSchedulerConfig
     from trainer_hooks.progress import Progress
+    from trainer_hooks.reports import CallbackReport, LoadReport
     from trainer_hooks.runtime.precision import Precision
 
 __all__ = ["TrainerView"]
@@ -178,6 +178,14 @@ class TrainerView(PlanView):
     def callback_origins(self) -> tuple[tuple[Callback, str], ...]:
         """Every callback that takes part, in order, with who supplied it."""
         return tuple((e.callback, e.supplier) for e in self._session.connector.entries)
+
+    @property
+    def callback_report(self) -> tuple[CallbackReport, ...]:
+        """How each callback fares: those that take part, in order, then those that were disabled.
+
+        A disabled one is there with the hook that failed, the error and its traceback.
+        """
+        return self._session.connector.callback_report()
 
     @property
     def checkpoint_callbacks(self) -> list[Checkpoint]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.hooks.check import doubts
+from trainer_hooks.hooks.check import doubts, faults
 from trainer_hooks.hooks.spec import HOOKS
 
 
 def test_the_empty_callback_raises_no_doubt() -> None:
     """A callback that overrides nothing has nothing wrong with it."""
-    assert doubts(Callback()) == ()
+    assert doubts(Callback()) == faults(Callback()) == ()
 
 
 def test_a_misspelt_hook_is_named_with_the_nearest() -> None:
@@ -59,9 +59,9 @@ def test_a_signature_that_is_too_short_is_reported() -> None:
         def on_train_batch_end(self, trainer, module):
             pass
 
-    [doubt] = doubts(Short())
-    assert "'on_train_batch_end' cannot take" in doubt
-    assert "on_train_batch_end(self, trainer, module, outputs, batch, batch_idx)" in doubt
+    [fault] = faults(Short())
+    assert "'on_train_batch_end' cannot take" in fault
+    assert "on_train_batch_end(self, trainer, module, outputs, batch, batch_idx)" in fault
 
 
 def test_a_keyword_only_argument_is_reported() -> None:
@@ -71,8 +71,8 @@ def test_a_keyword_only_argument_is_reported() -> None:
         def setup(self, trainer, module, *, stage):
             pass
 
-    [doubt] = doubts(KeywordOnly())
-    assert "'setup' cannot take" in doubt
+    [fault] = faults(KeywordOnly())
+    assert "'setup' cannot take" in fault
 
 
 def test_an_alias_is_held_to_its_hooks_arguments() -> None:
@@ -82,8 +82,8 @@ def test_an_alias_is_held_to_its_hooks_arguments() -> None:
         def on_configure_sharded_model(self):
             pass
 
-    [doubt] = doubts(Old())
-    assert "'on_configure_sharded_model' cannot take" in doubt
+    [fault] = faults(Old())
+    assert "'on_configure_sharded_model' cannot take" in fault
 
 
 @pytest.mark.parametrize("name", list(HOOKS))
@@ -91,7 +91,7 @@ def test_any_hook_may_take_star_args(name: str) -> None:
     """A hook that takes `*args` takes the arguments of every hook."""
     callback = Callback()
     setattr(callback, name, lambda *args: None)
-    assert doubts(callback) == ()
+    assert faults(callback) == ()
 
 
 def test_dataloader_idx_may_be_left_out() -> None:
@@ -101,7 +101,7 @@ def test_dataloader_idx_may_be_left_out() -> None:
         def on_validation_batch_end(self, trainer, module, outputs, batch, batch_idx):
             pass
 
-    assert doubts(OneLoader()) == ()
+    assert faults(OneLoader()) == ()
 
 
 def test_an_async_hook_is_reported() -> None:
@@ -111,12 +111,12 @@ def test_an_async_hook_is_reported() -> None:
         async def on_fit_start(self, trainer, module):
             pass
 
-    [doubt] = doubts(Async())
-    assert "'on_fit_start' is `async`" in doubt
+    [fault] = faults(Async())
+    assert "'on_fit_start' is `async`" in fault
 
 
 def test_a_callable_without_a_signature_is_let_through() -> None:
     """What cannot be inspected is not doubted."""
     callback = Callback()
     callback.on_fit_end = max  # type: ignore[assignment, method-assign]
-    assert doubts(callback) == ()
+    assert faults(callback) == ()

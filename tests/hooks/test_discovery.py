@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
-import importlib_metadata
 import pytest
 
 from trainer_hooks.errors import PluginError, TrainerHooksWarning
-from trainer_hooks.hooks.discovery import (
-    GROUPS,
-    LIGHTNING_GROUPS,
-    Plugin,
-    PluginFilter,
-    discover,
-    installed,
-)
+from trainer_hooks.hooks.discovery import discover, installed
+from trainer_hooks.hooks.plugin import GROUPS, LIGHTNING_GROUPS, Plugin, PluginFilter
 
 OURS, BARE = GROUPS
 
@@ -42,14 +35,9 @@ def load(plugins: object = True, errors: str = "warn", **environ: str) -> tuple[
 class Registry:
     """The made-up entry points of the interpreter, and a module with factories for them."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, distributions) -> None:
         self.module = module
-        self.entries: list[SimpleNamespace] = []
-        self.looked_up: list[str] = []
-
-    def entry_points(self, *, group: str) -> list[SimpleNamespace]:
-        self.looked_up.append(group)
-        return [entry for entry in self.entries if entry.group == group]
+        self.distributions = distributions
 
     def add(self, distribution: str, name: str, make=None, group=OURS, version="1.0") -> None:
         """Register an entry point whose factory is `make`."""
@@ -59,18 +47,19 @@ class Registry:
         self.add_value(distribution, name, f"{self.module.__name__}:{factory}", group, version)
 
     def add_value(self, distribution, name, value, group=OURS, version="1.0") -> None:
-        dist = SimpleNamespace(name=distribution, version=version)
-        self.entries.append(SimpleNamespace(dist=dist, name=name, value=value, group=group))
+        known = [d for d in self.distributions if d.name == distribution]
+        if not known:
+            known = [self.distributions.make(distribution, version)]
+            self.distributions.extend(known)
+        known[0].entries.append((name, value, group))
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
+def registry(monkeypatch: pytest.MonkeyPatch, installed_distributions) -> Registry:
     """An interpreter in which no plugin is installed but those that a test adds."""
     module = ModuleType("made_up_factories")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    registry = Registry(module)
-    monkeypatch.setattr(importlib_metadata, "entry_points", registry.entry_points)
-    return registry
+    return Registry(module, installed_distributions)
 
 
 def loaded(records: tuple[Plugin, ...]) -> list[str]:
@@ -159,7 +148,7 @@ def test_nothing_is_looked_up_when_off(registry: Registry, off: object) -> None:
     """With `plugins=False`, or no name at all, entry points are not even listed."""
     registry.add("dist", "one")
     assert load(off) == ()
-    assert registry.looked_up == []
+    assert registry.distributions.looked_up == 0
 
 
 @pytest.mark.parametrize("value", ["1", "true", "YES", "on"])
@@ -168,7 +157,7 @@ def test_the_environment_switches_all_off(registry: Registry, value: str, plugin
     """`TRAINER_HOOKS_DISABLE_PLUGINS` wins over whatever the code asks for; nothing is listed."""
     registry.add("dist", "one")
     assert load(plugins, DISABLE_PLUGINS=value) == ()
-    assert registry.looked_up == []
+    assert registry.distributions.looked_up == 0
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "No"])
@@ -384,20 +373,22 @@ def test_a_plugin_without_metadata_goes_by_its_package(
 ) -> None:
     """A distribution that cannot tell its name, as after half an uninstall, ends no run."""
 
-    class Nameless:
+    class Nameless(registry.distributions.make):
         @property
         def name(self) -> None:
             if trouble:
                 raise trouble("METADATA")
 
+        @name.setter
+        def name(self, value: str) -> None:
+            pass
+
         version = name
 
-    registry.add_value("?", "one", "half_gone.factories:make")
-    registry.entries[0].dist = Nameless()
+    nameless = Nameless("?", entries=[("one", "half_gone.factories:make", OURS)])
+    registry.distributions.append(nameless)
     [plugin] = installed()
     assert (plugin.distribution, plugin.version) == ("half_gone", "?")
-    registry.entries[0].dist = None
-    assert installed() == (plugin,)
 
 
 def test_the_warning_points_at_the_caller(registry: Registry) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import CallbackError, nearest
+from trainer_hooks.hooks.discovery import installed_hooks
 from trainer_hooks.hooks.spec import ALIASES, HOOKS
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ class LambdaCallback(Callback):
     """
 
     def __init__(self, **hooks: Callable[..., object]) -> None:
+        known = {*HOOKS, *ALIASES}
+        if not known.issuperset(hooks):
+            known.update(installed_hooks())
         for name, function in hooks.items():
-            if name not in HOOKS and name not in ALIASES:
+            if name not in known:
                 raise CallbackError(
                     f"hook {name!r} of LambdaCallback: there is no hook of that name."
-                    f"{nearest(name, (*HOOKS, *ALIASES))} "
-                    "trainer_hooks.hooks.spec.HOOKS lists them all."
+                    f"{nearest(name, sorted(known))} The command `trainer-hooks hooks` lists them."
                 )
             if name in ALIASES and ALIASES[name] in hooks:
                 raise CallbackError(

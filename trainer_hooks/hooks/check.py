@@ -1,4 +1,4 @@
-"""Doubts about an implementer of hooks that can be voiced before anything runs."""
+"""What is wrong with an implementer of hooks, and can be told before anything runs."""
 
 from __future__ import annotations
 
@@ -9,56 +9,110 @@ from trainer_hooks.errors import nearest
 from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
-__all__ = ["doubts"]
+__all__ = ["doubts", "faults"]
+
+_STATE = (
+    HookSpec("state_dict", (), ""),
+    HookSpec("load_state_dict", ("state_dict",), ""),
+    HookSpec("run_event", ("event", "trainer", "module"), ""),
+)
+"""Methods of a callback that are no hooks, and fail as late as one if they cannot be called."""
 
 
-def doubts(implementer: object) -> tuple[str, ...]:
-    """Return what will hardly work as meant, one sentence each: misspelt names, signatures.
+def doubts(
+    implementer: object,
+    hooks: Mapping[str, HookSpec] = HOOKS,
+    known: Collection[str] = (),
+) -> tuple[str, ...]:
+    """Return what will hardly work as meant, one sentence each: misspelt names.
 
-    A public method that starts with `on_` and is no hook is almost always a typo. A hook that
-    cannot take its arguments fails when it fires, hours into a run perhaps; one that is `async` is
-    never awaited.
+    A public method that starts with `on_` and is no hook is almost always a typo.
+
+    Args:
+        implementer: a callback or a module.
+        hooks: the hooks that there are.
+        known: other names that its kind has a use for.
     """
-    return (*_misspelt(implementer), *_uncallable(implementer))
-
-
-def _misspelt(implementer: object) -> Iterator[str]:
-    for name in sorted({*dir(type(implementer)), *getattr(implementer, "__dict__", ())}):
-        if not name.startswith("on_") or name in HOOKS or name in ALIASES:
-            continue
-        if callable(getattr(type(implementer), name, None) or vars(implementer).get(name)):
-            yield (
-                f"the method {name!r} is no hook, so nothing calls it.{nearest(name, HOOKS)} If it "
+    names = {*dir(type(implementer)), *getattr(implementer, "__dict__", ())}
+    found = []
+    for name in sorted(names.difference(hooks, ALIASES, known)):
+        if name.startswith("on_") and callable(_attribute(implementer, name)):
+            found.append(
+                f"the method {name!r} is no hook, so nothing calls it.{nearest(name, hooks)} If it "
                 "is meant to be a method of its own, give it a name that does not start with 'on_'."
             )
+    return tuple(found)
 
 
-def _uncallable(implementer: object) -> Iterator[str]:
-    for name, spec in (*HOOKS.items(), *((old, HOOKS[new]) for old, new in ALIASES.items())):
-        if not overrides(implementer, name):
-            continue
-        method = getattr(implementer, name)
-        if inspect.iscoroutinefunction(method):
-            yield f"the hook {name!r} is `async`, so it never runs: hooks are called, not awaited."
-        elif not _takes(method, spec):
-            yield (
-                f"the hook {name!r} cannot take what it is called with, positionally: "
-                f"{name}(self, {', '.join(spec.arguments)})."
-            )
+def faults(
+    implementer: object, hooks: Mapping[str, HookSpec] = HOOKS, skip: int = 0
+) -> tuple[str, ...]:
+    """Return what cannot work, one sentence each.
+
+    A hook that is no method, is `async`, or cannot take its arguments fails when it fires, hours
+    into a run perhaps.
+
+    Args:
+        implementer: a callback or a module.
+        hooks: the hooks that there are.
+        skip: how many leading arguments its hooks are not given: 2 for a module.
+    """
+    return tuple(_faults(implementer, hooks, skip))
 
 
-def _takes(method: Callable[..., object], spec: HookSpec) -> bool:
-    """Return whether `method` can be called as `spec`; it may leave out `dataloader_idx`."""
+def _faults(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> Iterator[str]:
+    for name, spec in (*hooks.items(), *((old, hooks[new]) for old, new in ALIASES.items())):
+        if overrides(implementer, name, hooks):
+            yield from _uncallable(implementer, name, "hook", spec, skip)
+    if skip == 0:
+        for spec in _STATE:
+            if hasattr(implementer, spec.name):
+                yield from _uncallable(implementer, spec.name, "method", spec, 0)
+
+
+def _uncallable(
+    implementer: object, name: str, kind: str, spec: HookSpec, skip: int
+) -> Iterator[str]:
+    method = _attribute(implementer, name)
+    arguments = spec.arguments[skip:]
+    expected = f"{name}({', '.join(('self', *arguments))})"
+    if not callable(method):
+        yield (
+            f"the {kind} {name!r} is no method but {method!r}, so it cannot be called. Define "
+            f"{expected}, or leave it out."
+        )
+    elif inspect.iscoroutinefunction(method):
+        yield (
+            f"the {kind} {name!r} is `async`, so it would never run: hooks are called, not "
+            f"awaited. Define it with a plain `def`."
+        )
+    elif not _takes(method, arguments):
+        yield (
+            f"the {kind} {name!r} cannot take what it is called with, positionally. Define "
+            f"{expected}."
+        )
+
+
+def _attribute(implementer: object, name: str) -> object:
+    """Return an attribute as it is called, or what is in its place if it cannot be read."""
     try:
-        signature = inspect.signature(method)
+        return getattr(implementer, name)
+    except Exception as error:  # noqa: BLE001 - a property may fail in any way; it is told as found
+        return error
+
+
+def _takes(method: object, arguments: tuple[str, ...]) -> bool:
+    """Return whether `method` takes `arguments`; it may leave out `dataloader_idx`."""
+    try:
+        signature = inspect.signature(method)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # some callables written in C have none to look at
         return True
-    needed = [name for name in spec.arguments if name != "dataloader_idx"]
-    for arguments in (spec.arguments, needed):
+    needed = [name for name in arguments if name != "dataloader_idx"]
+    for given in (arguments, needed):
         try:
-            signature.bind(*arguments)
+            signature.bind(*given)
         except TypeError:
             continue
         return True

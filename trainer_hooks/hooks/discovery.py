@@ -1,165 +1,86 @@
-"""Find the callbacks that installed packages supply through entry points.
+"""Find the callbacks and hooks that installed packages supply through entry points.
 
 A plugin registers a factory, a callable without arguments that returns a callback or a list of
-them. Each is loaded on its own: one that is broken stops no other and is named with what to do.
+them, or a subclass of `Hooks` that adds hooks. Each is loaded on its own: one that is broken stops
+no other and is named with what to do.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import inspect
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
 from trainer_hooks.errors import PluginError, TrainerHooksWarning, nearest
+from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.plugin import (
+    GROUPS,
+    HOOKS_GROUP,
+    LIGHTNING_GROUPS,
+    Plugin,
+    PluginFilter,
+    normal_name,
+)
+from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, specs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from importlib_metadata import EntryPoint
-
-__all__ = [
-    "GROUPS",
-    "LIGHTNING_GROUPS",
-    "Plugin",
-    "PluginFilter",
-    "discover",
-    "installed",
-    "report",
-]
-
-GROUPS = ("trainer_hooks.callbacks_factory", "callbacks_factory")
-"""Entry-point groups that are loaded. The first is what the docs teach."""
-
-LIGHTNING_GROUPS = (
-    "lightning.pytorch.callbacks_factory",
-    "pytorch_lightning.callbacks_factory",
-)
-"""Groups of installed Lightning plugins: listed, and loaded when asked for by name."""
-
-_BLOCK = "TRAINER_HOOKS_BLOCK_PLUGINS"
-_ALLOW = "TRAINER_HOOKS_ALLOW_PLUGINS"
-_DISABLE = "TRAINER_HOOKS_DISABLE_PLUGINS"
+    from collections.abc import Callable
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """One entry point of one installed distribution, and what became of it.
+__all__ = ["discover", "installed", "installed_hooks", "report"]
 
-    Attributes:
-        distribution: the installed distribution's name.
-        version: its version.
-        name: the entry point's name.
-        group: the entry point's group.
-        value: what the entry point refers to, as `package.module:factory`.
-        status: `"found"`, `"loaded"`, `"blocked"` or `"failed"`.
-        reason: why it was blocked or failed, else an empty string.
-        callbacks: what the factory returned.
-    """
+_SLOW = 1.0
+"""Seconds from which on loading a plugin is worth a warning: every `Trainer(...)` waits for it."""
 
-    distribution: str
-    version: str
-    name: str
-    group: str
-    value: str
-    status: str = "found"
-    reason: str = ""
-    callbacks: tuple[Any, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """Distribution, version and entry point in a few words, for messages."""
-        return f"{self.distribution} {self.version} (entry point {self.name!r} = {self.value})"
-
-    def is_called(self, names: frozenset[str]) -> bool:
-        """Return whether the distribution or the entry point is among normalized `names`."""
-        return not names.isdisjoint({_normal(self.distribution), _normal(self.name)})
-
-
-@dataclass(frozen=True, slots=True)
-class PluginFilter:
-    """Which plugins a run wants: what the user chose, less what the environment takes away.
-
-    Attributes:
-        wanted: True for all, False for none, or the names of distributions or entry points.
-        blocked: names that the environment blocks.
-        allowed: if not None, the only names that the environment lets through.
-        disabled: whether the environment switches all plugins off.
-    """
-
-    wanted: bool | frozenset[str]
-    blocked: frozenset[str] = frozenset()
-    allowed: frozenset[str] | None = None
-    disabled: bool = False
-
-    @classmethod
-    def of(
-        cls, plugins: bool | str | Iterable[str], environ: Mapping[str, str] = os.environ
-    ) -> PluginFilter:
-        """Combine a `Trainer(plugins=...)` value with the environment; a string is one name."""
-        names = [plugins] if isinstance(plugins, str) else plugins
-        wanted = names if isinstance(names, bool) else frozenset(map(_normal, names))
-        allowed = environ.get(_ALLOW)
-        return cls(
-            wanted,
-            blocked=_names(environ.get(_BLOCK, "")),
-            allowed=None if allowed is None else _names(allowed),
-            disabled=environ.get(_DISABLE, "").strip().lower() not in {"", "0", "false", "no"},
-        )
-
-    @property
-    def takes_none(self) -> bool:
-        """Whether no plugin can pass, so that nothing needs to be looked up."""
-        return self.disabled or not self.wanted
-
-    def objection(self, plugin: Plugin) -> str:
-        """Return why `plugin` is not to be loaded, or an empty string."""
-        if self.disabled:
-            return f"the environment variable {_DISABLE} is set"
-        if plugin.is_called(self.blocked):
-            return f"blocked by the environment variable {_BLOCK}"
-        if self.allowed is not None and not plugin.is_called(self.allowed):
-            return f"not among those in the environment variable {_ALLOW}"
-        if self.wanted is False:
-            return "Trainer(plugins=False)"
-        if self.wanted is True:
-            if plugin.group in LIGHTNING_GROUPS:
-                return "a Lightning plugin: name it in Trainer(plugins=[...]) to load it"
-            return ""
-        return "" if plugin.is_called(self.wanted) else "not named in Trainer(plugins=[...])"
+_READ = (*GROUPS, *LIGHTNING_GROUPS, HOOKS_GROUP)
 
 
 def installed() -> tuple[Plugin, ...]:
     """Return every registered plugin, sorted by distribution and name; nothing is imported.
 
-    A factory that one distribution registers in several groups is listed once, under the first.
+    A factory that one distribution registers in several groups is listed once, under the first. Of
+    a distribution that is installed twice, what comes later on `sys.path` is listed as hidden.
     """
-    from importlib_metadata import entry_points
+    from importlib_metadata import distributions
 
     found: dict[tuple[str, str], Plugin] = {}
-    for group in (*GROUPS, *LIGHTNING_GROUPS):
-        for entry in entry_points(group=group):
-            distribution, version = _source(entry)
-            plugin = Plugin(distribution, version, entry.name, group, entry.value)
-            found.setdefault((_normal(distribution), entry.value), plugin)
-    return tuple(sorted(found.values(), key=lambda p: (_normal(p.distribution), p.name, p.value)))
+    hidden: list[Plugin] = []
+    owners: dict[str, str] = {}
+    for distribution in distributions():
+        # most have nothing to do with us; reading this one file of theirs is all that is done then
+        text = distribution.read_text("entry_points.txt") or ""
+        if not any(group in text for group in _READ):
+            continue
+        place = str(distribution.locate_file(""))
+        for plugin in _registered(distribution):
+            owner = owners.setdefault(normal_name(plugin.distribution), place)
+            if owner == place:
+                found.setdefault((normal_name(plugin.distribution), plugin.value), plugin)
+                continue
+            reason = f"{plugin.distribution} in {owner} comes before the one in {place}"
+            hidden.append(replace(plugin, status="hidden", reason=reason))
+    by_name = sorted(found.values(), key=lambda p: (normal_name(p.distribution), p.name, p.value))
+    return (*by_name, *hidden)
 
 
-def _source(entry: EntryPoint) -> tuple[str, str]:
-    """Return the name and version of the distribution that registered `entry`.
+def _registered(distribution: Any) -> Iterator[Plugin]:
+    """Yield the plugins of one distribution, group by group.
 
     An uninstall that was cut short leaves entry points without metadata: then the package that the
     entry point refers to lends its name.
     """
-    package = entry.value.partition(":")[0].partition(".")[0].strip()
-    if entry.dist is None:
-        return package, "?"
+    entries = distribution.entry_points
     try:
-        return entry.dist.name or package, entry.dist.version or "?"
+        name, version = distribution.name, distribution.version
     except (FileNotFoundError, KeyError):
-        return package, "?"
+        name, version = None, None
+    for group in _READ:
+        for entry in entries.select(group=group):
+            package = entry.value.partition(":")[0].partition(".")[0].strip()
+            yield Plugin(name or package, version or "?", entry.name, group, entry.value)
 
 
 def discover(
@@ -179,29 +100,71 @@ def discover(
     """
     if wanted.takes_none:
         return ()
-    records = []
+    records: list[Plugin] = []
     available = installed()
     _require_named(wanted, available)
+    added: dict[str, HookSpec] = {}
     for plugin in available:
-        objection = wanted.objection(plugin)
-        if objection:
+        objection = wanted.objection(plugin, available)
+        if plugin.status == "hidden":
+            records.append(plugin)
+        elif objection:
             records.append(replace(plugin, status="blocked", reason=objection))
-            continue
-        try:
-            callbacks = _call_factory(plugin, is_callback)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail in any way: reported
-            reason = f"{type(error).__name__}: {error}"
-            report(plugin, f"could not be loaded: {reason}", errors, error)
-            records.append(replace(plugin, status="failed", reason=reason))
         else:
-            records.append(replace(plugin, status="loaded", callbacks=callbacks))
+            records.append(_load(plugin, is_callback, added, errors))
+            added.update(records[-1].hooks)
     return tuple(records)
 
 
-def _call_factory(plugin: Plugin, is_callback: Callable[[object], bool]) -> tuple[Any, ...]:
+def installed_hooks() -> dict[str, HookSpec]:
+    """Return the hooks that installed packages add, less those that the environment blocks."""
+    available = tuple(p for p in installed() if p.group == HOOKS_GROUP and p.status == "found")
+    wanted = PluginFilter.of(True)
+    added: dict[str, HookSpec] = {}
+    for plugin in available:
+        if not wanted.objection(plugin):
+            added.update(_load(plugin, lambda item: False, added, "warn").hooks)  # noqa: ARG005
+    return added
+
+
+def _load(
+    plugin: Plugin,
+    is_callback: Callable[[object], bool],
+    added: dict[str, HookSpec],
+    errors: str,
+) -> Plugin:
+    """Import and call one plugin; return what became of it."""
+    started = time.perf_counter()
+    try:
+        supplied = _imported(plugin)
+        if plugin.group == HOOKS_GROUP:
+            loaded = replace(plugin, hooks=_added_hooks(supplied, plugin, added))
+        else:
+            loaded = replace(plugin, callbacks=_made(supplied, plugin, is_callback))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail in any way: reported
+        reason = f"{type(error).__name__}: {error}"
+        report(plugin, f"could not be loaded: {reason}", errors, error)
+        seconds = time.perf_counter() - started
+        return replace(plugin, status="failed", reason=reason, seconds=seconds)
+    seconds = time.perf_counter() - started
+    if seconds > _SLOW:
+        warn(
+            f"plugin {plugin.label} took {seconds:.1f} s to load, and Trainer(...) waits for it. "
+            f"Its author can import what is heavy inside the hooks that need it; to do without it, "
+            f"set TRAINER_HOOKS_BLOCK_PLUGINS={plugin.distribution} in the environment.",
+            TrainerHooksWarning,
+        )
+    return replace(loaded, status="loaded", seconds=seconds)
+
+
+def _imported(plugin: Plugin) -> Any:
     from importlib_metadata import EntryPoint
 
-    factory = EntryPoint(plugin.name, plugin.value, plugin.group).load()
+    return EntryPoint(plugin.name, plugin.value, plugin.group).load()
+
+
+def _made(factory: Any, plugin: Plugin, is_callback: Callable[[object], bool]) -> tuple[Any, ...]:
+    """Return the callbacks that a factory makes."""
     if not callable(factory):
         raise TypeError(f"{plugin.value} is a {type(factory).__name__}, not a callable factory")
     made = factory()
@@ -216,6 +179,39 @@ def _call_factory(plugin: Plugin, is_callback: Callable[[object], bool]) -> tupl
         if not is_callback(item):
             raise TypeError(f"the factory's list holds {item!r}{_hint(item)}, which is no callback")
     return tuple(made)
+
+
+def _added_hooks(catalogue: Any, plugin: Plugin, added: dict[str, HookSpec]) -> dict[str, HookSpec]:
+    """Return the hooks that a class adds to those that there are already."""
+    if not (isinstance(catalogue, type) and issubclass(catalogue, Hooks)) or catalogue is Hooks:
+        raise TypeError(
+            f"{plugin.value} is {catalogue!r}: it must be a subclass of trainer_hooks.Hooks, with "
+            "an empty method for each hook that it adds"
+        )
+    specs = specs_of(catalogue, f"{plugin.distribution} {plugin.version}")
+    for spec in specs.values():
+        fault = _fault_of_hook(spec, added)
+        if fault:
+            raise TypeError(f"the hook {spec.name!r} {fault}")
+    return specs
+
+
+def _fault_of_hook(spec: HookSpec, added: dict[str, HookSpec]) -> str:
+    if spec.name in HOOKS or spec.name in ALIASES:
+        return "is one of trainer_hooks itself: give it another name"
+    if spec.name in added:
+        return f"is one of {added[spec.name].supplier} already: give it another name"
+    if not spec.name.startswith("on_"):
+        return "has a name that does not start with 'on_': rename it, or begin it with '_'"
+    if spec.arguments[:2] != ("trainer", "module"):
+        return "does not begin with the arguments (self, trainer, module, ...): add them"
+    if not spec.summary:
+        return "has no docstring: say in one sentence when it is called"
+    assert spec.declared is not None
+    kinds = {p.kind for p in inspect.signature(spec.declared).parameters.values()}
+    if not kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}:
+        return "has arguments that cannot be given positionally: hooks are called so"
+    return ""
 
 
 def _hint(made: object) -> str:
@@ -237,7 +233,8 @@ def report(plugin: Plugin, fault: str, errors: str, cause: BaseException | None 
     message = (
         f"plugin {plugin.label}, group {plugin.group!r}, {fault.rstrip('.')}. "
         f"Mend or uninstall {plugin.distribution}, or switch it off: "
-        f"{_BLOCK}={plugin.distribution} in the environment, or Trainer(plugins=False)."
+        f"TRAINER_HOOKS_BLOCK_PLUGINS={plugin.distribution} in the environment, or "
+        "Trainer(plugins=False)."
     )
     if errors == "raise":
         raise PluginError(message) from cause
@@ -248,18 +245,10 @@ def report(plugin: Plugin, fault: str, errors: str, cause: BaseException | None 
 def _require_named(wanted: PluginFilter, available: Sequence[Plugin]) -> None:
     if isinstance(wanted.wanted, bool):
         return
-    known = {_normal(name) for p in available for name in (p.distribution, p.name)}
+    known = {normal_name(name) for p in available for name in (p.distribution, p.name)}
     for name in sorted(wanted.wanted - known):
         raise PluginError(
             f"plugin {name!r} in Trainer(plugins=[...]) is not installed: it must be the name of a "
             f"distribution or of an entry point in one of the groups {', '.join(GROUPS)}."
             f"{nearest(name, known)} Installed: {', '.join(sorted(known)) or 'none'}."
         )
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(_normal(name) for name in text.split(",") if name.strip())
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks.errors import StopTraining
 from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
+from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["HookRelay", "Member", "describe_error"]
+    from trainer_hooks.hooks.member import Member
+    from trainer_hooks.hooks.spec import HookSpec
+
+__all__ = ["HookRelay", "Monitor", "call_noting", "describe_error", "is_isolated"]
 
 _ISOLATED = frozenset(
     {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
@@ -33,56 +35,22 @@ _CUTTING = frozenset(
 )  # fmt: skip
 """Hooks in which a request to stop cuts the batch in work off, so that it reaches the loop."""
 
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One implementer of hooks that the relay calls.
-
-    Attributes:
-        implementer: the object with the hook methods.
-        label: how an error names it, as in `EarlyStopping (state_key ...)`.
-        skip: how many leading arguments it does not take. 0 for a callback; 2 for the module,
-            whose hooks are given neither the trainer nor itself.
-        routes_events: whether its `run_event` receives every event instead of the named hooks.
-        on_failure: what is told of an error in a hook, with the hook's name, so that the run goes
-            on. None lets errors through; a request to stop always passes.
-    """
-
-    implementer: object
-    label: str
-    skip: int = 0
-    routes_events: bool = False
-    on_failure: Callable[[str, Exception], None] | None = None
-
-    def listener(self, hook: str) -> Callable[..., object] | None:
-        """Return what to call at `hook`, or None if this member does not override it."""
-        call = self._own(hook)
-        if call is None or self.on_failure is None:
-            return call
-        return partial(_shielded, call, self.on_failure, hook)
-
-    def _own(self, hook: str) -> Callable[..., object] | None:
-        if self.routes_events:
-            return partial(self.implementer.run_event, hook)  # type: ignore[attr-defined]
-        for name in (hook, *(old for old, new in ALIASES.items() if new == hook)):
-            if overrides(self.implementer, name):
-                return getattr(self.implementer, name)  # type: ignore[no-any-return]
-        return None
-
-
-def _shielded(
-    call: Callable[..., object], on_failure: Callable[[str, Exception], None], hook: str, *args: Any
-) -> None:
-    """Call, and hand an error on to `on_failure` instead of the caller."""
-    try:
-        call(*args)
-    except StopTraining:
-        raise
-    except Exception as error:  # noqa: BLE001 - the callback asked that none ends the run
-        on_failure(hook, error)
-
-
 _Listener = tuple["Callable[..., object]", int, str]
+
+
+class Monitor(Protocol):
+    """What looks on at every call of a listener, as a profile does."""
+
+    def watched(self, hook: str, member: Member, call: Callable[..., object]) -> Callable[..., Any]:
+        """Return what is to be called in place of `call`, a member's listener at `hook`."""
+
+    @property
+    def opening(self) -> Member:
+        """A member of its own that has its turn before all others, unwatched."""
+
+    @property
+    def closing(self) -> Member:
+        """A member of its own that has its turn after all others, unwatched."""
 
 
 class HookRelay(Hooks):
@@ -92,37 +60,109 @@ class HookRelay(Hooks):
     by a fan-out over a tuple that never changes: connecting others from inside a hook takes effect
     at the next firing.
 
+    Args:
+        members: who is called, in order.
+        hooks: the hooks that there are.
+
     Attributes:
-        listened: the hooks that somebody overrides.
+        hooks: likewise.
+        listened: the hooks that somebody may override.
         on_stop: what is told of a `StopTraining` that was raised in a hook, once all its listeners
             had their turn, so that the hook's counterpart still fires. None lets it through, and so
             do the hooks inside of a batch, which it cuts off.
     """
 
-    def __init__(self, members: Sequence[Member] = ()) -> None:
+    def __init__(
+        self, members: Sequence[Member] = (), hooks: Mapping[str, HookSpec] = HOOKS
+    ) -> None:
+        self.hooks = hooks
         self.listened: frozenset[str] = frozenset()
         self.on_stop: Callable[[StopTraining], None] | None = None
+        self._monitor: Monitor | None = None
+        self._members: Sequence[Member] = ()
+        self._source: Callable[[], Sequence[Member]] | None = None
+        self._stubs = {hook: partial(self._settle_and_fire, hook) for hook in hooks}
         self.connect(members)
 
     def connect(self, members: Sequence[Member]) -> None:
         """Replace all members."""
+        self._source = None
+        self._members = members
+        monitor = self._monitor
+        if monitor is not None:
+            members = (monitor.opening, *members, monitor.closing)
         fan_outs = {}
-        for hook in HOOKS:
-            listeners: list[_Listener] = []
-            for member in members:
-                call = member.listener(hook)
-                if call is not None:
-                    listeners.append((call, member.skip, member.label))
-            if listeners:
-                fan_outs[hook] = (
-                    _fan_out_to_all(hook, tuple(listeners))
-                    if hook in _ISOLATED
-                    else _fan_out(hook, tuple(listeners), self._stop)
-                )
+        for hook, listeners in self._listeners(members).items():
+            fan_outs[hook] = (
+                _fan_out_to_all(hook, tuple(listeners))
+                if hook in _ISOLATED
+                else _fan_out(hook, tuple(listeners), self._stop)
+            )
         for hook in self.listened:
             del self.__dict__[hook]
         self.__dict__.update(fan_outs)
         self.listened = frozenset(fan_outs)
+
+    def connect_later(self, source: Callable[[], Sequence[Member]]) -> None:
+        """Replace all members by those that `source` gives at the next firing of any hook.
+
+        So a thousand registrations in a row cost a thousand times one, and not each time all.
+        """
+        self._source = source
+        self.__dict__.update(self._stubs)
+        self.listened = frozenset(self._stubs)
+
+    def observe(self, monitor: Monitor | None) -> None:
+        """Let a monitor look on at every call from the next firing on; None takes it out."""
+        self._monitor = monitor
+        members = self._members
+        self.connect_later(self._source or (lambda: members))
+
+    def fire(self, hook: str, *args: Any) -> None:
+        """Call a hook by name; for those that are in `hooks` and not in the catalogue."""
+        if hook in self.listened:
+            getattr(self, hook)(*args)
+
+    def fire_event(
+        self, event: str, leading: tuple[Any, ...], arguments: Mapping[str, Any]
+    ) -> None:
+        """Call the method named `event`, which is no hook, on every member but the module."""
+        self._settle()
+        listeners: list[_Listener] = []
+        for member in self._members:
+            if member.skip == 0:
+                call = member.event_listener(event, leading, arguments)
+                if call is not None:
+                    call = self._watched(event, member, call)
+                    listeners.append((member.shielded(call, event), 0, member.label))
+        _fan_out(event, tuple(listeners), self._stop)()
+
+    def _listeners(self, members: Sequence[Member]) -> dict[str, list[_Listener]]:
+        found: dict[str, list[_Listener]] = {}
+        for member in members:
+            for hook in self.hooks:
+                call = member.listener(hook, self.hooks)
+                if call is not None:
+                    call = self._watched(hook, member, call)
+                    listener = (member.shielded(call, hook), member.skip, member.label)
+                    found.setdefault(hook, []).append(listener)
+        return found
+
+    def _watched(
+        self, hook: str, member: Member, call: Callable[..., object]
+    ) -> Callable[..., object]:
+        monitor = self._monitor
+        if monitor is None or member is monitor.opening or member is monitor.closing:
+            return call
+        return monitor.watched(hook, member, call)
+
+    def _settle(self) -> None:
+        if self._source is not None:
+            self.connect(self._source())
+
+    def _settle_and_fire(self, hook: str, *args: Any) -> None:
+        self._settle()
+        self.fire(hook, *args)
 
     def _stop(self, hook: str, request: StopTraining) -> None:
         if self.on_stop is None or hook in _CUTTING:
@@ -177,7 +217,21 @@ def _fan_out_to_all(hook: str, listeners: tuple[_Listener, ...]) -> Callable[...
     return fire
 
 
+def call_noting(error: BaseException, call: Callable[..., object], *arguments: Any) -> None:
+    """Call while `error` is on its way; what fails in that is noted on it."""
+    try:
+        call(*arguments)
+    except BaseException as other:  # noqa: BLE001 - noted on the error that is raised
+        if other is not error:
+            error.add_note(f"and then, while it was reported: {describe_error(other)}")
+
+
 def describe_error(error: BaseException) -> str:
     """Return an error's type, message and notes in one line."""
     notes = "; ".join(getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")
+
+
+def is_isolated(hook: str) -> bool:
+    """Return whether `hook` runs for every listener, even if one of them fails."""
+    return hook in _ISOLATED

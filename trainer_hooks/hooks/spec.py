@@ -12,7 +12,7 @@ from trainer_hooks.hooks.catalogue import Hooks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ALIASES", "HOOKS", "HookSpec", "empty_hook", "overrides"]
+__all__ = ["ALIASES", "HOOKS", "HookSpec", "empty_hook", "overrides", "specs_of"]
 
 ALIASES: Mapping[str, str] = MappingProxyType({"on_configure_sharded_model": "on_configure_model"})
 """Older names that are accepted for a hook."""
@@ -29,6 +29,8 @@ class HookSpec:
         lightning: its name in Lightning ("same", or "1.x same" where only 1.x releases had it).
         composer: the name of the same moment in MosaicML Composer, or an empty string.
         accelerated: the name of the same moment in pytorch-accelerated, or an empty string.
+        supplier: the distribution that brought it; empty for the hooks of trainer_hooks itself.
+        declared: the empty method that declares it.
     """
 
     name: str
@@ -37,6 +39,8 @@ class HookSpec:
     lightning: str = ""
     composer: str = ""
     accelerated: str = ""
+    supplier: str = ""
+    declared: Callable[..., None] | None = None
 
     @property
     def takes_module(self) -> bool:
@@ -44,29 +48,45 @@ class HookSpec:
         return "module" in self.arguments
 
 
-def _specs() -> dict[str, HookSpec]:
+def specs_of(catalogue: type[Hooks], supplier: str = "") -> dict[str, HookSpec]:
+    """Return what a catalogue's class declares itself, in its order.
+
+    Args:
+        catalogue: `Hooks`, or a subclass that adds hooks.
+        supplier: the distribution that brought it.
+    """
     specs = {}
-    for name, hook in vars(Hooks).items():
-        if name.startswith("_"):
+    for name, hook in vars(catalogue).items():
+        if name.startswith("_") or not inspect.isfunction(hook):
             continue
         arguments = tuple(inspect.signature(hook).parameters)[1:]
-        known_as = getattr(hook, "known_as", ("", "", ""))
-        specs[name] = HookSpec(name, arguments, inspect.getdoc(hook) or "", *known_as)
+        lightning, composer, accelerated = getattr(hook, "known_as", ("", "", ""))
+        doc = inspect.getdoc(hook) or ""
+        specs[name] = HookSpec(
+            name, arguments, doc, lightning, composer, accelerated, supplier, hook
+        )
     return specs
 
 
-HOOKS: Mapping[str, HookSpec] = MappingProxyType(_specs())
-"""Every hook by name, in firing order."""
+HOOKS: Mapping[str, HookSpec] = MappingProxyType(specs_of(Hooks))
+"""Every hook of trainer_hooks by name, in firing order."""
 
 
-def overrides(implementer: object, hook: str) -> bool:
-    """Return whether `implementer` has a `hook` of its own: in its class, or as an attribute."""
+def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HOOKS) -> bool:
+    """Return whether `implementer` has a `hook` of its own: in its class, or as an attribute.
+
+    Args:
+        implementer: a callback or a module.
+        hook: the hook's name, or an older name of one.
+        hooks: the hooks that there are.
+    """
     if hook in getattr(implementer, "__dict__", ()):
         return True
     method = getattr(type(implementer), hook, None)
     if method is None or getattr(method, "is_empty_hook", False):
         return False
-    return method is not getattr(Hooks, hook, None)
+    spec = hooks.get(hook)
+    return spec is None or method is not spec.declared
 
 
 def empty_hook(hook: str) -> Callable[..., None]:

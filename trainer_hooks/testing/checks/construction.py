@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks.errors import CallbackError
-from trainer_hooks.hooks.check import doubts
+from trainer_hooks.hooks.check import doubts, faults
+from trainer_hooks.registration import declared_by_bases
 from trainer_hooks.testing.checks.finding import Findings, raised
 from trainer_hooks.testing.report import Defect
 
@@ -37,13 +38,14 @@ def check_construction(bench: Bench) -> Findings:
 
 def check_hook_names(bench: Bench) -> Findings:
     """Find methods that look like hooks and are none."""
-    for sentence in misspelt_hooks(_made(bench)):
+    callback = _made(bench)
+    for sentence in doubts(callback, known=declared_by_bases(callback)):
         yield Defect("every public method named on_... is a hook", sentence, "Rename it.")
 
 
 def check_hook_signatures(bench: Bench) -> Findings:
     """Find hooks that cannot be called as they will be."""
-    for sentence in unusable_hooks(_made(bench)):
+    for sentence in faults(_made(bench)):
         yield Defect(
             "every hook can be called with its arguments",
             sentence,
@@ -59,19 +61,6 @@ def check_shared_state(bench: Bench) -> Findings:
             sentence,
             "Make the value in __init__, a new one for each instance.",
         )
-
-
-_NO_HOOK = "is no hook"
-
-
-def misspelt_hooks(callback: Callback) -> list[str]:
-    """Return a sentence for each method that looks like a hook and is none."""
-    return [sentence for sentence in doubts(callback) if _NO_HOOK in sentence]
-
-
-def unusable_hooks(callback: Callback) -> list[str]:
-    """Return a sentence for each hook that cannot be called."""
-    return [sentence for sentence in doubts(callback) if _NO_HOOK not in sentence]
 
 
 def _made(bench: Bench) -> Callback:

@@ -1,0 +1,107 @@
+"""Admission: the callbacks of installed packages that take part in a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainer_hooks.callback import Callback
+from trainer_hooks.errors import StateKeyError
+from trainer_hooks.hooks.discovery import discover, report
+from trainer_hooks.hooks.plugin import PluginFilter
+from trainer_hooks.hooks.spec import HOOKS
+from trainer_hooks.registration import check_hooks, checked
+from trainer_hooks.roster import Entry, Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from trainer_hooks.hooks.plugin import Plugin
+    from trainer_hooks.hooks.spec import HookSpec
+    from trainer_hooks.roster import Default
+
+__all__ = ["Admission", "all_hooks", "discover_plugins"]
+
+
+def discover_plugins(wanted: bool | str | Iterable[str], errors: str) -> tuple[Plugin, ...]:
+    """Load the wanted plugins; see `trainer_hooks.hooks.discovery.discover`."""
+    return discover(PluginFilter.of(wanted), lambda item: isinstance(item, Callback), errors)
+
+
+def all_hooks(plugins: Iterable[Plugin]) -> Mapping[str, HookSpec]:
+    """Return the hooks of trainer_hooks and then those that plugins add."""
+    added = {name: spec for plugin in plugins for name, spec in plugin.hooks.items()}
+    return {**HOOKS, **added} if added else HOOKS
+
+
+class Admission:
+    """The gate: a plugin's callback takes part if it can be registered beside the others.
+
+    Args:
+        user: the user's callbacks; one of the same type and state_key takes a plugin's place.
+        defaults: callbacks that step back for one of their kind.
+        hooks: the hooks that there are.
+        is_strict: whether a misspelt hook is an error.
+        errors: `"warn"` to go on without a broken callback, `"raise"` to stop.
+    """
+
+    def __init__(
+        self,
+        user: Sequence[Entry],
+        defaults: Sequence[Default],
+        hooks: Mapping[str, HookSpec],
+        *,
+        is_strict: bool,
+        errors: str,
+    ) -> None:
+        self._users = {entry.identity for entry in user}
+        self._defaults = [d for d in defaults if not any(d.is_unneeded_beside(e) for e in user)]
+        self._hooks = hooks
+        self._is_strict = is_strict
+        self._errors = errors
+        self._roster = Roster([*user, *(Entry(d.callback, "default") for d in self._defaults)])
+
+    def admit(self, plugin: Plugin) -> tuple[list[Entry], Plugin]:
+        """Return an entry for each callback of a plugin that takes part, and its record.
+
+        Raises:
+            PluginError: a callback is broken and `errors` is `"raise"`.
+        """
+        entries: list[Entry] = []
+        objections: list[tuple[str, str]] = []
+        for callback in plugin.callbacks:
+            entry = Entry(callback, "plugin", plugin)
+            try:
+                is_replaced = self._is_replaced(entry)
+                if not is_replaced and callback not in self._roster:
+                    self._add(entry)
+                    entries.append(entry)
+            except Exception as error:  # noqa: BLE001 - a property may fail in any way: reported
+                objections.append(("failed", self._report(plugin, error)))
+            else:
+                if is_replaced:
+                    kind = type(callback).__qualname__
+                    objections.append(("replaced", f"by the user's own {kind}"))
+        if objections and not entries:
+            status, reason = min(objections)  # "failed" says more than "replaced"
+            plugin = replace(plugin, status=status, reason=reason)
+        return entries, plugin
+
+    def _is_replaced(self, entry: Entry) -> bool:
+        checked(entry.callback, f"what {entry.plugin.value if entry.plugin else entry.origin} made")
+        return entry.identity in self._users
+
+    def _add(self, entry: Entry) -> None:
+        check_hooks([entry], self._hooks, is_strict=self._is_strict)
+        unneeded = [d for d in self._defaults if d.is_unneeded_beside(entry)]
+        for default in unneeded:
+            self._roster.discard(default.callback)
+        self._roster.add(entry)
+
+    def _report(self, plugin: Plugin, error: Exception) -> str:
+        if isinstance(error, StateKeyError):
+            fault = f"clashes with another callback: {error}"
+        else:
+            fault = f"supplied what cannot be registered: {type(error).__name__}: {error}"
+        report(plugin, fault, "raise" if self._is_strict else self._errors, error)
+        return fault
