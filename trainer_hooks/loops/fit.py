@@ -60,20 +60,18 @@ class FitLoop:
                 on_train_epoch_end, on_epoch_end, on_epoch_checkpoint (_end_epoch)
             on_train_end
 
-        Iterations begin before an epoch's start hooks and end after its last slot (`Iterations`). A
-        resumed run enters the loop where the checkpoint was saved; one that a signal ends saves and
-        goes to `on_train_end` from where it is (`Leaving`).
+        Cycles of epochs stand around this (`Iterations`). A resumed run enters the loop where the
+        checkpoint was saved; one that a signal ends saves, and leaves it there (`Leaving`).
         """
         context, progress = self.context, self.context.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        with Leaving(context) as leaving:
+        with Leaving(context):
             try:
                 if not context.resumed and not context.has_to_stop:
                     self._validation.check_sanity()
                 context.state.stage = "train"
                 context.metrics.enter(Scope.TRAIN_EPOCH)
                 hooks.on_train_start(trainer, module)
-                leaving.is_training = True
                 context.metrics.enter(Scope.CLOSED)
                 self._resume()
                 while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TerminationSignal, TrainerHooksWarning
@@ -24,22 +24,22 @@ class Leaving:
 
     The epoch is not over, nor is an iteration or a validation that is under way: their end hooks
     fire in the process that resumes. So nothing can be saved that counts an epoch cut short, and
-    the checkpoint is exactly that of the batch.
+    the checkpoint is exactly that of the batch. In the sanity check nothing has begun yet.
 
-    Attributes:
-        is_training: whether `on_train_start` has fired, so that there is something to end.
+    Args:
+        context: the run.
     """
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self.is_training = False
 
-    def __enter__(self) -> Self:
-        return self
+    def __enter__(self) -> None:
+        """Nothing is to be done before a signal comes."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, TerminationSignal) and error.is_in_order and self.is_training:
-            context = self._context
+        context = self._context
+        has_begun = context.state.stage != "sanity_check"
+        if isinstance(error, TerminationSignal) and error.is_in_order and has_begun:
             self._save(signal.Signals(error.signum).name)
             context.state.stage = "train"
             context.hooks.on_train_end(context.trainer, context.module)
