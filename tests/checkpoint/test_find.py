@@ -283,6 +283,21 @@ def test_a_checkpoint_of_another_tool_can_be_found(trainer_of, net, tmp_path):
     assert resumed(trainer_of(saver(tmp_path / "c")), net(), "last") == path.name
 
 
+def test_a_folder_that_vanishes_during_a_run(trainer_of, net, tmp_path):
+    """A folder that was deleted while the run is on is made again, and nothing new is lost."""
+
+    class Deletes(Callback):
+        def on_train_batch_start(self, trainer, module, batch, batch_idx):
+            if batch_idx == 2:
+                shutil.rmtree(tmp_path / "c")
+
+    trainer_of(saver(tmp_path / "c", save_top_k=1, save_last=True), Deletes()).fit(net(), BATCHES)
+    found = sorted(path.name for path in (tmp_path / "c").iterdir())
+    assert found == ["epoch=0-step=4.ckpt", "last.ckpt"]
+    again = trainer_of(saver(tmp_path / "c", save_top_k=1, save_last=True), epochs=2)
+    assert resumed(again, net(), "last") == "last.ckpt"
+
+
 # --- best ---
 
 

@@ -73,6 +73,16 @@ def test_bytes_after_the_end_are_noticed(path):
         verify_checkpoint(path)
 
 
+def test_a_wrong_size_is_told_in_bytes(path):
+    """Of a file with bytes put in or taken out in the middle, both sizes are told."""
+    write_checkpoint(CONTENT, path)
+    content = path.read_bytes()
+    path.write_bytes(content[:500] + bytes(64) + content[500:])
+    told = f"it has {len(content) + 64} bytes, and {len(content)} were written"
+    with pytest.raises(CheckpointError, match=told):
+        verify_checkpoint(path)
+
+
 def test_a_part_left_out_is_noticed(path):
     """A file of the same parts but with another directory is not what was written."""
     write_checkpoint(CONTENT, path)
@@ -99,6 +109,14 @@ def test_a_file_of_torch_has_no_seal_and_is_read(path):
     found = summarize(str(path))
     assert (found.saved_at, found.module) == (path.stat().st_mtime_ns, "")
     assert (found.is_resumable, found.epoch, found.batches, found.step) == (True, 3, 9, 7)
+
+
+@pytest.mark.parametrize("loops", [None, [], {"fit_loop": 3}, {"fit_loop": {}}], ids=str)
+def test_a_file_that_another_tool_filled_in_another_way(path, loops):
+    """Counters that are not where they are expected count as 0."""
+    torch.save({"state_dict": {}, "loops": loops, "epoch": "3", "global_step": None}, path)
+    found = summarize(str(path))
+    assert (found.is_resumable, found.epoch, found.batches, found.step) == (False, 0, 0, 0)
 
 
 def test_the_summary_is_told_without_loading(path, monkeypatch):

@@ -196,6 +196,22 @@ def test_a_signal_when_the_training_is_over(trainer_of, Tiny, tmp_path):
     assert names(tmp_path / "c") == ["epoch=1-step=8.ckpt"]
 
 
+def test_a_signal_in_the_last_batch(trainer_of, Tiny, tmp_path):
+    """What no callback was about to save is saved, and the resumed run has nothing more to do."""
+
+    def saver():
+        return ModelCheckpoint(tmp_path / "c", every_n_train_steps=100)
+
+    sends = Sends(7)
+    preempted(trainer_of(saver(), sends), Tiny(), ckpt_path=None)
+    assert sends.events.count("on_train_epoch_end") == 2
+    assert names(tmp_path / "c") == ["preempted-epoch=2-step=8.ckpt"]
+    trainer = trainer_of(saver())
+    with pytest.warns(TrainerHooksWarning, match="nothing to do: max_epochs=2 epochs are done"):
+        trainer.fit(Tiny(), BATCHES, ckpt_path="auto")
+    assert trainer.global_step == 8
+
+
 def test_a_signal_in_the_last_validation_is_gone_on_with(trainer_of, Tiny, tmp_path):
     """Where only the last epoch's end was left, the resumed run does that and no batch."""
 

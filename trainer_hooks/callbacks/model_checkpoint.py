@@ -37,8 +37,8 @@ class ModelCheckpoint(Saver):
     and never the one that the run was resumed from. A name that is taken gets a version: `-v1`.
 
     Args:
-        dirpath: the folder; by default `checkpoints` in the logger's folder, or without a logger
-            in `default_root_dir`.
+        dirpath: the folder, or an address such as `s3://bucket/run`; by default `checkpoints` in
+            the logger's folder, or without a logger in `default_root_dir`.
         filename: template with metrics, such as `"{epoch}-{val_loss:.2f}"`; without a suffix.
         monitor: the metric that ranks checkpoints; without one the newest counts as the best.
         verbose: whether each decision is logged at level INFO.

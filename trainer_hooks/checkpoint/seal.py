@@ -51,15 +51,16 @@ class Summary:
 
     @classmethod
     def of(cls, checkpoint: Mapping[str, Any], saved_at: int, module: str = "") -> Summary:
-        """Return what `checkpoint` is."""
-        progress = checkpoint.get("loops", {}).get("fit_loop", {})
+        """Return what `checkpoint` is; another tool may have filled it in another way."""
+        loops = checkpoint.get("loops")
+        progress = loops.get("fit_loop") if isinstance(loops, dict) else None
         return cls(
             saved_at,
             module,
             "optimizer_states" in checkpoint,
-            int(checkpoint.get("epoch", 0)),
-            int(progress.get("batches_completed", 0)),
-            int(checkpoint.get("global_step", 0)),
+            _count(checkpoint, "epoch"),
+            _count(progress, "batches_completed"),
+            _count(checkpoint, "global_step"),
         )
 
 
@@ -131,6 +132,12 @@ def read_summary(tail: bytes) -> Summary | None:
         return Summary(**{name: told[name] for name in names if name in told})
     except TypeError as error:
         raise ValueError(f"its seal cannot be read: {error}") from error
+
+
+def _count(state: Any, name: str) -> int:
+    """Return a counter of a state, or 0 where there is none."""
+    value = state.get(name) if isinstance(state, dict) else None
+    return value if isinstance(value, int) else 0
 
 
 def _record(tail: bytes) -> tuple[bytes, bytes, int] | None:
