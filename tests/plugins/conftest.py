@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,21 +160,36 @@ def run_pip(*arguments: object) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Build and install all packages; return the folder of each group of them, by name."""
-    folder = tmp_path_factory.mktemp("plugins")
-    groups = write_projects(folder / "projects")
-    offline = ["--quiet", "--no-deps", "--no-index"]
+class Sites(dict[str, Path]):
+    """The folders into which groups of packages are installed; each is filled when first used."""
 
-    def install(group: str) -> Path:
-        wheels, target = folder / "wheels" / group, folder / "site" / group
-        run_pip("wheel", *offline, "--no-build-isolation", "-w", wheels, *groups[group])
+    def __init__(self, folder: Path, projects: dict[str, list[Path]]) -> None:
+        super().__init__()
+        self.folder = folder
+        self.projects = projects
+
+    def declare(self, group: str, *packages: tuple[str, str, dict, dict]) -> None:
+        """Write a group of packages: name, version, modules, entry points."""
+        folder = self.folder / "projects" / group
+        self.projects[group] = [
+            write_project(folder / str(number), *package) for number, package in enumerate(packages)
+        ]
+
+    def __missing__(self, group: str) -> Path:
+        wheels, target = self.folder / "wheels" / group, self.folder / "site" / group
+        offline = ["--quiet", "--no-deps", "--no-index"]
+        projects = self.projects[group]
+        run_pip("wheel", *offline, "--no-build-isolation", "-w", wheels, *projects)
         run_pip("install", *offline, "--no-compile", "--target", target, *wheels.glob("*.whl"))
+        self[group] = target
         return target
 
-    with ThreadPoolExecutor() as pool:
-        return dict(zip(groups, pool.map(install, groups), strict=True))
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Sites:
+    """The folder of each group of installed packages, by name; built when it is first asked for."""
+    folder = tmp_path_factory.mktemp("plugins")
+    return Sites(folder, write_projects(folder / "projects"))
 
 
 PROBE = """
@@ -221,7 +235,7 @@ class Probed:
 
 @pytest.fixture(scope="session")
 def run_with_plugins(
-    installed: dict[str, Path],
+    installed: Sites,
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Return a function that runs code in an interpreter in which groups are installed."""
 
