@@ -12,7 +12,13 @@ import pytest
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.connector import CallbackConnector
-from trainer_hooks.errors import CallbackError, PluginError, StateKeyError, TrainerHooksWarning
+from trainer_hooks.errors import (
+    CallbackError,
+    ModuleError,
+    PluginError,
+    StateKeyError,
+    TrainerHooksWarning,
+)
 from trainer_hooks.hooks.order import Band
 from trainer_hooks.reports import LoadReport
 from trainer_hooks.roster import Default
@@ -205,6 +211,85 @@ def test_a_misspelt_hook_is_warned_of_at_registration() -> None:
         connect().add(Typo())
     with pytest.warns(TrainerHooksWarning, match=expected):
         connect().attach(Module(), Typo())
+
+
+def test_a_misspelt_hook_is_an_error_on_request(plugins) -> None:
+    """With strict_hooks nothing of the callback is registered, whoever brings it."""
+
+    class Typo(Callback):
+        def on_train_bach_end(self, *args):
+            pass
+
+    with pytest.raises(CallbackError, match=r"Typo .*'on_train_bach_end' is no hook"):
+        connect(Typo(), strict_hooks=True)
+    connector = connect(strict_hooks=True)
+    with pytest.raises(CallbackError, match="is no hook"):
+        connector.add(Typo())
+    with pytest.raises(CallbackError, match="is no hook"):
+        connector.attach(Module(), Typo())
+    assert connector.callbacks == ()
+    plugins(acme=Typo)
+    with pytest.raises(PluginError, match=r"plugin acme 1.0 .*'on_train_bach_end' is no hook"):
+        CallbackConnector(strict_hooks=True)
+    plugins(acme=Typo)
+    with pytest.warns(TrainerHooksWarning, match=r"Typo .*from plugin acme 1.0.* is no hook"):
+        CallbackConnector()
+
+
+@pytest.mark.parametrize("way", ["short", "number", "async", "property"])
+def test_a_hook_that_cannot_be_called_is_refused(way, plugins) -> None:
+    """It would fail in the middle of a run; a plugin's is reported and left out instead."""
+
+    class Broken(Callback):
+        pass
+
+    hooks = {
+        "short": lambda self: None,
+        "number": 5,
+        "async": _awaited,
+        "property": property(lambda self: 1 / 0),
+    }
+    Broken.on_train_epoch_end = hooks[way]  # type: ignore[assignment, method-assign]
+    with pytest.raises(CallbackError, match=r"callback .*Broken.* the hook 'on_train_epoch_end'"):
+        connect([Quiet(), Broken()])
+    connector = connect(Quiet())
+    with pytest.raises(CallbackError, match="the hook 'on_train_epoch_end'"):
+        connector.add(Broken())
+    assert kinds(connector) == ["Quiet"]
+    plugins(acme=Broken)
+    with pytest.warns(TrainerHooksWarning, match=r"plugin acme 1.0 .* the hook 'on_train_epoch"):
+        connector = CallbackConnector(Quiet())
+    assert kinds(connector) == ["Quiet"]
+    assert [plugin.status for plugin in connector.plugins] == ["failed"]
+
+
+async def _awaited(self, trainer, module) -> None:
+    pass
+
+
+class Attached:
+    """Stands for a module with hooks."""
+
+    def on_fit_start(self):
+        pass
+
+    def on_before_batch_transfer(self, batch, dataloader_idx):
+        pass
+
+
+def test_a_modules_hooks_are_checked() -> None:
+    """A module's misspelt hook is warned of, one that cannot be called is an error."""
+    connector = connect()
+    connector.check_run(Attached(), {"on_before_batch_transfer"})
+    with pytest.warns(TrainerHooksWarning, match=r"module Attached: .*'on_before_batch_transfer'"):
+        connector.check_run(Attached())
+    with pytest.raises(ModuleError, match=r"module Attached: .*'on_before_batch_transfer'"):
+        connect(strict_hooks=True).check_run(Attached())
+    broken = Attached()
+    broken.on_train_batch_end = lambda: None  # type: ignore[attr-defined]
+    expected = r"cannot take .*on_train_batch_end\(self, outputs, batch, batch_idx\)"
+    with pytest.raises(ModuleError, match=expected):
+        connector.check_run(broken, {"on_before_batch_transfer"})
 
 
 # --- State keys --------------------------------------------------------------------------------
@@ -495,6 +580,17 @@ def test_replacement_does_not_depend_on_the_hash_seed() -> None:
     ]
 
 
+def test_what_became_of_a_plugin_that_was_replaced(plugins) -> None:
+    """A plugin whose every callback the user replaced says so; others are loaded."""
+    plugins(acme=Counter, beta=lambda: [Counter(), Quiet()])
+    connector = CallbackConnector(Counter())
+    assert [(p.distribution, p.status, p.reason) for p in connector.plugins] == [
+        ("acme", "replaced", "by the user's own Counter"),
+        ("beta", "loaded", ""),
+    ]
+    assert kinds(connector) == ["Quiet", "Counter"]
+
+
 # --- Nothing is half registered ----------------------------------------------------------------
 
 
@@ -571,6 +667,72 @@ def test_adding_keeps_the_modules_hooks_and_callbacks() -> None:
     assert kinds(connector) == ["Counter", "Saver"]
     connector.attach(Module())
     assert kinds(connector) == ["Saver"]
+
+
+@pytest.mark.parametrize("how", ["at once", "one by one"])
+def test_registrations_are_linear(how: str) -> None:
+    """Each of many registrations looks at its own callback, and not at those before it."""
+    looked_at = 0
+
+    class Watched(Callback):
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        @property
+        def state_key(self) -> str:
+            nonlocal looked_at
+            looked_at += 1
+            return f"Watched {self.number}"
+
+        def state_dict(self):
+            return {}
+
+        def on_fit_start(self, trainer, module):
+            fired.append(self.number)
+
+    def looks(count: int) -> int:
+        nonlocal looked_at
+        looked_at = 0
+        callbacks = [Watched(number) for number in range(count)]
+        connector = connect(callbacks if how == "at once" else None)
+        if how == "one by one":
+            for callback in callbacks:
+                connector.add(callback)
+        fired.clear()
+        connector.relay.on_fit_start(None, None)
+        assert fired == list(range(count))
+        return looked_at
+
+    fired: list[int] = []
+    assert looks(200) == 10 * looks(20)
+
+
+def test_who_is_added_inside_a_hook_is_heard_at_the_next() -> None:
+    """A firing sees who took part when it began, also of an add and a remove in a row."""
+    seen: list[str] = []
+
+    class Late(Callback):
+        def on_fit_start(self, trainer, module):
+            seen.append("late")
+
+    class Adds(Callback):
+        def on_fit_start(self, trainer, module):
+            seen.append("adds")
+            if late not in connector.callbacks:
+                connector.add(late)
+                connector.remove(bystander)
+
+    class Bystander(Callback):
+        def on_fit_start(self, trainer, module):
+            seen.append("bystander")
+
+    late, bystander = Late(), Bystander()
+    connector = connect([Adds(), bystander])
+    connector.relay.on_fit_start(None, None)
+    assert seen == ["adds", "bystander"]
+    seen.clear()
+    connector.relay.on_fit_start(None, None)
+    assert seen == ["adds", "late"]
 
 
 def test_remove_takes_out_for_good() -> None:

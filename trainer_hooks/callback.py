@@ -53,9 +53,11 @@ class Callback(Hooks):
 
         Args:
             event: the name of a hook, or of an event that `trainer.call_event` was given.
-            *args: the hook's arguments. Of another event the trainer and the module, and then what
-                `call_event` was given, in that order.
+            *args: the trainer, the module (None in the two init hooks, before there is one), and
+                the hook's other arguments, or what `call_event` was given, in that order.
         """
+        if event in HOOKS and not HOOKS[event].takes_module:
+            args = args[:1]
         is_hook = event in HOOKS or event.startswith("on_")
         if is_hook or not hasattr(Callback, event):  # `state_dict`, say, is no event
             method = getattr(self, event, None)

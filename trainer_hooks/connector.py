@@ -225,12 +225,12 @@ class CallbackConnector:
 
         One that was disabled keeps the state that it had then.
         """
-        states = self._failures.states()
+        states = {}
         for entry in self.entries:
             if entry.callback.is_stateful:
                 with self._failures.held_back(entry, "state_dict", self._disable):
                     states[entry.callback.state_key] = entry.callback.state_dict()
-        return states
+        return {**self._failures.states(), **states}
 
     def load_state_dict(self, states: Mapping[str, dict[str, Any]]) -> LoadReport:
         """Hand each saved state to the callback with its state_key; report what did not match."""

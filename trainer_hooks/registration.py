@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import CallbackError, TrainerHooksWarning
+from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.check import doubts, faults
 from trainer_hooks.hooks.member import Member
 from trainer_hooks.hooks.order import Band
@@ -104,12 +105,18 @@ def check_hooks(
         CallbackError: a hook cannot be called, or `is_strict` and one is misspelt.
     """
     for entry in entries:
-        doubtful = doubts(entry.callback, hooks)
+        doubtful = doubts(entry.callback, hooks, _declared_by_bases(entry.callback))
         wrong = (*faults(entry.callback, hooks), *(doubtful if is_strict else ()))
         if wrong:
             raise CallbackError(f"{entry.label}: {' Also, '.join(wrong)}")
         for doubt in doubtful:
             warn(f"{entry.label}: {doubt}", TrainerHooksWarning)
+
+
+def _declared_by_bases(callback: Callback) -> set[str]:
+    """Return the hooks of packages that a callback derives from, be they installed or not."""
+    catalogues = (c for c in type(callback).__mro__ if issubclass(c, Hooks))
+    return {name for c in catalogues if not issubclass(c, Callback) for name in vars(c)}
 
 
 def deduplicate(stronger: Sequence[Entry], weaker: Sequence[Entry]) -> tuple[Entry, ...]:

@@ -145,7 +145,7 @@ def test_the_hooks_own_name_wins_over_its_alias() -> None:
 
 @pytest.mark.parametrize("hook", list(HOOKS))
 def test_run_event_receives_every_event(hook: str) -> None:
-    """A callback that overrides `run_event` is given each event's name and arguments."""
+    """It is given each event's name and arguments, the module None where there is none yet."""
     seen: list[tuple] = []
 
     class All(Callback):
@@ -155,7 +155,8 @@ def test_run_event_receives_every_event(hook: str) -> None:
     connector = CallbackConnector(All(), discover=False)
     arguments = HOOKS[hook].arguments
     getattr(connector.relay, hook)(*arguments)
-    assert seen == [(hook, *arguments)]
+    given = arguments if HOOKS[hook].takes_module else (*arguments, None)
+    assert seen == [(hook, *given)]
 
 
 def test_run_event_replaces_the_named_hooks_unless_it_calls_them() -> None:
@@ -331,6 +332,63 @@ def test_connecting_inside_a_hook_does_not_disturb_the_firing() -> None:
     connector.remove(connector.callbacks[0])
     connector.relay.on_fit_start(None, None)
     assert [name for name, *_ in seen] == ["new"]
+
+
+def test_connecting_later_asks_once_at_the_next_firing() -> None:
+    """However often members change, they are asked for when a hook fires, and then no more."""
+    seen: list = []
+    asked: list = []
+
+    def members():
+        asked.append(True)
+        return (member(Recorder("one", seen)),)
+
+    relay = HookRelay([member(Recorder("former", seen))])
+    relay.connect_later(lambda: 1 / 0)
+    relay.connect_later(members)
+    assert asked == []
+    relay.on_train_end("trainer", "module")  # which nobody overrides
+    relay.on_fit_start("trainer", "module")
+    assert asked == [True]
+    assert seen == [("one", "on_fit_start", "trainer", "module")]
+    assert relay.listened == {"on_fit_start", "teardown"}
+    assert relay.on_train_end.__func__ is Hooks.on_train_end
+
+
+class Watch:
+    """A monitor that notes what it sees."""
+
+    def __init__(self) -> None:
+        self.seen: list = []
+        self.opening = member(Recorder("opening", self.seen), "opening")
+        self.closing = member(Recorder("closing", self.seen), "closing")
+
+    def watched(self, hook, member, call):
+        def watch(*args):
+            self.seen.append((hook, member.label))
+            call(*args)
+
+        return watch
+
+
+def test_a_monitor_sees_every_call_until_it_is_taken_out() -> None:
+    """It stands around each listener, with a turn of its own first and last."""
+    recorder = Recorder("one", [])
+    relay = HookRelay([member(recorder, "one")])
+    relay.on_fit_start("trainer", "module")
+    watch = Watch()
+    relay.observe(watch)
+    relay.on_fit_start("trainer", "module")
+    assert [entry[:2] for entry in watch.seen] == [
+        ("opening", "on_fit_start"),
+        ("on_fit_start", "one"),
+        ("closing", "on_fit_start"),
+    ]
+    relay.observe(None)
+    watch.seen.clear()
+    relay.on_fit_start("trainer", "module")
+    assert watch.seen == []
+    assert len(recorder.seen) == 3
 
 
 def test_reconnecting_forgets_the_former_members() -> None:

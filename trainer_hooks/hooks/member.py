@@ -44,7 +44,10 @@ class Member:
     ) -> Callable[..., object] | None:
         """Return what to call at `hook`, or None if this member does not override it."""
         if self.routes_events:
-            return self._routed(hook)
+            receive = self._routed(hook)
+            if hook in hooks and not hooks[hook].takes_module:
+                return lambda trainer: receive(trainer, None)
+            return receive
         for name in (hook, _OLDER_NAMES.get(hook)):
             if name is not None and overrides(self.implementer, name, hooks):
                 return getattr(self.implementer, name)  # type: ignore[no-any-return]
