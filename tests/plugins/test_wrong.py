@@ -23,8 +23,11 @@ BAD = {
     ),
     "bad-constructor": (
         CALLBACK + "class make(Callback):\n    def __init__(self, url):\n        self.url = url\n",
-        "is called without arguments, and that does not work for make(url): missing a required "
-        "argument: 'url'. Give its arguments defaults, or name a function that makes the callback",
+        (
+            "is called without arguments, and that does not work for make(url): missing a required "
+            "argument: 'url'. Give its arguments defaults, or name a function that makes the "
+            "callback"
+        ),
     ),
     "bad-arguments": (
         "def make(trainer, *, level):\n    return None\n",
@@ -39,15 +42,19 @@ BAD = {
         "define the factory with a plain `def`: it is called, not awaited",
     ),
     "bad-message": (
-        "class Odd(Exception):\n    def __str__(self):\n        raise LookupError\n\n"
-        "def make():\n    raise Odd\n",
+        (
+            "class Odd(Exception):\n    def __str__(self):\n        raise LookupError\n\n"
+            "def make():\n    raise Odd\n"
+        ),
         "Odd, whose message raised LookupError",
     ),
     "bad-signature": (
         CALLBACK + "class make(Callback):\n    def on_train_batch_end(self, trainer):\n"
         "        pass\n",
-        "the hook 'on_train_batch_end' cannot take what it is called with, positionally. Define "
-        "on_train_batch_end(self, trainer, module, outputs, batch, batch_idx)",
+        (
+            "the hook 'on_train_batch_end' cannot take what it is called with, positionally. "
+            "Define on_train_batch_end(self, trainer, module, outputs, batch, batch_idx)"
+        ),
     ),
     "bad-property": (
         CALLBACK + "class make(Callback):\n    @property\n    def state_key(self):\n"
@@ -55,8 +62,10 @@ BAD = {
         "supplied what cannot be registered: SystemExit: no run id",
     ),
     "bad-repr": (
-        "class Long:\n    def __repr__(self):\n        return 'x' * 9999\n\n"
-        "def make():\n    return Long()\n",
+        (
+            "class Long:\n    def __repr__(self):\n        return 'x' * 9999\n\n"
+            "def make():\n    return Long()\n"
+        ),
         f"the factory returned {'x' * 200}...: it must return",
     ),
 }
