@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.cli.commands import USAGE_ERROR
 from trainer_hooks.cli.plugin_survey import prints_diverted, survey
-from trainer_hooks.errors import nearest
+from trainer_hooks.errors import OptionError, nearest
 from trainer_hooks.hooks.discovery import described, imported, is_request
 from trainer_hooks.hooks.installation import installed
 from trainer_hooks.hooks.plugin import HOOKS_GROUP, Plugin, normal_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trainer_hooks.cli.plugin_survey import Finding
     from trainer_hooks.testing import ContractReport
+
+    _Examine = Callable[[Any], ContractReport]
 
 __all__ = ["check_plugins"]
 
@@ -42,17 +44,37 @@ class _Checked:
     report: ContractReport | None = None
 
 
-def check_plugins(names: Sequence[str], *, is_json: bool) -> int:
-    """Check the plugins with those names, or all; print what was found; return the exit code."""
+def check_plugins(
+    names: Sequence[str],
+    *,
+    may_differ: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    is_json: bool = False,
+) -> int:
+    """Check plugins, print what was found, and return the exit code.
+
+    Args:
+        names: their names, or none for all.
+        may_differ: an option of the test kit.
+        skip: another.
+        is_json: whether to print JSON.
+    """
+    from trainer_hooks.testing import examine_callback  # imports torch
+
+    def examine(factory: Any) -> ContractReport:
+        return examine_callback(factory, may_differ=may_differ, skip=skip)
+
     fault = _fault_of_names(names)
     if fault:
-        print(f"trainer-hooks plugins check: error: {fault}", file=sys.stderr)
-        return USAGE_ERROR
+        return _refuse(fault)
     found: list[_Checked] = []
-    for checked in _check_each(names):
-        found.append(checked)
-        if not is_json:
-            _show(checked)
+    try:
+        for checked in _check_each(names, examine):
+            found.append(checked)
+            if not is_json:
+                _show(checked)
+    except OptionError as error:  # of the test kit's: `skip`
+        return _refuse(str(error))
     if is_json:
         print(json.dumps([_record(checked) for checked in found], indent=2))
     else:
@@ -62,6 +84,11 @@ def check_plugins(names: Sequence[str], *, is_json: bool) -> int:
     # who asks for one by name has not got it checked where the environment switches it off
     is_skipped = names and any(checked.plugin.status == "blocked" for checked in found)
     return USAGE_ERROR if is_skipped else 0
+
+
+def _refuse(fault: str) -> int:
+    print(f"trainer-hooks plugins check: error: {fault}", file=sys.stderr)
+    return USAGE_ERROR
 
 
 def _fault_of_names(names: Iterable[str]) -> str:
@@ -80,34 +107,35 @@ def _names_of(plugin: Plugin) -> tuple[str, str]:
     return normal_name(plugin.distribution), normal_name(plugin.name)
 
 
-def _check_each(names: Sequence[str]) -> Iterator[_Checked]:
+def _check_each(names: Sequence[str], examine: _Examine) -> Iterator[_Checked]:
     asked = frozenset(map(normal_name, names))
     for finding in survey(asked or True).findings:
         if not asked or finding.plugin.is_called(asked):
             with prints_diverted():
-                checked = _check(finding)
+                checked = _check(finding, examine)
             yield checked
 
 
-def _check(finding: Finding) -> _Checked:
+def _check(finding: Finding, examine: _Examine) -> _Checked:
     plugin = finding.plugin
     if plugin.status in {"blocked", "hidden"}:
         return _Checked(plugin, "not checked", f"{plugin.status}: {plugin.reason}")
-    if plugin.status == "failed" or plugin.reason:
+    if plugin.status == "failed":
         return _Checked(plugin, "failed", plugin.reason)
     if plugin.group == HOOKS_GROUP:
         return _Checked(plugin, "passed", f"it adds {', '.join(plugin.hooks) or 'no hook'}")
     if not plugin.callbacks:
         return _Checked(plugin, "not checked", "its factory made no callback, but an empty list")
-    from trainer_hooks.testing import examine_callback
-
     try:
-        report = examine_callback(imported(plugin))
+        report = examine(imported(plugin))
+    except OptionError:
+        raise  # the user's fault, not the plugin's
     except BaseException as error:
         if is_request(error):
             raise
         return _Checked(plugin, "failed", f"it ended the examination with {described(error)}")
-    return _Checked(plugin, "passed" if report.is_passed else "failed", report=report)
+    is_passed = report.is_passed and not plugin.reason  # a reason: one of several is left out
+    return _Checked(plugin, "passed" if is_passed else "failed", plugin.reason, report)
 
 
 def _show(checked: _Checked) -> None:

@@ -45,6 +45,16 @@ def add_parser(commands: Commands) -> None:
     checking.add_argument(
         "names", nargs="*", metavar="NAME", help="a distribution or an entry point (default: all)"
     )
+    checking.add_argument(
+        "--may-differ",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="a key of the state that a resume may change: a time, a number of runs (repeatable)",
+    )
+    checking.add_argument(
+        "--skip", action="append", default=[], metavar="CHECK", help="a check to leave out"
+    )
     for action in (listing, checking):
         action.add_argument("--json", action="store_true", help="write JSON")
     new = actions.add_parser(
@@ -76,7 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "check":
         from trainer_hooks.cli.plugin_check import check_plugins
 
-        return check_plugins(arguments.names, is_json=arguments.json)
+        return check_plugins(
+            arguments.names,
+            may_differ=arguments.may_differ,
+            skip=arguments.skip,
+            is_json=arguments.json,
+        )
     from trainer_hooks.cli.plugin_new import write_plugin
 
     return write_plugin(arguments.name, arguments.dir)
