@@ -15,12 +15,12 @@ from trainer_hooks.hooks.installation import installed
 from trainer_hooks.hooks.plugin import HOOKS_GROUP, Plugin, normal_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from trainer_hooks.cli.plugin_survey import Finding
     from trainer_hooks.testing import ContractReport
 
-    _Examine = Callable[[Any], ContractReport]
+    _Examine = Callable[[Any, Mapping[str, Any]], ContractReport]
 
 __all__ = ["check_plugins"]
 
@@ -61,8 +61,8 @@ def check_plugins(
     """
     from trainer_hooks.testing import examine_callback  # imports torch
 
-    def examine(factory: Any) -> ContractReport:
-        return examine_callback(factory, may_differ=may_differ, skip=skip)
+    def examine(factory: Any, options: Mapping[str, Any]) -> ContractReport:
+        return examine_callback(factory, trainer_options=options, may_differ=may_differ, skip=skip)
 
     fault = _fault_of_names(names)
     if fault:
@@ -109,14 +109,19 @@ def _names_of(plugin: Plugin) -> tuple[str, str]:
 
 def _check_each(names: Sequence[str], examine: _Examine) -> Iterator[_Checked]:
     asked = frozenset(map(normal_name, names))
-    for finding in survey(asked or True).findings:
+    adding = {plugin.name for plugin in installed() if plugin.group == HOOKS_GROUP}
+    findings = survey(asked | adding if asked else True).findings
+    # the hooks that packages add are there as in a run, and none of their callbacks
+    added = [f.plugin.name for f in findings if f.plugin.hooks and f.plugin.status == "loaded"]
+    options = {"plugins": added} if added else {}
+    for finding in findings:
         if not asked or finding.plugin.is_called(asked):
             with prints_diverted():
-                checked = _check(finding, examine)
+                checked = _check(finding, options, examine)
             yield checked
 
 
-def _check(finding: Finding, examine: _Examine) -> _Checked:
+def _check(finding: Finding, options: Mapping[str, Any], examine: _Examine) -> _Checked:
     plugin = finding.plugin
     if plugin.status in {"blocked", "hidden"}:
         return _Checked(plugin, "not checked", f"{plugin.status}: {plugin.reason}")
@@ -127,7 +132,7 @@ def _check(finding: Finding, examine: _Examine) -> _Checked:
     if not plugin.callbacks:
         return _Checked(plugin, "not checked", "its factory made no callback, but an empty list")
     try:
-        report = examine(imported(plugin))
+        report = examine(imported(plugin), options)
     except OptionError:
         raise  # the user's fault, not the plugin's
     except BaseException as error:

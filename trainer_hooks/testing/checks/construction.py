@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks.check import doubts
+from trainer_hooks.hooks.discovery import installed_hooks
+from trainer_hooks.hooks.spec import HOOKS
 from trainer_hooks.testing.checks.finding import Findings, raised
 from trainer_hooks.testing.report import Defect
 
@@ -66,7 +68,8 @@ _NO_HOOK = "is no hook"
 
 def misspelt_hooks(callback: Callback) -> list[str]:
     """Return a sentence for each method that looks like a hook and is none."""
-    return [sentence for sentence in doubts(callback) if _NO_HOOK in sentence]
+    hooks = {**HOOKS, **installed_hooks()}
+    return [sentence for sentence in doubts(callback, hooks) if _NO_HOOK in sentence]
 
 
 def unusable_hooks(callback: Callback) -> list[str]:
