@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -147,3 +148,14 @@ def MemoryLogger():
             self.seen.append((step, dict(metrics)))
 
     return MemoryLogger
+
+
+@pytest.fixture
+def handlers():
+    """The handlers of Python itself, whatever the test runner has set; put back afterwards."""
+    own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {signum: signal.signal(signum, handler) for signum, handler in own.items()}
+    yield own
+    assert {signum: signal.getsignal(signum) for signum in own} == own
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
