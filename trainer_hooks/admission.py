@@ -84,10 +84,11 @@ class Admission:
                 if is_replaced:
                     kind = type(callback).__qualname__
                     objections.append(("replaced", f"by the user's own {kind}"))
-        if objections:
+        if objections and not entries:
             status, reason = min(objections)  # "failed" says more than "replaced"
-            status = plugin.status if entries else status
             plugin = replace(plugin, status=status, reason=reason)
+        elif objections and min(objections)[0] == "failed":  # a part of it; the rest takes part
+            plugin = replace(plugin, reason=min(objections)[1])
         return entries, plugin
 
     def _is_replaced(self, entry: Entry) -> bool:

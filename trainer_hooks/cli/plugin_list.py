@@ -6,14 +6,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import Branch, show_table, show_tree
-from trainer_hooks.callback import Callback
 from trainer_hooks.cli.plugin_survey import Survey, survey
 from trainer_hooks.hooks.discovery import described, is_request
 from trainer_hooks.hooks.spec import ALIASES, overrides
+from trainer_hooks.testing.entry import routes_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from trainer_hooks.callback import Callback
     from trainer_hooks.cli.plugin_survey import Finding
     from trainer_hooks.hooks.spec import HookSpec
 
@@ -74,7 +75,7 @@ def _state_key(callback: Callback) -> str:
 
 def _listened(callback: Callback, hooks: Mapping[str, HookSpec]) -> list[str]:
     """Return the hooks to which a callback listens; `run_event` stands for all of them."""
-    if type(callback).run_event is not Callback.run_event or "run_event" in vars(callback):
+    if routes_events(callback):
         return ["run_event"]
     return [name for name in (*hooks, *ALIASES) if overrides(callback, name, hooks)]
 
