@@ -153,9 +153,21 @@ def write_projects(folder: Path) -> dict[str, list[Path]]:
     }
 
 
-def run_pip(*arguments: object) -> None:
-    """Run pip, without network; fail with what it said."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
+BUILD = """
+import os, sys
+from setuptools import build_meta
+
+wheels, *projects = sys.argv[1:]
+os.makedirs(wheels)
+for project in projects:
+    os.chdir(project)
+    build_meta.build_wheel(wheels)
+"""
+
+
+def run_python(*arguments: object) -> None:
+    """Run Python, without network; fail with what it said."""
+    command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -177,10 +189,11 @@ class Sites(dict[str, Path]):
 
     def __missing__(self, group: str) -> Path:
         wheels, target = self.folder / "wheels" / group, self.folder / "site" / group
-        offline = ["--quiet", "--no-deps", "--no-index"]
-        projects = self.projects[group]
-        run_pip("wheel", *offline, "--no-build-isolation", "-w", wheels, *projects)
-        run_pip("install", *offline, "--no-compile", "--target", target, *wheels.glob("*.whl"))
+        # as `pip wheel --no-build-isolation` does, but in one process, which takes a fifth of it
+        run_python("-c", BUILD, wheels, *self.projects[group])
+        offline = ["--disable-pip-version-check", "--quiet", "--no-deps", "--no-index"]
+        install = ["-m", "pip", "install", *offline, "--no-compile", "--target", target]
+        run_python(*install, *wheels.glob("*.whl"))
         self[group] = target
         return target
 
@@ -192,28 +205,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Sites:
     return Sites(folder, write_projects(folder / "projects"))
 
 
-PROBE = """
-import json, sys, warnings
-from trainer_hooks.connector import CallbackConnector
-
-options = json.loads(sys.argv[1])
-result = {"error": None}
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    try:
-        connector = CallbackConnector(**options)
-    except Exception as error:
-        result["error"] = f"{type(error).__name__}: {error}"
-        result["cause"] = type(error.__cause__).__name__
-    else:
-        result["callbacks"] = [type(callback).__qualname__ for callback in connector.callbacks]
-        result["records"] = connector.plugin_records()
-        result["plugins"] = {
-            f"{p.distribution}:{p.name}": [p.status, p.reason, p.group] for p in connector.plugins
-        }
-result["warnings"] = [[type(w.message).__name__, str(w.message)] for w in caught]
-sys.stderr.write(json.dumps(result))
-"""
+PROBE = Path(__file__).with_name("probe.py").read_text()
 
 
 @dataclass(frozen=True)

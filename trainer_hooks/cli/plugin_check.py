@@ -59,9 +59,10 @@ def check_plugins(
         skip: another.
         is_json: whether to print JSON.
     """
-    from trainer_hooks.testing import examine_callback  # imports torch
 
     def examine(factory: Any, options: Mapping[str, Any]) -> ContractReport:
+        from trainer_hooks.testing import examine_callback  # imports torch
+
         return examine_callback(factory, trainer_options=options, may_differ=may_differ, skip=skip)
 
     fault = _fault_of_names(names)
@@ -79,10 +80,14 @@ def check_plugins(
         print(json.dumps([_record(checked) for checked in found], indent=2))
     else:
         print(_summary(found))
+    return _exit_code(found, is_named=bool(names))
+
+
+def _exit_code(found: Iterable[_Checked], *, is_named: bool) -> int:
     if any(checked.outcome == "failed" for checked in found):
         return _DEFECT
     # who asks for one by name has not got it checked where the environment switches it off
-    is_skipped = names and any(checked.plugin.status == "blocked" for checked in found)
+    is_skipped = is_named and any(checked.plugin.status == "blocked" for checked in found)
     return USAGE_ERROR if is_skipped else 0
 
 
