@@ -6,7 +6,6 @@ import contextlib
 import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.checkpoint import Checkpoint
@@ -15,11 +14,13 @@ from trainer_hooks.callbacks.progress_bar import ProgressBar
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.registration import checked
+from trainer_hooks.testing import world
 from trainer_hooks.testing.trial import Trial
 from trainer_hooks.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.module import Module
@@ -55,7 +56,7 @@ class Bench:
     folder: Path
     position: int = 0
     count: int = field(default=1, init=False)
-    _home: Path | None = field(default=None, init=False)
+    _root: Path | None = field(default=None, init=False)
 
     def make(self) -> Callback:
         """Return a new callback.
@@ -63,8 +64,7 @@ class Bench:
         Raises:
             CallbackError: the factory made something else.
         """
-        with contextlib.chdir(self._home or "."):
-            made = self.factory()
+        made = self.factory()
         several = list(made) if isinstance(made, list | tuple) else [made]
         self.count = len(several)
         if not several:
@@ -93,16 +93,16 @@ class Bench:
 
     @contextlib.contextmanager
     def at(self, folder: Path) -> Iterator[None]:
-        """Make a folder the working directory, but not for the factory: it may read files."""
-        home, self._home = self._home, self._home or Path.cwd()
-        try:
-            with contextlib.chdir(folder):
-                yield
-        finally:
-            self._home = home
+        """Make a folder the working directory, and the trainers' root.
+
+        What the callback changes of the process is put back, so that one fault is found once.
+        """
+        self._root = folder
+        with world.restored(), contextlib.chdir(folder):
+            yield
 
     def trainer(self, *callbacks: Callback, **options: Any) -> Trainer:
-        """Return a quiet trainer of three short epochs on the CPU, in the working directory."""
+        """Return a quiet trainer of two short epochs on the CPU, in the room last made."""
 
         def switch(kind: type[Callback]) -> bool | None:
             return None if any(isinstance(item, kind) for item in callbacks) else False
@@ -114,8 +114,8 @@ class Bench:
             "enable_checkpointing": switch(Checkpoint),
             "enable_progress_bar": switch(ProgressBar),
             "enable_model_summary": switch(ModelSummary),
-            "default_root_dir": ".",
-            "max_epochs": 3,
+            "default_root_dir": self._root,
+            "max_epochs": 2,
             "accumulate_grad_batches": 2,
             "iteration_length": 2,
             "log_every_n_steps": 1,

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import CallbackError, OptionError, TrainerHooksWarning, nearest
+from trainer_hooks.runtime import rng
 from trainer_hooks.testing import world
 from trainer_hooks.testing.bench import Bench
 from trainer_hooks.testing.checks import CHECKS, Check, Note
@@ -42,7 +45,8 @@ def check_callback(
 
     Args:
         factory: makes a new callback each time it is called, or a list of them, as the entry point
-            of a plugin does; a class without arguments will do. Or several factories.
+            of a plugin does; a class without arguments will do. Or several factories. The working
+            directory is the temporary one: give paths of files that are read in full.
         module: makes the module to train, with its loaders, where TinyModule does not log or have
             what the callback needs.
         trainer_options: options of every trainer, where the callback needs them.
@@ -93,7 +97,11 @@ def examine_callback(
     for each in _callables(factory):
         position, count = 0, 1
         while position < count:
-            with _quiet(), tempfile.TemporaryDirectory(prefix="callback-contract-") as folder:
+            with (
+                _quiet(),
+                tempfile.TemporaryDirectory(prefix="callback-contract-") as folder,
+                contextlib.chdir(folder),
+            ):
                 # resolved, for a callback that compares its paths with the working directory's
                 bench = Bench(
                     each,
@@ -114,7 +122,9 @@ def _examine(bench: Bench, left_out: frozenset[str]) -> list[ContractResult]:
         subject = bench.subject
     results: dict[str, ContractResult] = {}
     for check in CHECKS:
-        missing = [name for name in check.needs if name in results and results[name].defects]
+        missing = [
+            name for name in check.needs if not results[name].is_passed and name not in left_out
+        ]
         reason = ""
         if check.name in left_out:
             reason = "left out, as asked"
@@ -178,11 +188,18 @@ def _known(skip: Iterable[str]) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep output, and the framework's warnings of what the checks do on purpose, from the user."""
+    """Keep from the user what the runs print, and draw of the random numbers.
+
+    So are the framework's warnings kept, of what the checks do on purpose.
+    """
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
+        rng.isolated(),
+        contextlib.ExitStack() as afterwards,
     ):
+        afterwards.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)  # several wait for each other longer than such small sums take
         warnings.simplefilter("ignore", TrainerHooksWarning)
         yield

@@ -35,7 +35,9 @@ class TinyModule(Module):
         super().__init__()
         self.save_hyperparameters({"lr": lr})
         self.lr = lr
-        self.layer = nn.Linear(2, 2)
+        self.layer: nn.Linear = nn.Linear(2, 2, device="meta").to_empty(
+            device="cpu"
+        )  # draws nothing
         with torch.no_grad():
             for parameter in self.parameters():
                 values = torch.arange(parameter.numel(), dtype=torch.float32)

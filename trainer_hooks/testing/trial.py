@@ -47,11 +47,13 @@ class Trial:
         self.errors: dict[str, Exception] = {}
         self.shared: list[str] = []
         self.entry_points: tuple[str, ...] = ENTRY_POINTS
-        without = self._random_numbers_after(lambda: self._run(bench))
+        with bench.room("without"):
+            without = self._random_numbers_after(lambda: self._run(bench))
         self._require_runnable()
-        before = world.read()
-        with_it = self._random_numbers_after(lambda: self._meet(bench))
-        self.changes = world.changes(before)
+        with bench.room("trial"):
+            before = world.read()
+            with_it = self._random_numbers_after(lambda: self._meet(bench))
+            self.changes = world.changes(before)
         self.consumed = [
             name for name in without if differences(without[name], with_it.get(name, ()))
         ]
@@ -90,16 +92,15 @@ class Trial:
             self.shared += [f"{place}, of a callback that took part in no run" for place in found]
 
     def _run(self, bench: Bench, *callbacks: Callback) -> None:
-        with bench.room("trial"):
-            try:
-                trainer = bench.trainer(*callbacks)
-            except Exception as error:  # noqa: BLE001 - kept, and reported by the check of fits
-                self.errors["Trainer"] = error
-                return
-            module = bench.make_module()
-            for step in self.entry_points:
-                self._attempt(step, partial(enter, trainer, step, module))
-            self._attempt("close", trainer.close)
+        try:
+            trainer = bench.trainer(*callbacks)
+        except Exception as error:  # noqa: BLE001 - kept, and reported by the check of fits
+            self.errors["Trainer"] = error
+            return
+        module = bench.make_module()
+        for step in self.entry_points:
+            self._attempt(step, partial(enter, trainer, step, module))
+        self._attempt("close", trainer.close)
 
     def _attempt(self, step: str, action: Callable[[], object]) -> None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,14 +15,31 @@ from trainer_hooks.testing.comparing import differences, listed
 from trainer_hooks.testing.report import Defect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from trainer_hooks.module import Module
     from trainer_hooks.testing.bench import Bench
     from trainer_hooks.trainer import Trainer
 
 __all__ = ["check_resumes"]
 
-_CUTS = Path("cuts")
 _SEED = 3
+_PARTS = {
+    "state": (
+        "the callback's state",
+        (
+            "Return from state_dict everything that the callback goes by, and take it back in "
+            "load_state_dict. Reset it in on_fit_start only if trainer.progress.is_fresh. Name "
+            "keys that are meant to differ, such as times, in may_differ."
+        ),
+    ),
+    "training": (
+        "the weights and optimizers, bit for bit,",
+        "What the callback does to the training must follow from its saved state.",
+    ),
+}
+"""What can differ: how it is called, and what to do about it."""
 
 
 class _Cutter(Callback):
@@ -35,7 +51,8 @@ class _Cutter(Callback):
 
     band = Band.SAVE
 
-    def __init__(self, archive: Path | None = None) -> None:
+    def __init__(self, folder: Path, archive: Path | None = None) -> None:
+        self.folder = folder
         self.archive = archive
         self.cuts: list[str] = []
 
@@ -48,9 +65,9 @@ class _Cutter(Callback):
         self._cut(trainer, f"epoch {trainer.current_epoch + 1}")
 
     def _cut(self, trainer: Trainer, name: str) -> None:
-        trainer.save_checkpoint(_CUTS / f"{name}.ckpt")
+        trainer.save_checkpoint(_cut_file(self.folder, name))
         if self.archive is not None:
-            shutil.copytree(Path.cwd(), self.archive / name)
+            shutil.copytree(self.folder, self.archive / name)
             self.cuts.append(name)
 
 
@@ -61,21 +78,29 @@ def check_resumes(bench: Bench) -> Findings:
     resumed run finds them so, with a new callback, a new module and other random numbers.
     """
     archive = bench.folder / "archive"
-    cutter = _Cutter(archive)
     with bench.room() as folder:
+        cutter = _Cutter(folder, archive)
         uncut = _fit(bench, cutter)
+    found: dict[str, dict[str, str]] = {"state": {}, "training": {}}
     for name in cutter.cuts:
         shutil.rmtree(folder)
         # the folder must have the same name, which is part of many a state: a file's path
         shutil.copytree(archive / name, folder)
         try:
             with bench.at(folder):
-                resumed = _fit(bench, _Cutter(), resume_from=_CUTS / f"{name}.ckpt")
+                resumed = _fit(bench, _Cutter(folder), resume_from=_cut_file(folder, name))
         except Exception as error:  # noqa: BLE001 - reported, with the cut
             yield raised(error, f"in a run that was cut after {name} and resumed")
             continue
-        yield from _compared(bench, uncut, resumed, name)
+        for part, differing in _compared(bench, uncut, resumed):
+            found[part][name] = differing
+    yield from _defects(found)
     yield Note(f"{len(cutter.cuts)} cuts")
+
+
+def _cut_file(folder: Path, name: str) -> Path:
+    """Return where a cut is saved; never by the working directory, which a callback may change."""
+    return folder / "cuts" / f"{name}.ckpt"
 
 
 def _fit(bench: Bench, cutter: _Cutter, resume_from: Path | None = None) -> dict[str, Any]:
@@ -84,31 +109,37 @@ def _fit(bench: Bench, cutter: _Cutter, resume_from: Path | None = None) -> dict
         rng.reseed(_SEED if resume_from is None else _SEED + 1)
         trainer = bench.trainer(bench.make(), cutter)
         trainer.fit(bench.make_module(), ckpt_path=resume_from)
-        end = Path("end.ckpt")
+        end = cutter.folder / "end.ckpt"
         trainer.save_checkpoint(end)
         trainer.close()
         checkpoint: dict[str, Any] = torch.load(end, weights_only=True)
     return checkpoint
 
 
-def _compared(bench: Bench, uncut: dict[str, Any], resumed: dict[str, Any], cut: str) -> Findings:
-    found = differences(_states(bench, uncut), _states(bench, resumed), "callbacks")
-    if found:
-        yield Defect(
-            f"cut after {cut} and resumed, the callback's state at the end is that of an uncut run",
-            f"uncut and resumed differ at {listed(found)}",
-            "Return from state_dict everything that the callback goes by, and take it back in "
-            "load_state_dict. Reset it in on_fit_start only if trainer.progress.is_fresh. Name "
-            "keys that are meant to differ, such as times, in may_differ.",
-        )
-    found = differences(_training(uncut), _training(resumed), "checkpoint")
-    if found:
-        yield Defect(
-            f"cut after {cut} and resumed, weights and optimizers are bit for bit those of an "
-            "uncut run",
-            f"uncut and resumed differ at {listed(found)}",
-            "What the callback does to the training must follow from its saved state.",
-        )
+def _compared(
+    bench: Bench, uncut: dict[str, Any], resumed: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield what differs: the callback's state, the training, or both."""
+    states = differences(_states(bench, uncut), _states(bench, resumed), "callbacks")
+    if states:
+        yield "state", listed(states)
+    training = differences(_training(uncut), _training(resumed), "checkpoint")
+    if training:
+        yield "training", listed(training)
+
+
+def _defects(found: dict[str, dict[str, str]]) -> Findings:
+    """Yield a defect for each part that differs, with all cuts and the first one's differences."""
+    for part, of_cuts in found.items():
+        if of_cuts:
+            what, remedy = _PARTS[part]
+            first = next(iter(of_cuts))
+            yield Defect(
+                f"a run that is cut anywhere and resumed ends with {what} of an uncut run",
+                f"not if cut after {', '.join(of_cuts)}. After {first}, uncut and resumed differ "
+                f"at {of_cuts[first]}",
+                remedy,
+            )
 
 
 def _states(bench: Bench, end: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,7 @@ def check_refits(bench: Bench) -> Findings:
         yield from _attempt("in a second fit, which trains the module on", trainer, module)
         yield from _attempt("in a fit of another module", trainer, bench.make_module())
         trainer.close()
+    with bench.room("second"):
         other = bench.trainer(callback, max_epochs=1)
         yield from _attempt("in a fit of a second trainer", other, bench.make_module())
         other.close()
@@ -84,7 +86,8 @@ def check_closing(bench: Bench) -> Findings:
         stage_callback = bench.make()
         with bench.room():
             trainer, module = bench.trainer(stage_callback, max_epochs=1), bench.make_module()
-            enter(trainer, step, module)
+            with contextlib.suppress(Exception):  # the check of orders tells of it
+                enter(trainer, step, module)
             yield from _again(stage_callback, "teardown", trainer, module, step)
             trainer.close()
             if step == "fit":

@@ -69,18 +69,19 @@ def check_state_round_trip(bench: Bench) -> Findings:
     """Find states that do not come back from a file as they were saved."""
     callback, fresh = bench.make(), bench.make()
     reader = _Reader(fresh)
-    with bench.room():
+    with bench.room() as folder:
+        file = folder / "state.ckpt"
         trainer = bench.trainer(callback)
         trainer.fit(bench.make_module())
         try:
-            trainer.save_checkpoint("state.ckpt")
+            trainer.save_checkpoint(file)
         except CheckpointStateError as error:
             yield Defect("the state can be saved", str(error), "Save plain data and tensors.")
             return
         trainer.close()
-        saved = torch.load("state.ckpt", weights_only=True)["callbacks"]
+        saved = torch.load(file, weights_only=True)["callbacks"]
         other = bench.trainer(reader, fresh)
-        other.fit(bench.make_module(), ckpt_path="state.ckpt")
+        other.fit(bench.make_module(), ckpt_path=file)
         other.close()
     found = differences(saved.get(callback.state_key, {}), reader.read, "state")
     if found:

@@ -76,15 +76,15 @@ CHECKS: tuple[Check, ...] = (
         runs.check_orders,
         _RUNS,
     ),
-    Check("refits", "a callback can be used again", runs.check_refits, _RUNS),
     Check("closing", "teardown and close can be called twice", runs.check_closing, _RUNS),
+    Check("refits", "a callback can be used again", runs.check_refits, (*_RUNS, "closing")),
     Check("failing_run", "an error of others is not covered up", runs.check_failing_run, _RUNS),
     Check("state_key", "the state_key is the same in every run", state.check_state_key, _MADE),
     Check(
         "state_round_trip",
         "the state comes back from a file as it was saved",
         state.check_state_round_trip,
-        _RUNS,
+        (*_RUNS, "state_key"),
     ),
     Check(
         "neighbours",
@@ -96,7 +96,7 @@ CHECKS: tuple[Check, ...] = (
         "resumes",
         "a run that was cut anywhere and resumed is the run that was not",
         resume.check_resumes,
-        (*_RUNS, "state_key", "state_round_trip", "shared_state"),
+        (*_RUNS, "state_round_trip", "shared_state"),
     ),
     Check("costs", "what its hooks cost", costs.measure_costs, _RUNS),
 )
