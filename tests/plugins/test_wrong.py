@@ -224,9 +224,10 @@ def test_a_misspelt_hook_is_an_error_where_hooks_are_strict(sites, probe) -> Non
     assert "'on_train_bach_end' is no hook" in probed.error
 
 
-def test_strict_hooks_are_about_hooks(sites, probe) -> None:
-    """A plugin that cannot be loaded stays a warning with `strict_hooks=True`."""
-    probed = probe("bad", ALLOW_PLUGINS="bad-import", strict_hooks=True)
+@pytest.mark.parametrize("name", ["bad-import", "bad-property"])
+def test_strict_hooks_are_about_hooks(sites, probe, name: str) -> None:
+    """A plugin that is broken in another way stays a warning with `strict_hooks=True`."""
+    probed = probe("bad", ALLOW_PLUGINS=name, strict_hooks=True)
     assert probed.error is None
     assert len(probed.warnings) == 1
 
