@@ -335,7 +335,7 @@ CASES = {
     "state's type": (StateOfOtherType, "state_round_trip", "state['batches']: 3 and 3.0"),
     "state lost": (StateLost, "resumes", "callbacks['StateLost']['batches']"),
     "state reset": (ForgetsAtFitStart, "resumes", "if trainer.progress.is_fresh"),
-    "training": (ChangesTraining, "resumes", "checkpoint['state_dict']['layer."),
+    "training": (ChangesTraining, "resumes", "apart"),
     "resume raises": (ResumeFails, "resumes", "cut after batch 1 and resumed"),
     "shared list": (SharedList, "shared_state", "SharedList.losses was [] and is [0]"),
     "shared default": (SharedDefault, "shared_state", "the attribute 'seen'"),

@@ -264,21 +264,6 @@ def test_relative_paths_go_to_a_temporary_folder(tmp_path, monkeypatch) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_installed_plugins_take_no_part(monkeypatch) -> None:
-    """The kit's trainers have the callback in them, and no other that somebody installed."""
-    monkeypatch.delenv("TRAINER_HOOKS_DISABLE_PLUGINS")
-    asked = []
-
-    class Looks(Callback):
-        def on_fit_start(self, trainer, module):
-            asked.append([type(callback).__name__ for callback in trainer.callbacks])
-
-    examine_callback(Looks)
-    assert {name for names in asked for name in names} <= {
-        "Looks", "_Cutter", "_Reader", "_Saboteur", "_Witness", "_LastWitness",
-    }  # fmt: skip
-
-
 def test_a_warning_of_the_callback_is_the_users_own(recwarn) -> None:
     """Warnings that the callback gives go where the user's filters send them."""
 

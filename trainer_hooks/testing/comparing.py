@@ -17,7 +17,7 @@ def differences(first: Any, second: Any, path: str = "") -> list[str]:
     if type(first) is not type(second):
         return [f"{path}: {first!r} and {second!r}"]
     if isinstance(first, Tensor):
-        return [] if _are_equal(first, second) else [f"{path}: {first} and {second}"]
+        return [] if _are_equal(first, second) else [f"{path}: {_apart(first, second)}"]
     if isinstance(first, dict):
         found = []
         for key in dict.fromkeys((*first, *second)):
@@ -51,3 +51,11 @@ def _are_equal(first: Tensor, second: Tensor) -> bool:
     return torch.equal(first.isnan(), second.isnan()) and torch.equal(
         first.nan_to_num(), second.nan_to_num()
     )
+
+
+def _apart(first: Tensor, second: Tensor) -> str:
+    """Return both tensors, and by how much they differ where printing them would not show it."""
+    shown = f"{first} and {second}"
+    if str(first) == str(second):
+        shown += f", up to {(first - second).abs().max().item():.3g} apart"
+    return shown

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.hooks.spec import HOOKS
 
 __all__ = ["HookCall", "RecordingCallback"]
 
@@ -63,8 +62,8 @@ class RecordingCallback(Callback):
 
     def run_event(self, event: str, *args: Any) -> None:
         """Write the call down; a hook that a subclass defines runs afterwards."""
-        trainer, *others = args
-        given = tuple(others[1:] if event in HOOKS and HOOKS[event].takes_module else others)
+        trainer, _, *others = args
+        given = tuple(others)
         if event in ("on_init_start", "on_init_end"):  # the counters do not exist before
             self.calls.append(HookCall(event, given))
         else:
