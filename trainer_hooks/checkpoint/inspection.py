@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import warnings
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +30,6 @@ _CODE_PATTERNS = (
     r"GLOBAL (\S+)",
     r"unrecognized function (.+)",
     r"unsupported class (.+)",
-    r"Unsupported operand (?:99|105|111)\b",  # opcodes that name a class or call it
     r"(TorchScript) archives",
 )
 
@@ -194,6 +194,8 @@ def _head(file: Path) -> bytes:
     """Return the first bytes of a file, and tell what is wrong if there are none to read."""
     if file.is_dir():
         raise UnusableFileError(file, Fault.NO_CHECKPOINT, "it is a folder, and must be a file")
+    if file.exists() and not file.is_file():  # a pipe would keep us waiting
+        raise UnusableFileError(file, Fault.NO_CHECKPOINT, "it is no regular file")
     try:
         with file.open("rb") as content:
             head = content.read(8)
@@ -222,7 +224,8 @@ def _loaded(file: Path, head: bytes) -> Any:
     if head.startswith(_ZIP) and not is_zip:
         raise UnusableFileError(file, Fault.DAMAGED, "its end is missing")
     try:
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=is_zip)
+        with warnings.catch_warnings(action="ignore"):  # of what is refused just below
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=is_zip)
     except MemoryError:
         raise
     except Exception as error:  # whatever a strange file makes torch stumble over
@@ -235,10 +238,10 @@ def _fault(error: Exception, head: bytes) -> tuple[Fault, str]:
     text = str(error)
     found = next(filter(None, (re.search(pattern, text) for pattern in _CODE_PATTERNS)), None)
     if found is not None:
-        named = f" ({found[1].rstrip('.')})" if found.groups() and found[1] else ""
-        return Fault.NEEDS_CODE, f"only code could rebuild what it holds{named}, and none is run"
-    if isinstance(error, pickle.UnpicklingError) and head.startswith(_PICKLE):
-        return Fault.NEEDS_CODE, "it is a pickle that torch cannot open without running code"
+        named = found[1].rstrip(".")
+        return Fault.NEEDS_CODE, f"only code could rebuild what it holds ({named}), and none is run"
+    if isinstance(error, pickle.UnpicklingError) and head.startswith((_ZIP, _PICKLE)):
+        return Fault.NEEDS_CODE, "it is pickled in a way that torch does not open without code"
     if not head.startswith((_ZIP, _PICKLE)) or "hasRecord" in text or "subdirectory" in text:
         return Fault.NO_CHECKPOINT, "it was not written by torch.save"
     lines = text.splitlines()

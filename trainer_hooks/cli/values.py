@@ -24,6 +24,9 @@ _LONGEST_TENSOR = 1000
 _MOST_VALUES = 1_000_000
 """Values that are written as JSON; a small file can hold the same list a billion times."""
 
+_WIDTH = 240
+"""Characters of a value in a few words."""
+
 _SIZE_STEP = 1000
 
 
@@ -51,7 +54,8 @@ _SHORT = _Short()
 
 def shortened(value: Any) -> str:
     """Return a value in a few words."""
-    return printable(_SHORT.repr(value))
+    text = printable(_SHORT.repr(value))
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 def printable(text: object) -> str:
