@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,6 +14,9 @@ import torch
 from trainer_hooks.checkpoint import pruning
 from trainer_hooks.checkpoint.pruning import Rule, plan_pruning
 from trainer_hooks.cli import checkpoint_prune
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_a_file_that_was_cut_is_damaged(kept, ask, save) -> None:
 
 
 def test_what_is_missing_is_told_with_what_is_there(ask, save, tmp_path) -> None:
-    """A missing file is a verdict like others, with the names beside it; the others are verified."""
+    """A missing file is a verdict like others, with the names beside it."""
     path = save()
     found = verdicts(ask, tmp_path / "ende.ckpt", path)
     assert found["ende.ckpt"] == ("missing", "not there. In its folder there are: end.ckpt.")
