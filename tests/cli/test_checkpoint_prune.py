@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import sys
@@ -154,8 +155,20 @@ def test_what_killed_saves_left_goes(folder, ask) -> None:
     assert not stale.exists()
     assert fresh.exists()
     assert "left by a killed save" in answer.out
-    assert "may be under way" in answer.out
+    assert "a save may be under way" in answer.out
     assert answer.out.endswith("removed 1 file, 1.0 kB\n")
+
+
+def test_an_unfinished_file_of_a_live_process_stays(folder, ask) -> None:
+    """A save that has hung for hours holds its file by a lock; once it is killed, the file goes."""
+    path = folder / ".a.0a1b2c3d.trainer_hooks.part"
+    with path.open("wb") as file:
+        os.utime(path, (1e9, 1e9))
+        fcntl.flock(file, fcntl.LOCK_EX)
+        ask("prune", folder, "--yes")
+        assert path.exists()
+    ask("prune", folder, "--yes")
+    assert not path.exists()
 
 
 def test_a_file_that_was_written_anew_meanwhile_stays(folder, ask, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import time
 from contextlib import suppress
@@ -183,12 +184,23 @@ def _metrics(contents: Contents) -> dict[str, float]:
 
 def _leftover(path: Path) -> Iterator[Entry]:
     """Give an unfinished file of a save, if `path` is one."""
-    if not path.name.endswith(_PART) or ".ckpt." not in path.name:
+    is_ours = ".ckpt." in path.name or path.name.endswith(f".trainer_hooks{_PART}")
+    if not path.name.endswith(_PART) or not is_ours:
         return
     stamp = _stamp(path)
-    is_stale = time.time() - stamp[0] / 1e9 > _IDLE
-    reason = "left by a killed save" if is_stale else "may be under way: written to of late"
+    is_stale = time.time() - stamp[0] / 1e9 > _IDLE and not _is_locked(path)
+    reason = "left by a killed save" if is_stale else "a save may be under way"
     yield Entry(path, _size(path), not is_stale, reason, stamp)
+
+
+def _is_locked(path: Path) -> bool:
+    """Return whether a process holds a file, as a save may; where nobody can tell, it does."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # and closing it lets go of it
+    except OSError:
+        return True
+    return False
 
 
 def _stamp(path: Path) -> tuple[int, int]:

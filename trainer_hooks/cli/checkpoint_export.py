@@ -60,7 +60,7 @@ def export(source: Path, target: Path, *, is_forced: bool) -> int:
     if not contents.weights:
         raise UnusableFileError(source, Fault.NO_CHECKPOINT, "there are no weights in it")
     if is_safetensors(target):
-        write_checkpoint(_checkpoint(contents), target, dump_safetensors)
+        write_checkpoint(_checkpoint(contents), target, dump=dump_safetensors)
     elif target.suffix == ".pt":
         write_checkpoint(_alone(contents.weights), target)
     else:
