@@ -141,7 +141,7 @@ def test_bad_files_are_told_in_one_line(kind, action, ask, save, tmp_path) -> No
     elif kind == "text":
         path.write_text("a text")
     elif kind == "cut":
-        path.write_bytes(good.read_bytes()[:-30])
+        path.write_bytes(good.read_bytes()[:4000])
     elif kind == "empty":
         path.touch()
     elif kind == "zip":
