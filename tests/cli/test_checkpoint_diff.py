@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
+from collections import deque
 
+import numpy as np
 import pytest
 import torch
+
+from trainer_hooks.checkpoint.difference import How, Tolerance, differences
+from trainer_hooks.checkpoint.inspection import Contents, Kind
 
 
 @pytest.fixture
@@ -134,6 +140,31 @@ def test_every_dtype_is_compared(dtype, pair) -> None:
     assert pair({"x": one}, {"x": one.clone()}) == {}
     found = pair({"x": one}, {"x": other})["x"]
     assert (found["max_abs"], found["differing"], found["elements"]) == (1.0, 1, 3)
+
+
+def test_values_of_numpy_and_queues() -> None:
+    """Arrays are compared as tensors are, those of texts as a whole, queues item by item."""
+
+    def contents(number: float, text: str) -> Contents:
+        state = {
+            "array": np.array([1.0, math.nan, number]),
+            "number": np.float32(number),
+            "same": np.float32("nan"),
+            "text": np.array([text]),
+            "queue": deque([1, number]),
+            "dates": [dt.date(2026, 1, 1)],
+        }
+        return Contents("x", Kind.OTHER, 0, {"state_dict": {}, "callbacks": {"C": state}})
+
+    assert not list(differences(contents(1, "a"), contents(1, "a"), Tolerance()))
+    found = list(differences(contents(1, "a"), contents(3, "b"), Tolerance()))
+    assert [(difference.path, difference.how) for difference in found] == [
+        ("callbacks.C.array", How.TENSOR),
+        ("callbacks.C.number", How.VALUE),
+        ("callbacks.C.text[2]", How.VALUE),
+        ("callbacks.C.queue[1]", How.VALUE),
+    ]
+    assert (found[0].max_abs, found[0].differing) == (2.0, 1)
 
 
 def test_big_integers_are_compared_exactly(pair) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -116,6 +118,7 @@ class _Walk:
 
     def values(self, a: Any, b: Any, path: str) -> Iterator[Difference]:
         """Give the differences of two values."""
+        a, b = _comparable(a), _comparable(b)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             yield from self._tensors(a, b, path)
         elif _is_number(a) and _is_number(b):
@@ -176,6 +179,20 @@ def _below(path: str, key: Any) -> str:
         return f"{path}[{key!r}]"
     # an example of a key is "Counter{'what': 'batches'}"
     return f"{path}.{key}" if key.isidentifier() else f'{path}["{key}"]'
+
+
+def _comparable(value: Any) -> Any:
+    """Return what a value is compared as: NumPy's as torch's or Python's, a deque as a list."""
+    if isinstance(value, deque):
+        return list(value)
+    if type(value).__module__ != "numpy":
+        return value
+    if value.ndim == 0:
+        return value.item()
+    if value.dtype.kind in "biufc":
+        with suppress(TypeError):  # numbers that torch does not have
+            return torch.from_numpy(value.copy())
+    return str(value.dtype), value.shape, value.tobytes()
 
 
 def _is_number(value: Any) -> bool:

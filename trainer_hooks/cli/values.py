@@ -6,6 +6,7 @@ A file may come from anywhere: what it holds is made harmless for a terminal, an
 from __future__ import annotations
 
 import math
+from collections import deque
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,8 @@ class JsonWriter:
     """Turns values into what JSON knows.
 
     Tensors become dicts of dtype, shape and, up to 1000 elements, values; bytes a dict with their
-    hexadecimal digits; NaN and infinities texts; what JSON does not know the text that it has.
+    hexadecimal digits; NaN and infinities texts; NumPy's arrays of up to 1000 elements lists; what
+    JSON does not know the text that it has.
     """
 
     def __init__(self) -> None:
@@ -111,8 +113,10 @@ class JsonWriter:
             return {str(key): self.write(item) for key, item in value.items()}
         if isinstance(value, set | frozenset):
             return self._items(sorted(value, key=repr))
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple | deque):
             return self._items(value)
+        if type(value).__module__ == "numpy" and value.size <= _LONGEST_TENSOR:
+            return self.write(value.tolist())
         return str(value)
 
     def _items(self, values: Iterable[Any]) -> list[Any]:
