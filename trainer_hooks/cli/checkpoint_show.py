@@ -39,7 +39,7 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
     Raises:
         UnusableFileError: it cannot be looked into.
     """
-    told = _told(inspect_file(path).as_saved())
+    told = _told(inspect_file(path))
     if is_json:
         print(json.dumps(JsonWriter().write(told), indent=2, allow_nan=False))
         return 0
@@ -52,15 +52,16 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
     return 0
 
 
-def _told(contents: Contents) -> dict[str, Any]:
-    """Return all there is to tell of a file; values as they are in it."""
+def _told(file: Contents) -> dict[str, Any]:
+    """Return all there is to tell of a file."""
+    contents = file.as_saved()
     own, data = contents.own, contents.data
     tensors = {name: item for name, item in contents.weights.items() if isinstance(item, Tensor)}
     return {
         "path": contents.path,
         "kind": str(contents.kind),
         "bytes": contents.size,
-        "format": contents.format or None,
+        "format": file.format or None,
         "version": own.get("version"),
         "lightning_version": data.get("pytorch-lightning_version"),
         "counters": _counters(contents),
@@ -68,7 +69,7 @@ def _told(contents: Contents) -> dict[str, Any]:
         "place": place_in_words(contents),
         "sections": [
             {"name": part.name, "bytes": part.size, "share": part.size / max(1, contents.size)}
-            for part in sections_of(contents)
+            for part in sections_of(file)
         ],
         "weights": {
             "tensors": len(tensors),
