@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks.check import doubts, faults
+from trainer_hooks.hooks.discovery import installed_hooks
+from trainer_hooks.hooks.spec import HOOKS
 from trainer_hooks.registration import declared_by_bases
 from trainer_hooks.testing.checks.finding import Findings, raised
 from trainer_hooks.testing.report import Defect
 
 if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
+    from trainer_hooks.hooks.spec import HookSpec
     from trainer_hooks.testing.bench import Bench
 
 __all__ = ["check_construction", "check_hook_names", "check_hook_signatures", "check_shared_state"]
@@ -39,13 +42,13 @@ def check_construction(bench: Bench) -> Findings:
 def check_hook_names(bench: Bench) -> Findings:
     """Find methods that look like hooks and are none."""
     callback = _made(bench)
-    for sentence in doubts(callback, known=declared_by_bases(callback)):
+    for sentence in doubts(callback, _hooks(), declared_by_bases(callback)):
         yield Defect("every public method named on_... is a hook", sentence, "Rename it.")
 
 
 def check_hook_signatures(bench: Bench) -> Findings:
     """Find hooks that cannot be called as they will be."""
-    for sentence in faults(_made(bench)):
+    for sentence in faults(_made(bench), _hooks()):
         yield Defect(
             "every hook can be called with its arguments",
             sentence,
@@ -61,6 +64,11 @@ def check_shared_state(bench: Bench) -> Findings:
             sentence,
             "Make the value in __init__, a new one for each instance.",
         )
+
+
+def _hooks() -> dict[str, HookSpec]:
+    """Return every hook that there is, those of installed packages included."""
+    return {**HOOKS, **installed_hooks()}
 
 
 def _made(bench: Bench) -> Callback:
