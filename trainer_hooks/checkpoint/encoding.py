@@ -37,6 +37,9 @@ _LEAVES = frozenset(
         torch.Size, torch.dtype, torch.device, torch.layout,
     }
 )  # fmt: skip
+_ATOMS = frozenset({type(None), bool, float, str})
+"""Leaves that are always plain; a long list of them is passed through quickly."""
+
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 SEQUENCES: dict[type, str] = {kind: kind.__name__ for kind in (list, tuple, set, frozenset, deque)}
 MAPPINGS: dict[type, str] = {
@@ -107,7 +110,10 @@ class Encoder:
         self._open.add(id(value))
 
     def _items(self, value: Any, path: str) -> Any:
-        items = [self.encode(item, f"{path}[{number}]") for number, item in enumerate(value)]
+        items = [
+            item if type(item) in _ATOMS else self.encode(item, f"{path}[{number}]")
+            for number, item in enumerate(value)
+        ]
         kind = type(value)
         is_same = all(map(is_, items, value))
         if kind in (list, tuple, set) and is_same:
