@@ -38,6 +38,10 @@ class Callback(Hooks):
     state_version: int = 1
     """The version of what `state_dict` returns, from 1 on; it is kept beside the state."""
 
+    volatile_state: ClassVar[frozenset[str]] = frozenset()
+    """Keys of the state that may be another after a resume than without one, as a time or a count
+    of runs may. It is for those who compare, the author's test kit above all."""
+
     @property
     def state_key(self) -> str:
         """The place of this callback's state in a checkpoint: the class's qualified name.
@@ -106,6 +110,11 @@ class Callback(Hooks):
             method = getattr(self, event, None)
             if method is not None:
                 method(*(args if is_hook else args[2:]))
+
+    @property
+    def routes_events(self) -> bool:
+        """Whether it receives every event through a `run_event` of its own."""
+        return type(self).run_event is not Callback.run_event or "run_event" in vars(self)
 
     @property
     def is_stateful(self) -> bool:
