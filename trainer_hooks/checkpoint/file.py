@@ -57,6 +57,8 @@ def write_checkpoint(
         Path(temporary).replace(target)
         temporary = None
         _sync_folder(target.parent)
+    except CheckpointError:
+        raise
     except (OSError, RuntimeError) as error:
         raise CheckpointError(
             f"checkpoint {str(target)!r} could not be written: {error}. What was there before is "

@@ -45,7 +45,7 @@ def dump_safetensors(checkpoint: dict[str, Any], file: BinaryIO) -> None:
     """Write a checkpoint's weights into an open file.
 
     A weight that is tied to another is written once, and named in the metadata. Hyperparameters
-    stand there too, those that JSON can hold; others are left out.
+    stand there too, those that JSON can hold; others, such as tuples and tensors, are left out.
 
     Raises:
         CheckpointError: a weight is no dense tensor.
@@ -86,7 +86,14 @@ def read_safetensors(path: str | os.PathLike[str], map_location: Any = "cpu") ->
             kept = json.loads((file.metadata() or {}).get("trainer_hooks", "{}"))
         for name, other in kept.pop("tied", {}).items():
             weights[name] = weights[other]
-    except (library.SafetensorError, AttributeError, LookupError, OSError, ValueError) as error:
+    except (
+        library.SafetensorError,
+        AttributeError,
+        LookupError,
+        OSError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise CheckpointError(
             f"checkpoint {str(path)!r} cannot be read: it is damaged or no safetensors file "
             f"({error}). Use another one."
