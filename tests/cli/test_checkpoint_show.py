@@ -25,6 +25,8 @@ from trainer_hooks.cli.values import JsonWriter
 
 ROOT = Path(__file__).parents[2]
 
+EXAMPLES = Path(__file__).parents[1] / "checkpoint" / "examples"
+
 
 def told(ask, path, *options) -> dict:
     answer = ask("show", path, "--json", *options)
@@ -205,6 +207,19 @@ def test_a_lightning_checkpoint_is_shown_as_far_as_it_goes(ask, tmp_path) -> Non
     assert "    optimizer_steps: 7" in shown
     assert "      parameters 1, lr 0.5" in shown
     assert "      wait_count: 2" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("lightning-epoch-end", "yes, before epoch 2"),
+        ("lightning-inside", "yes, inside epoch 1, after 2 batches, but not exactly"),
+    ],
+)
+def test_where_a_lightning_checkpoint_goes_on(name, place, ask) -> None:
+    """It is told where a fit goes on from a file of Lightning's, and that it is not exact."""
+    found = told(ask, EXAMPLES / f"{name}.ckpt")
+    assert found["place"].startswith(place)
 
 
 @pytest.mark.parametrize("is_zip", [True, False])

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from trainer_hooks.checkpoint.inspection import Kind, mapping
+from trainer_hooks.checkpoint.lightning import place_of
+from trainer_hooks.errors import CheckpointError
 from trainer_hooks.progress import EpochStage
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ def dtype_name(tensor: Tensor) -> str:
 
 def place_in_words(contents: Contents) -> str:
     """Return where in its training a checkpoint was saved, or why nothing can go on from it."""
+    if contents.kind is Kind.LIGHTNING:
+        return _place_of_lightning(contents)
     if contents.kind is not Kind.OURS:
         return f"no: it is {_ARTICLES[contents.kind]}{contents.kind}"
     if not contents.is_resumable:
@@ -69,6 +73,21 @@ def place_in_words(contents: Contents) -> str:
     return ", ".join(["yes", place, *_details(progress)])
 
 
+def _place_of_lightning(contents: Contents) -> str:
+    try:
+        place = place_of(contents.data, contents.path)
+    except CheckpointError:
+        return "no: it is a Lightning checkpoint that does not say where its training stood"
+    if "optimizer_states" not in contents.data:
+        return "no: it is a Lightning checkpoint of weights alone"
+    if place.batches_in_epoch:
+        return (
+            f"yes, inside epoch {place.epochs}, after {place.batches_in_epoch} batches, but not "
+            "exactly: Lightning saves neither the loader's position nor random numbers"
+        )
+    return f"yes, before epoch {place.epochs}"
+
+
 _TO_DO: dict[str, str] = {
     EpochStage.VALIDATING: "before the validation that may be due",
     EpochStage.CLOSING: "before its end hooks are done",
@@ -76,7 +95,7 @@ _TO_DO: dict[str, str] = {
 }
 
 
-_ARTICLES = {Kind.LIGHTNING: "a ", Kind.OTHER: "a ", Kind.WEIGHTS: "", Kind.SAFETENSORS: ""}
+_ARTICLES = {Kind.OTHER: "a ", Kind.WEIGHTS: "", Kind.SAFETENSORS: ""}
 
 
 def _of(done: Any, contents: Contents) -> str:

@@ -10,7 +10,7 @@ import os
 import pickle
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from zipfile import is_zipfile
 import torch
 from torch import Tensor
 
+from trainer_hooks.checkpoint.decoding import decode
 from trainer_hooks.checkpoint.file import verify_checkpoint
+from trainer_hooks.checkpoint.migrations import FORMAT, migrate
 from trainer_hooks.checkpoint.safetensors_file import is_safetensors, read_safetensors
 from trainer_hooks.errors import CheckpointError
 
@@ -121,12 +123,15 @@ class Contents:
         return self.kind is Kind.OURS and "optimizer_states" in self.data and "rng" in self.own
 
     def as_saved(self) -> Contents:
-        """Return the same with its values as they were before they were written.
+        """Return the same in the present format, with its values as they were before that.
 
-        A checkpoint holds values as they are: this is the place to decode them, should a format
-        write them in another way.
+        Raises:
+            CheckpointError: a value cannot be put together again.
         """
-        return self
+        if self.kind is not Kind.OURS or not 1 <= self.format <= FORMAT:
+            return self
+        present = migrate(self.data, self.path)
+        return replace(self, data={key: decode(value, self.path) for key, value in present.items()})
 
 
 def mapping(value: Any) -> dict[str, Any]:

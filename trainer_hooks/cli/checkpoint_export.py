@@ -11,10 +11,10 @@ from torch import Tensor
 
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.checkpoint.inspection import Fault, UnusableFileError, verify_file
+from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.checkpoint.safetensors_file import dump_safetensors, is_safetensors
 from trainer_hooks.cli.values import counted, printable, size_text
 from trainer_hooks.errors import UsageError
-from trainer_hooks.snapshot import FORMAT
 
 if TYPE_CHECKING:
     from pathlib import Path

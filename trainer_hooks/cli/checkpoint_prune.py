@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from trainer_hooks._text import show_table
+from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.checkpoint.pruning import plan_pruning
 from trainer_hooks.cli.values import counted, printable, size_text
 from trainer_hooks.errors import UsageError
-from trainer_hooks.snapshot import FORMAT
 
 if TYPE_CHECKING:
     from pathlib import Path

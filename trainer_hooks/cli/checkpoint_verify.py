@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks._text import show_table
 from trainer_hooks.checkpoint.inspection import Fault, Kind, UnusableFileError, verify_file
+from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.cli.values import printable
-from trainer_hooks.snapshot import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
