@@ -95,7 +95,8 @@ class Trainer(TrainerView):
             ckpt_path: a checkpoint to resume from: a path; `"last"`, the newest that is whole;
                 `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where there
                 is one, and else a new training. They are looked for where this trainer's checkpoint
-                callbacks save, in this process or an earlier one.
+                callbacks save, in this process or an earlier one. A file of Lightning 2.x is taken
+                too; from inside an epoch that is not exact, which is warned of.
         """
         path = self._found(ckpt_path, "fit", model)
         self._run(Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
@@ -156,10 +157,13 @@ class Trainer(TrainerView):
         """Write a checkpoint, whole or not at all.
 
         Args:
-            filepath: where; its folder is made.
-            weights_only: leave out what a resume needs beyond the weights.
+            filepath: where; its folder is made. One that ends in `.safetensors` is written as such,
+                with the weights and the hyperparameters that JSON can hold.
+            weights_only: leave out what a resume needs beyond the weights; a `.safetensors` file
+                must.
 
         Raises:
+            UsageError: a `.safetensors` file is to hold more than weights, or nothing was run yet.
             CheckpointStateError: a state cannot be loaded back safely; it is named.
             CheckpointError: it cannot be written.
         """

@@ -25,7 +25,7 @@ from trainer_hooks.checkpoint.target import is_remote, located, modified_at
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import IO
 
 __all__ = ["read_checkpoint", "summarize", "verify_checkpoint", "write_checkpoint"]
@@ -37,6 +37,7 @@ def write_checkpoint(
     checkpoint: dict[str, Any],
     path: str | os.PathLike[str],
     *,
+    dump: Callable[[dict[str, Any], IO[bytes]], None] | None = None,
     module: str = "",
     saved_at: int | None = None,
 ) -> str:
@@ -49,6 +50,8 @@ def write_checkpoint(
     Args:
         checkpoint: plain data and tensors.
         path: where.
+        dump: writes it into an open file, as another kind of file; sealed `torch.save` unless
+            given.
         module: the name of the module's class, which the file's summary tells.
         saved_at: when it is saved, in nanoseconds since 1970; now, unless given.
 
@@ -57,11 +60,21 @@ def write_checkpoint(
     """
     target = located(path)
     summary = Summary.of(checkpoint, time.time_ns() if saved_at is None else saved_at, module)
+
+    def write(file: IO[bytes]) -> None:
+        if dump is not None:
+            dump(checkpoint, file)
+        else:
+            torch.save(checkpoint, file)
+            seal.seal(file, summary)
+        file.flush()
+        os.fsync(file.fileno())
+
     try:
         if is_remote(target):
-            _send(checkpoint, target, summary)
+            _send(write, target)
         else:
-            _write(checkpoint, Path(target), summary)
+            _write(write, Path(target))
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, CheckpointError):
             raise
@@ -128,13 +141,13 @@ def summarize(path: str) -> Summary:
         return Summary.of(checkpoint, modified_at(path))
 
 
-def _write(checkpoint: dict[str, Any], target: Path, summary: Summary) -> None:
+def _write(write: Callable[[IO[bytes]], None], target: Path) -> None:
     make_folder(target.parent)
     remove_stale_parts(target.parent)
     file, part = open_part(target)
     try:
         with file:  # closed, and so unlocked, once it has its place
-            _dump(checkpoint, file, summary)
+            write(file)
             part.replace(target)
     except BaseException:
         with suppress(OSError):
@@ -143,21 +156,14 @@ def _write(checkpoint: dict[str, Any], target: Path, summary: Summary) -> None:
     sync_folder(target.parent)
 
 
-def _send(checkpoint: dict[str, Any], target: str, summary: Summary) -> None:
+def _send(write: Callable[[IO[bytes]], None], target: str) -> None:
     from trainer_hooks.checkpoint import remote
 
     with TemporaryDirectory(prefix="trainer_hooks-") as folder:
         local = Path(folder, "unsent")
         with local.open("w+b") as file:
-            _dump(checkpoint, file, summary)
+            write(file)
         remote.upload(local, target)
-
-
-def _dump(checkpoint: dict[str, Any], file: IO[bytes], summary: Summary) -> None:
-    torch.save(checkpoint, file)
-    seal.seal(file, summary)
-    file.flush()
-    os.fsync(file.fileno())
 
 
 @contextmanager

@@ -52,8 +52,10 @@ class Summary:
     @classmethod
     def of(cls, checkpoint: Mapping[str, Any], saved_at: int, module: str = "") -> Summary:
         """Return what `checkpoint` is; another tool may have filled it in another way."""
-        loops = checkpoint.get("loops")
-        progress = loops.get("fit_loop") if isinstance(loops, dict) else None
+        own, loops = checkpoint.get("trainer_hooks"), checkpoint.get("loops")
+        progress = own.get("progress") if isinstance(own, dict) else None
+        if progress is None and isinstance(loops, dict):  # where format 1 has it
+            progress = loops.get("fit_loop")
         return cls(
             saved_at,
             module,
