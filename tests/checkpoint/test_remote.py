@@ -319,4 +319,4 @@ def test_local_paths_pay_nothing(tmp_path):
         timeout=60,
         check=False,
     )
-    assert done.stdout.split() == ["False", "False", "[]"], done.stderr
+    assert done.stdout.splitlines()[-1].split() == ["False", "False", "[]"], done.stderr

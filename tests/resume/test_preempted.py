@@ -125,7 +125,7 @@ def test_the_end_hooks_fire_after_the_save_and_the_epoch_stays_open(trainer_of, 
     assert sends.events.count("on_train_epoch_start") == 2
     assert sends.events.count("on_train_epoch_end") == 1
     (path,) = (tmp_path / "c").iterdir()
-    progress = read_checkpoint(path)["loops"]["fit_loop"]
+    progress = read_checkpoint(path)["trainer_hooks"]["progress"]
     assert (progress["epochs_completed"], progress["batches_in_epoch"]) == (1, 2)
     assert trainer.interrupted
 
