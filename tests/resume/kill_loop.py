@@ -140,7 +140,7 @@ def main() -> None:
         found = find_checkpoint(make_trainer(folder), "auto", "fit", "Net")
         batches = 0
         if found is not None:
-            batches = read_checkpoint(found)["loops"]["fit_loop"]["batches_completed"]
+            batches = read_checkpoint(found)["trainer_hooks"]["progress"]["batches_completed"]
         files = sorted(path.name for path in Path(folder).glob("*"))
         print(json.dumps({**told, "finished": finished, "found": batches, "files": files}))
 
