@@ -89,6 +89,7 @@ def kill_one(folder: str, choose: random.Random, *, in_save: bool) -> dict[str, 
     child = os.fork()
     if child == 0:
         os.close(receiving)
+        sys.stdout = Path(os.devnull).open("w")  # what a run says of its resume is not told here
         code = 1
         try:
             train(folder, sending)
@@ -142,7 +143,9 @@ def main() -> None:
         if found is not None:
             batches = read_checkpoint(found)["trainer_hooks"]["progress"]["batches_completed"]
         files = sorted(path.name for path in Path(folder).glob("*"))
-        print(json.dumps({**told, "finished": finished, "found": batches, "files": files}))
+        print(
+            json.dumps({**told, "finished": finished, "found": batches, "files": files}), flush=True
+        )
 
 
 if __name__ == "__main__":

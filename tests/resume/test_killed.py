@@ -25,7 +25,7 @@ def killed(folder: Path, seed: int, kills: int) -> list[dict]:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = done.stdout.splitlines()
-    return [json.loads(line) for line in lines if line.startswith("{")]
+    return [json.loads(line) for line in lines if line.startswith("{")]  # not those of warm_up
 
 
 def check(rounds: list[dict]) -> None:
