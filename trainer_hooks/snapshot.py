@@ -117,7 +117,7 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
     own["metrics"] = session.metrics.state_dict(parts)
     own["metric_objects"] = metric_states(parts)
     if context is not None and context.stream is not None:
-        own["stream"] = context.stream.state_dict()
+        own["stream"] = context.stream.state_dict(session.progress.batches_in_epoch)
         own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
         own.update(context.before_validation or context.random_states())
     if session.progress.batches_in_window or _keeps_gradients(module):
