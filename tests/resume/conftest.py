@@ -87,6 +87,16 @@ class Net(Module):
         return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
 
 
+class PairNet(Net):
+    """Takes batches of several loaders, of which one may have ended."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        parts = batch.values() if isinstance(batch, dict) else batch
+        parts = [part for part in parts if part is not None]
+        joined = [torch.cat(items) for items in zip(*parts, strict=True)]
+        return super().training_step(joined, batch_idx)
+
+
 class Recorder(Callback):
     """Note every hook call with the counters, and what loggers are given."""
 
@@ -292,7 +302,7 @@ def kit(tmp_path) -> Any:
     class Kit:
         pass
 
-    for part in (Samples, Net, Setup, Recorder, Cutter, scramble, differences):
+    for part in (Samples, Net, PairNet, Setup, Recorder, Cutter, scramble, differences):
         setattr(Kit, part.__name__, staticmethod(part))
     Kit.BATCH_SIZE = BATCH_SIZE
     Kit.EPOCHS = EPOCHS

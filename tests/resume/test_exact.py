@@ -238,32 +238,19 @@ def own_state_with_length(kit):
     return kit.Setup(kit.Net(), OwnState(kit.Samples(20), sized=True), validation(kit))
 
 
-class PairNet:
-    """Makes of a module one that takes batches of two loaders."""
-
-    def __new__(cls, kit: Any, *args: Any) -> Any:
-        class Paired(kit.Net):
-            def training_step(self, batch, batch_idx):
-                parts = batch.values() if isinstance(batch, dict) else batch
-                joined = [torch.cat(items) for items in zip(*parts, strict=True)]
-                return super().training_step(joined, batch_idx)
-
-        return Paired(*args)
-
-
 def two_loaders(kit):
-    return kit.Setup(PairNet(kit), [shuffled(kit), shuffled(kit)], validation(kit))
+    return kit.Setup(kit.PairNet(), [shuffled(kit), shuffled(kit)], validation(kit))
 
 
 def two_loaders_one_starting_again(kit):
     short = shuffled(kit, dataset=kit.Samples(11, augment_with_torch))
     shorter = shuffled(kit, dataset=kit.Samples(7, augment_with_python), generator=seeded())
-    return kit.Setup(PairNet(kit), [shuffled(kit), short, shorter], validation(kit))
+    return kit.Setup(kit.PairNet(), [shuffled(kit), short, shorter], validation(kit))
 
 
 def two_loaders_by_name(kit):
     loaders = {"a": shuffled(kit), "b": shuffled(kit, dataset=kit.Samples(9))}
-    return kit.Setup(PairNet(kit), CombinedLoader(loaders, mode="min_size"))
+    return kit.Setup(kit.PairNet(), CombinedLoader(loaders, mode="min_size"))
 
 
 def limited(kit):

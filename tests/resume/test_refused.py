@@ -11,7 +11,12 @@ from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, CombinedLoader, Module, Trainer
-from trainer_hooks.errors import CheckpointError, DataError, TrainerHooksError
+from trainer_hooks.errors import (
+    CheckpointError,
+    DataError,
+    TrainerHooksError,
+    TrainerHooksWarning,
+)
 
 
 class Net(Module):

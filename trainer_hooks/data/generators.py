@@ -11,7 +11,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["KeptGenerator", "generators_in", "reseed"]
+__all__ = ["KeptGenerator", "draw_salt", "generators_in", "reseed"]
 
 _DEPTH = 3
 _MOST_ITEMS = 64
@@ -95,24 +95,28 @@ def generators_in(owners: Iterable[Any]) -> list[KeptGenerator]:
     return found
 
 
-def reseed(generator: KeptGenerator, seed: int) -> None:
-    """Seed a generator anew, by a seed and by what it would have given next.
-
-    So generators that were seeded differently stay different.
-    """
+def draw_salt(generator: KeptGenerator) -> int:
+    """Draw a number from 0 to 2**32 - 1 from a generator of any kind."""
     if isinstance(generator, torch.Generator):
-        drawn = int(torch.randint(2**32, (), generator=generator))
-        generator.manual_seed((drawn + seed) % 2**32)
-    elif isinstance(generator, _PythonGenerator):
-        generator.generator.seed(generator.generator.getrandbits(32) + seed)
-    elif isinstance(generator, _NumpyGenerator):
-        numpy_random = sys.modules["numpy"].random
-        inner = generator.generator
-        if isinstance(inner, numpy_random.RandomState):
-            inner.seed((int(inner.randint(2**32, dtype="uint64")) + seed) % 2**32)
-        else:
-            drawn = int(inner.integers(2**32))
-            inner.bit_generator.state = type(inner.bit_generator)(drawn + seed).state
+        return int(torch.randint(2**32, (), generator=generator))
+    inner: Any = getattr(generator, "generator", None)
+    if isinstance(inner, random.Random):
+        return inner.getrandbits(32)
+    if hasattr(inner, "bit_generator"):
+        return int(inner.integers(2**32))
+    return int(inner.randint(2**32, dtype="uint64"))
+
+
+def reseed(generator: KeptGenerator, seed: int) -> None:
+    """Seed a generator of any kind anew, by a number that is not negative."""
+    if isinstance(generator, torch.Generator):
+        generator.manual_seed(seed)
+        return
+    inner: Any = getattr(generator, "generator", None)
+    if hasattr(inner, "bit_generator"):
+        inner.bit_generator.state = type(inner.bit_generator)(seed).state
+    else:
+        inner.seed(seed % 2**32)
 
 
 def _walk(item: Any, depth: int, known: set[int]) -> Iterator[Any]:

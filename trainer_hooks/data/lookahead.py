@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.data.sampling import fingerprint
 from trainer_hooks.data.workers import has_state
+from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from trainer_hooks.runtime.rng import OwnNumbers
 
 __all__ = ["LookAhead", "OwnBatches"]
 
@@ -25,7 +24,7 @@ class OwnBatches:
         count: how many were given.
     """
 
-    def __init__(self, open_iterator: Callable[[], Iterator[Any]], numbers: OwnNumbers) -> None:
+    def __init__(self, open_iterator: Callable[[], Iterator[Any]], numbers: rng.OwnNumbers) -> None:
         self._numbers = numbers
         self.given: tuple[int, int] = (0, 0)
         self.count = 0
@@ -59,6 +58,7 @@ class LookAhead:
 
     Attributes:
         state_before: the loader's own state before the batch that is held, where it has one.
+        rng_before: in that case, the random numbers then.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class LookAhead:
         self._taken = done
         self._tell_size = tell_size
         self.state_before: Any = None
+        self.rng_before: dict[str, Any] | None = None
         self._held = self._fetch()
         if self._held is _END and done:
             tell_size(done)
@@ -93,4 +94,5 @@ class LookAhead:
     def _fetch(self) -> Any:
         if has_state(self._loader):
             self.state_before = self._loader.state_dict()
+            self.rng_before = rng.capture()
         return next(self._iterator, _END)

@@ -23,13 +23,17 @@ class Positions:
     def __init__(self, loader: Any) -> None:
         self._loaders = [single for single in singles_of(loader) if has_state(single)]
         self._has_been_opened = False
+        self._restored: list[Any] = []
 
     def note_opened(self) -> None:
         """Note that the loaders have been opened, so that they can be asked for a position."""
         self._has_been_opened = True
+        self._restored = []
 
     def read(self) -> list[Any]:
         """Return the states with which the next epoch begins; None is where a new loader begins."""
+        if self._restored:
+            return self._restored
         return [
             # torchdata's would start its workers to answer
             None if not self._has_been_opened and _is_torchdatas(loader) else loader.state_dict()
@@ -38,11 +42,11 @@ class Positions:
 
     def restore(self, states: list[Any]) -> None:
         """Put back what `read` returned, to open that epoch."""
+        self._restored = list(states)
         for loader, state in zip(self._loaders, states, strict=False):
             if state is not None:
                 loader.load_state_dict(state)
                 if _is_torchdatas(loader):
-                    self._has_been_opened = True
                     _take_in(loader)
 
 

@@ -102,15 +102,19 @@ class TrainStream:
         """
         self._opened_with = dict(state["opened_with"])
         warn_of_workers(self.loader, state["shape"])
+        has_drawn = state.get("workers_have_drawn", True)
+        is_direct = state["loader"] is not None and has_state(self.loader) and not has_drawn
+        if not is_direct:
+            self._positions.restore(self._opened_with.get("positions", []))
         rng.restore(self._opened_with["rng"])
         self._set_generator_states(self._opened_with["generators"])
-        has_drawn = state.get("workers_have_drawn", True)
-        if state["loader"] is not None and has_state(self.loader) and not has_drawn:
+        if is_direct:
             self.loader.load_state_dict(state["loader"])
             has_seen_end = self._size == math.inf and state["num_batches"] == done
             iterator = iter(()) if has_seen_end else self._iterate(epoch)
+            # the batch that was taken ahead was loaded before the training drew what it drew last
+            rng.restore(state.get("rng_ahead") or self._opened_with["rng"])
         else:
-            self._positions.restore(self._opened_with.get("positions", []))
             iterator = self._iterate_after(epoch, done, has_drawn)
             what = "batches" if self._late is None else "an order"
             warn_of_another(self.loader, what, state.get("last_batch"), self._last_print(done))
@@ -173,6 +177,7 @@ class TrainStream:
             "positions": [] if is_open else self._positions.read(),
             "num_batches": self.num_batches,
             "shape": shape_of(self.loader),
+            "rng_ahead": self._ahead.rng_before if self._ahead is not None else None,
             "workers_have_drawn": is_open and self._have_workers_drawn(),
             "last_batch": self._last_print(done) if is_open else None,
         }

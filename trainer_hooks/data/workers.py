@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.utils.data import DataLoader, get_worker_info
 
-from trainer_hooks.data.generators import generators_in, reseed
+from trainer_hooks.data.generators import draw_salt, generators_in, reseed
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -41,12 +41,9 @@ def iterator_of(loader: Any) -> Iterator[Any]:
     keeps_position = has_state(loader)
     if not isinstance(loader, DataLoader) or not (loader.num_workers or keeps_position):
         return iter(loader)
-    watch = _watch_of(loader)
     if keeps_position:
-        seed = rng.draw_seed()
-        # how often such a loader draws a seed for its workers depends on where it comes from
-        with _begun(loader, watch, seed), rng.OwnNumbers(seed):
-            return iter(loader)
+        return _stateful_iterator(loader)
+    watch = _watch_of(loader)
     if not loader.persistent_workers:
         with _begun(loader, watch, _KEEP):
             return iter(loader)
@@ -105,7 +102,9 @@ class _WatchedWorker:
         self._shared = shared
         info = get_worker_info()
         self._kept = generators_in([info.dataset] if info is not None else [])
+        # what tells this worker's random numbers from those of others, in every epoch
         self._salts: tuple[int, int, int] | None = None
+        self._kept_salts: list[int] = []
         self._seen: Any = None
         self._create_fetcher: Any = None
 
@@ -119,6 +118,7 @@ class _WatchedWorker:
 
         if int(self._shared[_SEED]) != _KEEP:
             self._salts = _draw_salts()
+            self._kept_salts = [draw_salt(generator) for generator in self._kept]
         self._create_fetcher = _DatasetKind.create_fetcher
         _DatasetKind.create_fetcher = staticmethod(self.begin_epoch)  # type: ignore[method-assign]
         self._shared[_STARTED] = 1
@@ -128,8 +128,8 @@ class _WatchedWorker:
         seed = int(self._shared[_SEED])
         if self._salts is not None and seed != _KEEP:
             _seed_all(seed, self._salts)
-            for number, generator in enumerate(self._kept):
-                reseed(generator, seed + number)
+            for generator, salt in zip(self._kept, self._kept_salts, strict=True):
+                reseed(generator, salt + seed)
         fetcher = self._create_fetcher(*arguments)
         if self._kept:
             # whether those are drawn from cannot be told cheaply
@@ -159,6 +159,26 @@ def _watch_of(loader: DataLoader[Any]) -> WorkerWatch:
     return watch
 
 
+def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
+    """Open a loader that keeps its position: what is drawn then depends on where it comes from."""
+    is_first = loader not in _watches
+    watch, seed = _watch_of(loader), rng.draw_seed()
+    with _begun(loader, watch, seed), rng.OwnNumbers(seed):
+        if not (is_first and loader.persistent_workers) or _has_to_continue(loader):
+            return iter(loader)
+        # the first iterator draws its order twice, those that follow with the same workers once
+        kept = [(generator, generator.get_state()) for generator in generators_in([loader.sampler])]
+        iter(loader)
+        for generator, state in kept:
+            generator.set_state(state)
+        return iter(loader)
+
+
+def _has_to_continue(loader: DataLoader[Any]) -> bool:
+    """Return whether a loader of torchdata's was given a position that it has not taken up yet."""
+    return getattr(loader, "next_iter_state", None) is not None
+
+
 @contextmanager
 def _begun(loader: DataLoader[Any], watch: WorkerWatch, seed: int) -> Iterator[None]:
     """Let workers that are started inside be watched, and have this seed."""
@@ -174,7 +194,7 @@ def _begun(loader: DataLoader[Any], watch: WorkerWatch, seed: int) -> Iterator[N
 
 
 def _draw_salts() -> tuple[int, int, int]:
-    """Draw what tells this worker's random numbers from those of others in every epoch."""
+    """Draw a number from each of Python's, torch's and NumPy's global random numbers."""
     numpy = sys.modules.get("numpy")
     drawn = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
     return random.getrandbits(32), rng.draw_seed(), drawn

@@ -150,8 +150,7 @@ class OwnNumbers:
         self._outer = (random.getstate(), torch.get_rng_state(), outer)
         if self._python is None:
             random.seed(self._seed)
-            # torch.manual_seed would seed the devices too
-            torch.default_generator.manual_seed(self._seed)
+            torch.set_rng_state(_seeded(self._seed, like=self._outer[1]))
         else:
             random.setstate(self._python)
             torch.set_rng_state(self._torch)
@@ -167,6 +166,14 @@ class OwnNumbers:
         if numpy_outer is not None:
             numpy = _numpy()
             numpy.random.set_bit_generator(numpy_outer)
+
+
+def _seeded(seed: int, like: torch.Tensor) -> torch.Tensor:
+    """Return a state of torch's numbers on the host, with the `initial_seed` of another."""
+    state = torch.Generator().manual_seed(seed).get_state()
+    # its first eight bytes: workers that are started inside are to be told the run's seed
+    state[:8] = like[:8]
+    return state
 
 
 def _numpy() -> Any:
