@@ -167,6 +167,8 @@ class Setup:
     val: Any = None
     options: dict[str, Any] = field(default_factory=dict)
     callbacks: list[Callback] = field(default_factory=list)
+    ignores: list[str] = field(default_factory=list)
+    """Keys of callbacks whose states differ from run to run."""
 
 
 @dataclass
@@ -261,6 +263,8 @@ class Laboratory:
             scramble(resume_from.stat().st_size % 1000)
         trainer.fit(setup.module, setup.train, setup.val, ckpt_path=resume_from)
         end = torch.load(self.folder / name / "end.ckpt", weights_only=True)
+        for state_key in setup.ignores:
+            assert end["callbacks"].pop(state_key), state_key
         return Outcome(trainer, setup.module, recorder, cutter, end)
 
     def compare(self, uncut: Outcome, resumed: Outcome, calls_before: int, name: str) -> None:
