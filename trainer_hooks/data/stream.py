@@ -115,7 +115,7 @@ class TrainStream:
             # the batch that was taken ahead was loaded before the training drew what it drew last
             rng.restore(state.get("rng_ahead") or self._opened_with["rng"])
         else:
-            iterator = self._iterate_after(epoch, done, has_drawn)
+            iterator = self._iterate_after(epoch, done, state)
             what = "batches" if self._late is None else "an order"
             warn_of_another(self.loader, what, state.get("last_batch"), self._last_print(done))
         self._positions.note_opened()
@@ -201,9 +201,10 @@ class TrainStream:
         self._own = OwnBatches(lambda: iterator_of(self.loader), numbers)
         return self._own
 
-    def _iterate_after(self, epoch: int, done: int, has_drawn: bool) -> Iterator[Any]:
+    def _iterate_after(self, epoch: int, done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Open an epoch and pass over its first batches, without loading them where it may be."""
         workers = getattr(self.loader, "num_workers", 0)
+        has_drawn = state.get("workers_have_drawn", True)
         if not done or not has_indices(self.loader) or (workers and has_drawn):
             iterator = self._iterate(epoch)
             if "rng_at_first" in self._opened_with:
@@ -218,7 +219,9 @@ class TrainStream:
         self._late.skip = done - rest
         iterator = self._iterate(epoch)
         self._late.skip = 0
-        rng.restore(self._opened_with["rng_at_first"])
+        if not state["shape"][0].get("num_workers"):
+            # for workers, the order is drawn as the loader is opened, else with the first batch
+            rng.restore(self._opened_with["rng_at_first"])
         self._late.begin()
         for _ in range(rest):
             next(iterator, None)
