@@ -216,6 +216,22 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
             "saved by trainer_hooks. To start anew from its weights, use "
             f"{module}.load_from_checkpoint."
         )
+    _require_same_conditions(context, checkpoint, source)
+    require_fitting(context.module, checkpoint["state_dict"], source)
+    try:
+        context.optimization.require_same(checkpoint)
+    except OptimizationError as error:
+        raise CheckpointError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
+    if context.stream is not None:
+        try:
+            context.stream.require_same(own["stream"])
+        except DataError as error:
+            raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
+
+
+def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
+    """Make sure that gradients and shares of the data are of use to this run."""
+    own = checkpoint["trainer_hooks"]
     progress = checkpoint["loops"]["fit_loop"]
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
     if progress["batches_in_window"] and accumulated != context.plan.accumulate_grad_batches:
@@ -230,16 +246,6 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
             f"checkpoint {source!r} was saved by {own['world_size']} processes, and this run has "
             "1: each had a share of the data and random numbers of its own. Resume with as many."
         )
-    require_fitting(context.module, checkpoint["state_dict"], source)
-    try:
-        context.optimization.require_same(checkpoint)
-    except OptimizationError as error:
-        raise CheckpointError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
-    if context.stream is not None:
-        try:
-            context.stream.require_same(own["stream"])
-        except DataError as error:
-            raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
 
 
 def restore_training(session: Session, context: RunContext, checkpoint: dict[str, Any]) -> None:
@@ -252,6 +258,12 @@ def restore_training(session: Session, context: RunContext, checkpoint: dict[str
     parts = _parts(session, context.module)
     session.metrics.load_state_dict(own["metrics"], parts, session.device)
     load_metric_states(parts, own["metric_objects"], session.device)
+    _warn_of_gaps(session, own, parts)
+    context.resumed = {name: own[name] for name in ("rng", "stream", "gradients", "val_generators")}
+
+
+def _warn_of_gaps(session: Session, own: dict[str, Any], parts: dict[str, Any]) -> None:
+    """Say what of a checkpoint cannot be gone on from exactly."""
     lost = lost_metrics(own["metrics"]["epoch"], parts)
     if lost:
         warn(
@@ -269,4 +281,3 @@ def restore_training(session: Session, context: RunContext, checkpoint: dict[str
             "checkpoint that was saved between two batches to have that.",
             TrainerHooksWarning,
         )
-    context.resumed = {name: own[name] for name in ("rng", "stream", "gradients", "val_generators")}

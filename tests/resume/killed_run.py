@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from trainer_hooks import Callback, Module, Trainer, seed_everything
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
 
-SAMPLES = 480
+SAMPLES = 320
 
 
 class Samples(Dataset):
@@ -66,7 +66,7 @@ class Net(Module):
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
-        cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=200)
+        cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=130)
         return [optimizer], [{"scheduler": cycle, "interval": "step"}]
 
 
@@ -158,7 +158,7 @@ def main(name: str, ckpt_path: str | None) -> None:
     callbacks = [
         Pace(),
         EarlyStopping("val_loss", patience=99),
-        ModelCheckpoint("saved", every_n_train_steps=1, save_top_k=4, monitor="step", mode="max"),
+        ModelCheckpoint("saved", every_n_train_steps=3, save_top_k=2, monitor="step", mode="max"),
     ]
     if name == "plain":
         callbacks.insert(1, Average())
@@ -171,7 +171,7 @@ def main(name: str, ckpt_path: str | None) -> None:
         enable_model_summary=False,
         precision="bf16-mixed" if name == "plain" else "32-true",
         accumulate_grad_batches=3 if name in ("several", "persistent") else 1,
-        val_check_interval=25 if name in ("plain", "gan") else 1.0,
+        val_check_interval=16 if name in ("plain", "gan") else 1.0,
         callbacks=callbacks,
     )
     val = DataLoader(Samples(40), batch_size=8, shuffle=True)
