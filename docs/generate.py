@@ -6,10 +6,14 @@ when one is stale.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+from trainer_hooks._text import show_tree
 from trainer_hooks.config import NOT_YET, option_docs
+from trainer_hooks.hooks.places import branches_of
 from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec
+from trainer_hooks.hooks.tree import LOOP
 
 FOLDER = Path(__file__).parent
 
@@ -19,7 +23,8 @@ def hooks_page() -> str:
     lines = [
         "# The hooks",
         "",
-        "<!-- made by docs/generate.py from trainer_hooks/hooks/catalogue.py: do not edit -->",
+        "<!-- made by docs/generate.py from trainer_hooks/hooks/catalogue.py and tree.py:",
+        "do not edit -->",
         "",
         "Every hook, in the order in which a run fires them. A callback's method takes `trainer`",
         "and `module` first, then the arguments below; the two init hooks take `trainer` alone. A",
@@ -43,8 +48,28 @@ def hooks_page() -> str:
         "",
         "`trainer.call_event(name, **arguments)` calls the method of that name on every callback",
         "that has it, for events of your own.",
+        "",
+        "## The loop",
+        "",
+        "Where each hook fires, and inside of what. `trainer.describe_hooks()` prints this with",
+        "who listens at each hook; `trainer-hooks hooks NAME` tells all about one.",
+        "",
+        "```text",
+        *_loop(),
+        "```",
+        "",
+        "With manual optimization the hooks of the step fire where the module's `training_step`",
+        "calls what they are about; an optimizer that evaluates the loss several times, such as",
+        "LBFGS, fires them at each evaluation.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _loop() -> list[str]:
+    text = io.StringIO()
+    for branch in branches_of(LOOP):
+        show_tree(branch, file=text)
+    return text.getvalue().splitlines()
 
 
 def _hook_row(spec: HookSpec) -> str:

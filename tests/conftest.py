@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,15 +29,12 @@ class Distribution:
         self.entries = list(entries)
 
     @property
-    def entry_points(self):
-        from importlib_metadata import EntryPoint, EntryPoints
-
-        return EntryPoints(EntryPoint(*entry) for entry in self.entries)
+    def metadata(self):
+        return {"Name": self.name, "Version": self.version}
 
     def read_text(self, filename):
         assert filename == "entry_points.txt"
-        groups = sorted({group for _, _, group in self.entries})
-        return "".join(f"[{group}]\n" for group in groups) or None
+        return "".join(f"[{group}]\n{name} = {value}\n" for name, value, group in self.entries)
 
     def locate_file(self, path):
         return self.place
@@ -150,3 +148,14 @@ def MemoryLogger():
             self.seen.append((step, dict(metrics)))
 
     return MemoryLogger
+
+
+@pytest.fixture
+def handlers():
+    """The handlers of Python itself, whatever the test runner has set; put back afterwards."""
+    own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {signum: signal.signal(signum, handler) for signum, handler in own.items()}
+    yield own
+    assert {signum: signal.getsignal(signum) for signum in own} == own
+    for signum, handler in before.items():
+        signal.signal(signum, handler)

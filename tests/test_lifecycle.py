@@ -364,17 +364,6 @@ def sending(*signals, at: int = 1):
     return Sends(), events
 
 
-@pytest.fixture
-def handlers():
-    """The handlers of Python itself, whatever the test runner has set; put back afterwards."""
-    own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    before = {signum: signal.signal(signum, handler) for signum, handler in own.items()}
-    yield own
-    assert {signum: signal.getsignal(signum) for signum in own} == own
-    for signum, handler in before.items():
-        signal.signal(signum, handler)
-
-
 def test_ctrl_c(bare, handlers) -> None:
     """Ctrl-C lets the batch end, then leaves fit as KeyboardInterrupt, told in this order."""
     module, events = sending(signal.SIGINT)

@@ -39,6 +39,7 @@ def show_table(
     *,
     title: str = "",
     right: Collection[int] = (),
+    whole: Collection[int] = (),
     file: TextIO | None = None,
 ) -> None:
     """Print a table.
@@ -48,6 +49,7 @@ def show_table(
         rows: rows of as many cells.
         title: a line above it.
         right: indices of the columns that are flush right.
+        whole: indices of the columns whose cells are not broken where the terminal is narrow.
         file: where to; standard output unless given. If it is a terminal, rich draws it.
     """
     file = file or sys.stdout
@@ -58,7 +60,12 @@ def show_table(
 
         table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
         for index, name in enumerate(header):
-            table.add_column(name, justify="right" if index in right else "left", overflow="fold")
+            table.add_column(
+                name,
+                justify="right" if index in right else "left",
+                overflow="fold",
+                no_wrap=index in whole,
+            )
         for row in rows:
             table.add_row(*map(_literal, row))
         Console(file=file).print(table)

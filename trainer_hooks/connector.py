@@ -31,6 +31,7 @@ from trainer_hooks.roster import Default, Entry, Roster
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 __all__ = ["CallbackConnector"]
 
@@ -96,9 +97,7 @@ class CallbackConnector:
     def entries(self) -> tuple[Entry, ...]:
         """Every callback that takes part, in order, with who supplied it."""
         if self._entries is None:
-            self._entries = in_order(
-                sorted(self._live, key=lambda entry: entry.origin == "default")
-            )
+            self._entries = _sorted(self._live)
         return self._entries
 
     @property
@@ -118,7 +117,8 @@ class CallbackConnector:
             CallbackError: something that is no callback, or has a hook that cannot be called.
             StateKeyError: two stateful callbacks have one `state_key`.
         """
-        member = Member(module, f"module {type(module).__qualname__}", skip=2)
+        label = f"module {type(module).__qualname__}"
+        member = Member(module, label, skip=2, supplier="the module itself")
         brought = [Entry(callback, "module") for callback in collect(callbacks)]
         live = self._with_defaults(deduplicate(brought, tuple(self._base)))
         check_hooks(brought, self.hooks, is_strict=self._is_strict)
@@ -151,6 +151,13 @@ class CallbackConnector:
                 f"state_key or class name.{nearest(unknown, known)}",
                 TrainerHooksWarning,
             )
+
+    def entries_with(
+        self, brought: Callback | Iterable[Callback] | None = None
+    ) -> tuple[Entry, ...]:
+        """Return who takes part in a run of a module that brings these callbacks, in order."""
+        of_module = [Entry(callback, "module") for callback in collect(brought)]
+        return _sorted(self._with_defaults(deduplicate(of_module, tuple(self._base))))
 
     def add(self, callback: Callback) -> None:
         """Register one more callback; a hook that is firing is not disturbed.
@@ -219,6 +226,11 @@ class CallbackConnector:
             self.relay.fire(event, *leading, *positional(self.hooks[event], arguments))
         else:
             self.relay.fire_event(event, leading, arguments)
+
+    def held_back(self, callback: Callback, method: str) -> AbstractContextManager[None]:
+        """Treat an error of a callback's `method`, which is no hook, like one of a hook."""
+        entry = next(known for known in self.entries if known.callback is callback)
+        return self._failures.held_back(entry, method, self._disable)
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """Return the state of every stateful callback by state_key, as the callback gave it.
@@ -303,3 +315,8 @@ class CallbackConnector:
             f"'disable' says; {report.state}.\n{report.traceback}",
             TrainerHooksWarning,
         )
+
+
+def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return entries in the order of their turns; inside a band the defaults come last."""
+    return in_order(sorted(entries, key=lambda entry: entry.origin == "default"))

@@ -14,6 +14,7 @@ from trainer_hooks.runtime import rng
 if TYPE_CHECKING:
     import torch
 
+    from trainer_hooks.connector import CallbackConnector
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.data.stream import TrainStream
     from trainer_hooks.data.transfer import BatchTransfer
@@ -123,6 +124,7 @@ class RunContext:
         trainer: what hooks are given.
         module: likewise.
         datamodule: the data module, or None.
+        connector: the callbacks.
         hooks: call a hook here to call it on every callback and the module.
         plan: the numbers to go by.
         progress: the counters of the module's training.
@@ -147,6 +149,7 @@ class RunContext:
     trainer: Trainer
     module: Module
     datamodule: DataModule | None
+    connector: CallbackConnector
     hooks: HookRelay
     plan: Plan
     progress: Progress

@@ -14,14 +14,16 @@ from trainer_hooks.context import RunContext
 from trainer_hooks.data.module import DataModule
 from trainer_hooks.data.transfer import BatchTransfer
 from trainer_hooks.errors import StopTraining, TrainerHooksWarning
-from trainer_hooks.hooks.relay import describe_error
+from trainer_hooks.hooks.relay import call_noting, describe_error
 from trainer_hooks.job import Job, check_kinds, load_data
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.fit import FitLoop
 from trainer_hooks.loops.prediction import PredictionLoop
+from trainer_hooks.loops.requests import drop_requests
 from trainer_hooks.metrics.store import Scope
 from trainer_hooks.module import Module
 from trainer_hooks.optimization import Optimization, parse
+from trainer_hooks.profiling import begin_run, report_run
 from trainer_hooks.progress import EpochStage
 from trainer_hooks.signals import heeding_signals
 
@@ -108,10 +110,10 @@ class Run:
         self.session.state.status = "interrupted"
         hooks, module = self.session.connector.relay, self.job.module
         if isinstance(error, KeyboardInterrupt):
-            self._note_errors(error, hooks.on_keyboard_interrupt, self.trainer, module)
-        self._note_errors(error, hooks.on_exception, self.trainer, module, error)
+            call_noting(error, hooks.on_keyboard_interrupt, self.trainer, module)
+        call_noting(error, hooks.on_exception, self.trainer, module, error)
         if isinstance(self.job.datamodule, DataModule):
-            self._note_errors(error, self.job.datamodule.on_exception, error)
+            call_noting(error, self.job.datamodule.on_exception, error)
 
     def close(self) -> None:
         """Tear down; a fault in that is raised unless another error is on its way already."""
@@ -125,6 +127,9 @@ class Run:
             steps.append((self.job.datamodule.teardown, (self.job.fn,)))
         status = "failed" if self._error is not None else "success"
         steps += [(logger.finalize, (status,)) for logger in session.loggers]
+        if self.job.fn == "fit":
+            steps.append((drop_requests, (session.progress, self._error is None)))
+        steps.append((report_run, (session, self.trainer)))
         for step, arguments in steps:
             try:
                 step(*arguments)
@@ -151,6 +156,7 @@ class Run:
         session.state.stage = None
         session.state.status = "running"
         session.take(module, job.datamodule, job.fn)
+        begin_run(session)
         session.ckpt_path = job.ckpt_path
         module.attach(self.trainer, session.metrics)
         if job.datamodule is not None:
@@ -184,6 +190,7 @@ class Run:
             trainer=self.trainer,
             module=module,
             datamodule=job.datamodule,
+            connector=session.connector,
             hooks=session.connector.relay,
             plan=session.plan,
             progress=session.progress,
@@ -247,10 +254,3 @@ class Run:
         if hparams:
             for logger in self.session.loggers:
                 logger.log_hyperparams(hparams)
-
-    def _note_errors(self, error: BaseException, call: Any, *arguments: Any) -> None:
-        try:
-            call(*arguments)
-        except BaseException as other:  # noqa: BLE001 - noted on the error that is on its way
-            if other is not error:
-                error.add_note(f"and then, while it was reported: {describe_error(other)}")

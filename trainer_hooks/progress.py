@@ -39,6 +39,8 @@ class Progress:
         steps_completed: optimizer steps, over all optimizers (`global_step`).
         batches_stepped: batches that closed a window; the x axis of what loggers are given.
         validated_at: `batches_completed` at the last validation inside fit, or -1.
+        is_validation_requested: whether `trainer.request_validation()` has still to be served.
+        is_checkpoint_requested: whether `trainer.request_checkpoint()` has still to be served.
         stage: where in the epoch the run stands.
     """
 
@@ -51,6 +53,8 @@ class Progress:
     steps_completed: int = 0
     batches_stepped: int = 0
     validated_at: int = -1
+    is_validation_requested: bool = False
+    is_checkpoint_requested: bool = False
     stage: EpochStage = EpochStage.BETWEEN
 
     @property
@@ -101,9 +105,15 @@ class Progress:
         return {**asdict(self), "stage": str(self.stage)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the counters back; a counter that the state does not know starts where it is."""
+        """Take the counters back; a counter that the state does not know starts where it is.
+
+        What was asked for before, as in a `setup` hook, still stands.
+        """
         stage = EpochStage(state_dict.get("stage", self.stage))
+        validates, saves = self.is_validation_requested, self.is_checkpoint_requested
         for field in fields(self):
             if field.name in state_dict:
                 setattr(self, field.name, state_dict[field.name])
         self.stage = stage
+        self.is_validation_requested |= validates
+        self.is_checkpoint_requested |= saves

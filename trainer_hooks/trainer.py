@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import torch
 
-from trainer_hooks import snapshot
+from trainer_hooks import description, snapshot
+from trainer_hooks._text import show_tree
 from trainer_hooks.config import TrainerConfig, takes_options
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.defaults import check_switches, default_callbacks, make_loggers
@@ -14,6 +15,7 @@ from trainer_hooks.errors import CheckpointNotFoundError, StopTraining, UsageErr
 from trainer_hooks.hooks.relay import describe_error
 from trainer_hooks.job import Job
 from trainer_hooks.lifecycle import Run
+from trainer_hooks.profiling import active_profile, profile_from_start, put_in
 from trainer_hooks.runtime.device import pick_device
 from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.session import Session
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.data.module import DataModule
+    from trainer_hooks.hooks.profile import HookProfile
     from trainer_hooks.module import Module
+    from trainer_hooks.progress import Progress
 
 __all__ = ["Trainer"]
 
@@ -53,6 +57,7 @@ class Trainer(TrainerView):
             callback_errors=config.callback_errors,
         )
         check_switches(config, connector)
+        hook_profile = profile_from_start(config, connector.relay)
         connector.relay.on_init_start(self)
         device = pick_device(config.accelerator, config.devices, config.strategy)
         self._session = Session(
@@ -62,6 +67,7 @@ class Trainer(TrainerView):
             loggers=make_loggers(config),
             device=device,
             precision=make_precision(config.precision, device),
+            hook_profile=hook_profile,
         )
         self._is_closed = False
         connector.relay.on_init_end(self)
@@ -273,6 +279,41 @@ class Trainer(TrainerView):
         if self._session.context is not None:
             self._session.context.skips_batch = True
 
+    def request_validation(self) -> None:
+        """Ask for a validation after the training batch in work, whatever is scheduled.
+
+        Any number of requests before it are one. From the epoch's last batch on it is the epoch's
+        own validation; between epochs it waits for the next batch. Weights that were just validated
+        are not validated again.
+
+        Raises:
+            UsageError: no fit is under way.
+        """
+        instead = "trainer.validate(...)"
+        self._requested("request_validation", instead).is_validation_requested = True
+
+    def request_checkpoint(self) -> None:
+        """Ask every checkpoint callback to save at its next slot, whatever is scheduled.
+
+        That is the end of the batch in work, or of the epoch or iteration, whichever comes first.
+        Any number of requests before it are one.
+
+        Raises:
+            UsageError: no fit is under way.
+        """
+        instead = "trainer.save_checkpoint(path)"
+        self._requested("request_checkpoint", instead).is_checkpoint_requested = True
+
+    def _requested(self, verb: str, instead: str) -> Progress:
+        """Return the counters of the fit under way, in which requests are kept."""
+        fn = self._session.state.fn
+        if fn != "fit":
+            raise UsageError(
+                f"trainer.{verb}() was called {f'in {fn}' if fn else 'outside of a run'}: it is "
+                f"for hooks and steps of fit. Call {instead} instead."
+            )
+        return self._session.progress
+
     def call_event(self, event: str, **kwargs: Any) -> None:
         """Fire an event of your own, or a hook that an installed package adds.
 
@@ -294,6 +335,24 @@ class Trainer(TrainerView):
         """Take a callback out."""
         self._session.connector.remove(callback)
 
+    def profile_hooks(self, budget: str | float | None = None) -> HookProfile:
+        """Time every call of a callback from here on, until the profile's `stop()`.
+
+        A profile that is in already is given again. As a context manager it stops at the end.
+
+        Args:
+            budget: the share of a training batch's time that a callback may take, as `"2%"`.
+
+        Raises:
+            OptionError: the budget is no share.
+        """
+        return put_in(self._session, budget)
+
+    @property
+    def hook_profile(self) -> HookProfile | None:
+        """What times the callbacks, or None."""
+        return active_profile(self._session)
+
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Hand metrics to every logger, and fire `on_log`.
 
@@ -311,6 +370,25 @@ class Trainer(TrainerView):
         for logger in session.loggers:
             logger.log_metrics(values, step)
         session.connector.relay.on_log(self, session.module, values, step)  # type: ignore[arg-type]
+
+    def describe_hooks(
+        self, model: Module | None = None, fn: str | None = None, *, file: TextIO | None = None
+    ) -> None:
+        """Print the loop as a tree: at each hook who listens, in order, and who supplied it.
+
+        Nothing is run and nothing is changed, so it can be called before any training.
+
+        Args:
+            model: the module to show with what it brings; that of the last run unless given.
+            fn: `"fit"`, `"validate"`, `"test"` or `"predict"` for that part alone.
+            file: where to; standard output unless given. A terminal gets a drawn tree.
+
+        Raises:
+            UsageError: there is no such `fn`.
+        """
+        tree = description.describe(self, self._session.connector, model, fn)
+        if self.is_global_zero:
+            show_tree(tree, file=file)
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print without tearing the progress bar."""

@@ -12,6 +12,29 @@ from trainer_hooks import Callback, Module
 from trainer_hooks.hooks.order import Band
 from trainer_hooks.hooks.spec import HOOKS
 
+PAIRS = {
+    "setup": "teardown",
+    "on_fit_start": "on_fit_end",
+    "on_evaluation_run_start": "on_evaluation_run_end",
+    "on_sanity_check_start": "on_sanity_check_end",
+    "on_train_start": "on_train_end",
+    "on_iteration_start": "on_iteration_end",
+    "on_epoch_start": "on_epoch_end",
+    "on_train_epoch_start": "on_train_epoch_end",
+    "on_before_dataloader": "on_after_dataloader",
+    "on_train_batch_start": "on_train_batch_end",
+    "on_validation_run_start": "on_validation_run_end",
+    "on_validation_start": "on_validation_end",
+    "on_validation_epoch_start": "on_validation_epoch_end",
+    "on_validation_batch_start": "on_validation_batch_end",
+    "on_test_start": "on_test_end",
+    "on_test_epoch_start": "on_test_epoch_end",
+    "on_test_batch_start": "on_test_batch_end",
+    "on_predict_start": "on_predict_end",
+    "on_predict_epoch_start": "on_predict_epoch_end",
+    "on_predict_batch_start": "on_predict_batch_end",
+}
+
 
 class Tiny(Module):
     """One linear layer; logs its losses."""
@@ -120,6 +143,18 @@ class Recorder(Callback):
 
     def count(self, hook) -> int:
         return self.names.count(hook)
+
+    def assert_paired(self) -> None:
+        """Each end hook closes the start hook that was opened last, and nothing stays open."""
+        ends = {end: start for start, end in PAIRS.items()}
+        opened = []
+        for name in self.names:
+            if name in PAIRS:
+                opened.append(name)
+            elif name in ends:
+                assert opened, f"{name} closes nothing"
+                assert opened.pop() == ends[name], f"{name} closes what is not open last"
+        assert opened == []
 
     @property
     def state_key(self) -> str:

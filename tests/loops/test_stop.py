@@ -10,42 +10,6 @@ from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.errors import DataError, MetricError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import HOOKS
 
-PAIRS = {
-    "setup": "teardown",
-    "on_fit_start": "on_fit_end",
-    "on_evaluation_run_start": "on_evaluation_run_end",
-    "on_sanity_check_start": "on_sanity_check_end",
-    "on_train_start": "on_train_end",
-    "on_iteration_start": "on_iteration_end",
-    "on_epoch_start": "on_epoch_end",
-    "on_train_epoch_start": "on_train_epoch_end",
-    "on_before_dataloader": "on_after_dataloader",
-    "on_train_batch_start": "on_train_batch_end",
-    "on_validation_run_start": "on_validation_run_end",
-    "on_validation_start": "on_validation_end",
-    "on_validation_epoch_start": "on_validation_epoch_end",
-    "on_validation_batch_start": "on_validation_batch_end",
-    "on_test_start": "on_test_end",
-    "on_test_epoch_start": "on_test_epoch_end",
-    "on_test_batch_start": "on_test_batch_end",
-    "on_predict_start": "on_predict_end",
-    "on_predict_epoch_start": "on_predict_epoch_end",
-    "on_predict_batch_start": "on_predict_batch_end",
-}
-
-
-def assert_paired(seen) -> None:
-    """Each end hook closes the start hook that was opened last, and nothing stays open."""
-    starts, ends = PAIRS, {end: start for start, end in PAIRS.items()}
-    opened = []
-    for name in seen.names:
-        if name in starts:
-            opened.append(name)
-        elif name in ends:
-            assert opened, f"{name} closes nothing"
-            assert opened.pop() == ends[name], f"{name} closes what is not open last"
-    assert opened == []
-
 
 def raise_once(error=None):
     """Return a reaction that asks to stop the first time, and a list that tells whether it did."""
@@ -88,7 +52,7 @@ def test_stop_training_raised_in_any_hook(hook, bare, defaulted, recorder, batch
     )
     trainer.fit(defaulted(), batches(3), batches(2))
     assert raised
-    assert_paired(first)
+    first.assert_paired()
     assert first.names == seen.names
     assert seen.count("on_stop_training_error") == 1
     assert seen.count("on_fit_end") == 1
@@ -146,7 +110,7 @@ def test_stop_training_raised_in_the_module(where, bare, defaulted, recorder, ba
     trainer.fit(kind())
     assert raised
     if seen.count("on_fit_start"):
-        assert_paired(seen)
+        seen.assert_paired()
     assert seen.count("on_stop_training_error") == 1
     assert seen.count("teardown") == 1
     assert trainer.current_epoch <= 1
@@ -166,7 +130,7 @@ def test_stop_training_raised_by_a_loader(bare, tiny, recorder, batches) -> None
     seen = recorder()
     trainer = bare(seen, max_epochs=3)
     trainer.fit(tiny(), Ends())
-    assert_paired(seen)
+    seen.assert_paired()
     assert seen.count("on_train_batch_end") == 2
     assert trainer.current_epoch == 1
 
@@ -205,7 +169,7 @@ def test_stop_training_in_an_evaluation(fn, where, bare, tiny, recorder, loader)
     seen = recorder().on(hook, react)
     options = {} if fn == "predict" else {"verbose": False}
     results = getattr(bare(seen), fn)(tiny(), [loader(2), loader(2)], **options)
-    assert_paired(seen)
+    seen.assert_paired()
     assert seen.count(f"on_{phase}_end") == 1
     assert seen.count(f"on_{phase}_batch_end") == (1 if "batch" in where else 0)
     assert len(results) == 2
@@ -222,7 +186,7 @@ def test_stop_by_asking(at, bare, tiny, recorder, batches) -> None:
 
     trainer = bare(seen.on("on_train_batch_end", stop), max_epochs=3)
     trainer.fit(tiny(), batches(4), batches(1))
-    assert_paired(seen)
+    seen.assert_paired()
     assert seen.count("on_train_batch_end") == at
     assert seen.count("on_validation_end") == 1
     assert trainer.stop_reason == "enough"
@@ -234,7 +198,7 @@ def test_stop_asked_for_before_the_first_batch(bare, tiny, recorder, batches) ->
     seen = recorder().on("setup", lambda trainer, *args: trainer.stop("no"))
     trainer = bare(seen, num_sanity_val_steps=2)
     trainer.fit(tiny(), batches(4), batches(1))
-    assert_paired(seen)
+    seen.assert_paired()
     assert seen.count("on_train_batch_start") == 0
     assert seen.count("on_validation_start") == 0
 
@@ -270,7 +234,7 @@ def test_a_loader_shorter_than_its_length(bare, tiny, recorder, batches) -> None
     trainer = bare(seen, max_epochs=2, accumulate_grad_batches=2)
     with pytest.warns(TrainerHooksWarning, match=r"ended after 3 batches, but its length is 5"):
         trainer.fit(tiny(), Short(batches(3), 5), batches(1))
-    assert_paired(seen)
+    seen.assert_paired()
     assert seen.count("on_train_batch_end") == 6
     assert trainer.global_step == 4
     assert seen.count("on_validation_end") == 2
@@ -371,7 +335,7 @@ def test_skipped_batches_end(bare, tiny, recorder, batches) -> None:
 
     trainer = bare(seen.on("on_train_batch_start", skip))
     trainer.fit(Skips(), batches(3))
-    assert_paired(seen)
+    seen.assert_paired()
     outputs = [sorted(args[2]) for name, args in seen.calls if name == "on_train_batch_end"]
     assert outputs == [[], [], ["loss"]]
     assert trainer.global_step == 1
@@ -431,7 +395,7 @@ def test_early_stopping_closes_everything(bare, tiny, recorder, batches) -> None
     worse = EarlyStopping("val_loss", patience=1, min_delta=100.0)
     trainer = bare(seen := recorder(), worse, max_epochs=9)
     trainer.fit(tiny(), batches(2), batches(1))
-    assert_paired(seen)
+    seen.assert_paired()
     assert trainer.current_epoch == 2
     assert trainer.should_stop
 
@@ -442,7 +406,7 @@ def test_max_steps_inside_an_epoch_is_validated(bare, tiny, recorder, batches) -
     stopping = EarlyStopping("val_loss")
     trainer = bare(seen, stopping, max_epochs=-1, max_steps=3)
     trainer.fit(tiny(), batches(5), batches(1))
-    assert_paired(seen)
+    seen.assert_paired()
     assert trainer.global_step == 3
     assert seen.count("on_validation_end") == 1
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
+from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.hooks.order import Band
+
+if TYPE_CHECKING:
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
 
 __all__ = ["Checkpoint"]
 
@@ -23,6 +29,21 @@ class Checkpoint(Callback):
         class SaveAtTheEnd(Checkpoint):
             def on_train_end(self, trainer, module):
                 trainer.save_checkpoint("final.ckpt")
+
+            def save_now(self, trainer, module):
+                trainer.save_checkpoint("requested.ckpt")
     """
 
     band: ClassVar[Band] = Band.SAVE
+
+    def save_now(self, trainer: Trainer, module: Module) -> None:
+        """Save a checkpoint because `trainer.request_checkpoint()` was called; override it.
+
+        It is called in a saver's slot, after the slot's hook. This one saves nothing, and says so.
+        """
+        warn(
+            f"trainer.request_checkpoint() was called, but {type(self).__name__} (state_key "
+            f"{self.state_key!r}) has no save_now(trainer, module), so it saves nothing: define "
+            "one that calls trainer.save_checkpoint(path).",
+            TrainerHooksWarning,
+        )

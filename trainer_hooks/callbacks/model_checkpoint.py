@@ -191,6 +191,20 @@ class ModelCheckpoint(Saver):
         ):
             self._save(trainer)
 
+    def save_now(self, trainer: Trainer, module: Module) -> None:
+        """Save beside the others, because `trainer.request_checkpoint()` was called.
+
+        The file is named as they are and stays: it is not ranked, and no later one replaces it. It
+        moves `save_last`, and leaves the schedule as it is.
+        """
+        if not _is_training(trainer):
+            return
+        metrics, books = nameable_metrics(trainer), self._books.copy()
+        # never over another file, which may be among the best
+        path = self.free_path(metrics, is_versioned=True)
+        self._tell(trainer, f"saving {path!r} as requested")
+        self.write(trainer, self._planned(path, [], metrics, books), books)
+
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Save where the training stands, unless nothing was trained since it began."""
         start, done = self._batches_at_start, trainer.progress.batches_completed
@@ -211,23 +225,30 @@ class ModelCheckpoint(Saver):
             return
         metrics, books = nameable_metrics(trainer), self._books.copy()
         books.considered_at = trainer.progress.batches_completed
-        top, obsolete = self._enter_best(trainer, metrics, books)
+        top, replaced = self._enter_best(trainer, metrics, books)
+        plan = self._planned(top, replaced, metrics, books)
+        if not plan.files:
+            self._books = books
+            return
+        books.saved_step = trainer.global_step
+        self.write(trainer, plan, books)
+
+    def _planned(
+        self, top: str | None, replaced: list[str], metrics: dict[str, Any], books: Books
+    ) -> Plan:
+        """Return what to write: `top`, if there is one, and the last checkpoint if it moves."""
         files = [] if top is None else [top]
         link = None
         if self._is_last_wanted(top, books):
             previous = books.last_model_path
             last = self.free_path(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
             books.last_model_path = last
-            obsolete.append(previous)
+            replaced = [*replaced, previous]
             if self.save_last == "link" and top is not None:
                 link = last
             else:
                 files.append(last)
-        if not files:
-            self._books = books
-            return
-        books.saved_step = trainer.global_step
-        self.write(trainer, Plan(tuple(files), tuple(filter(None, obsolete)), link), books)
+        return Plan(tuple(files), tuple(filter(None, replaced)), link)
 
     def _is_last_wanted(self, top: str | None, books: Books) -> bool:
         """Return whether the last checkpoint moves: each time, a link only with what it names."""

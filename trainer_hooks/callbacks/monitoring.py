@@ -151,13 +151,15 @@ def is_batch_the_last(trainer: Trainer) -> bool:
 def validates_after_epoch(trainer: Trainer) -> bool:
     """Return whether a validation is still to follow, if the batch just done is its epoch's last.
 
-    A run that is asked to stop validates once more, whatever the interval.
+    A run that is asked to stop validates once more, whatever the interval; one that is asked for a
+    validation, whatever else is due.
     """
     progress, every = trainer.progress, trainer.check_val_every_n_epoch
     is_done = progress.validated_at == progress.batches_completed
     is_due = every is None or (trainer.current_epoch + 1) % every == 0
     at_the_end = trainer.should_stop or _interval_is_epoch(trainer)
-    return has_validation(trainer) and is_due and at_the_end and not is_done
+    is_due = progress.is_validation_requested or (is_due and at_the_end)
+    return has_validation(trainer) and is_due and not is_done
 
 
 def acts_at_train_epoch_end(trainer: Trainer, choice: bool | None) -> bool:

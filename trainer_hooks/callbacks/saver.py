@@ -168,14 +168,23 @@ class Saver(Checkpoint):
         metrics: Mapping[str, Any],
         filename: str | None = None,
         reusable: Collection[str] = (),
+        *,
+        is_versioned: bool = False,
     ) -> str:
-        """Return a path for a new file: one that no file has, or that may be written over."""
+        """Return a path for a new file: one that no file has, or that may be written over.
+
+        Args:
+            metrics: numbers or one-element tensors, for the template.
+            filename: template to use instead of this callback's own.
+            reusable: paths that may be written over.
+            is_versioned: whether a name that is taken gets a version, whatever the user chose.
+        """
         self._warn_of_gaps(metrics, filename or self.filename or "")
 
         def name(version: int | None) -> str:
             return self.format_checkpoint_name(metrics, filename, version)
 
-        if not self.enable_version_counter:
+        if not self.enable_version_counter and not is_versioned:
             return name(None)
         return free_path(name, self.STARTING_VERSION, reusable)
 

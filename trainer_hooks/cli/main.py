@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
+from trainer_hooks.cli import demo_command, hooks, plugins
+from trainer_hooks.cli.commands import INTERRUPTED, PIPE_CLOSED, USAGE_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_USAGE_ERROR = 2
-_INTERRUPTED = 130
+_COMMANDS = (demo_command, hooks, plugins)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments without the program's name; those of this process unless given.
 
     Returns:
-        0 if all went well, 1 if the command failed, 2 without a command, 130 after Ctrl-C.
+        0 if all went well, 1 if the command failed, 2 without a command or with one that cannot be
+        understood, 130 after Ctrl-C, 141 if who read the output has left.
 
     Raises:
         SystemExit: the arguments cannot be understood (code 2), or were answered at once (code 0).
@@ -34,15 +36,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.command is None:
         parser.print_help(sys.stderr)
-        return _USAGE_ERROR
-    # here, because it imports torch: --version and --help answer at once
-    from trainer_hooks.cli.demo import run_demo
-
+        return USAGE_ERROR
     try:
-        return run_demo(arguments.dir, is_fast=arguments.fast)
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more as it exits, and would fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,21 +58,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"trainer-hooks {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
-    demo = commands.add_parser(
-        "demo",
-        help="train a small net on real digits, interrupt it, resume it, compare",
-        description=(
-            "Train a small convolutional net on handwritten digits, interrupt it in the middle of "
-            "an epoch, resume it in a new process, and compare with a run that was never "
-            "interrupted: the weights bit for bit, and what the callbacks had counted."
-        ),
-        epilog="The exit code is 0 only if all of it holds and the test accuracy is over 97%.",
-    )
-    demo.add_argument("--fast", action="store_true", help="fewer epochs: under 20 s on two cores")
-    demo.add_argument(
-        "--dir",
-        type=Path,
-        metavar="DIR",
-        help="a new or empty folder for logs and checkpoints (default: demo_runs/<date-time>)",
-    )
+    for command in _COMMANDS:
+        command.add_parser(commands)
     return parser

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.member import Member
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["HookRelay", "Monitor", "describe_error"]
+__all__ = ["HookRelay", "Monitor", "call_noting", "describe_error", "is_isolated"]
 
 _ISOLATED = frozenset(
     {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
@@ -217,7 +217,21 @@ def _fan_out_to_all(hook: str, listeners: tuple[_Listener, ...]) -> Callable[...
     return fire
 
 
+def call_noting(error: BaseException, call: Callable[..., object], *arguments: Any) -> None:
+    """Call while `error` is on its way; what fails in that is noted on it."""
+    try:
+        call(*arguments)
+    except BaseException as other:  # noqa: BLE001 - noted on the error that is raised
+        if other is not error:
+            error.add_note(f"and then, while it was reported: {describe_error(other)}")
+
+
 def describe_error(error: BaseException) -> str:
     """Return an error's type, message and notes in one line."""
     notes = "; ".join(getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")
+
+
+def is_isolated(hook: str) -> bool:
+    """Return whether `hook` runs for every listener, even if one of them fails."""
+    return hook in _ISOLATED

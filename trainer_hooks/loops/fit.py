@@ -6,9 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import StopTraining
-from trainer_hooks.loops.evaluation import EvaluationLoop
-from trainer_hooks.loops.schedule import SchedulerStepper, ValidationSchedule
+from trainer_hooks.hooks.relay import call_noting
+from trainer_hooks.loops.iterations import Iterations
+from trainer_hooks.loops.requests import CheckpointRequests
+from trainer_hooks.loops.schedule import SchedulerStepper
 from trainer_hooks.loops.train_step import TrainStep, make_step
+from trainer_hooks.loops.validation import FitValidation
 from trainer_hooks.metrics.store import Scope, floats
 from trainer_hooks.progress import EpochStage
 from trainer_hooks.runtime import rng
@@ -35,14 +38,11 @@ class FitLoop:
         self.stream = stream
         self._step = make_step(context)
         self._schedulers = SchedulerStepper(context)
-        self._validations = ValidationSchedule(context, stream.num_batches)
-        self._validates_inside = self._validations.every < math.inf
+        self._requests = CheckpointRequests(context)
+        self._iterations = Iterations(context, self._requests)
+        self._validation = FitValidation(context, stream.num_batches)
+        self._validates_inside = self._validation.schedule.every < math.inf
         self._reopened: Iterator[Any] | None = None
-        # a run that is resumed inside a cycle does not begin it again
-        progress, length = context.progress, context.plan.iteration_length or 1
-        self._is_in_iteration = bool(context.resumed) and (
-            progress.stage is not EpochStage.BETWEEN or progress.epochs_completed % length != 0
-        )
 
     def run(self) -> None:
         """Train.
@@ -52,26 +52,27 @@ class FitLoop:
             sanity check
             on_train_start
             while there is more to do:
-                on_epoch_start, on_train_epoch_start
-                batches, with validations that are due on one        (_epoch)
-                on_train_batches_end                                 (_close_batches)
-                the epoch's own validation                           (_validate_epoch)
+                on_epoch_start, on_train_epoch_start                  (_begin_epoch)
+                batches, with validations that are due on one         (_epoch)
+                on_train_batches_end                                  (_close_batches)
+                the epoch's own validation                            (_validate_epoch)
                 on_train_epoch_end, on_epoch_end, on_epoch_checkpoint (_end_epoch)
             on_train_end
 
-        A resumed run enters the loop where the checkpoint was saved.
+        Iterations begin before an epoch's start hooks and end after its last slot (`Iterations`). A
+        resumed run enters the loop where the checkpoint was saved.
         """
         context, progress = self.context, self.context.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
         try:
             if not context.resumed and not context.has_to_stop:
-                self._sanity_check()
+                self._validation.check_sanity()
             context.state.stage = "train"
             context.metrics.enter(Scope.TRAIN_EPOCH)
             hooks.on_train_start(trainer, module)
             context.metrics.enter(Scope.CLOSED)
             self._resume()
-            while progress.stage is not EpochStage.BETWEEN or self.has_more():
+            while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
                 if progress.stage is EpochStage.BETWEEN:
                     self._begin_epoch()
                 if progress.stage is EpochStage.BATCHES:
@@ -84,13 +85,8 @@ class FitLoop:
                 self._complete_epoch()
         except StopTraining as request:
             self._close_by(request)
-        if context.plan.iteration_length is not None and self._is_in_iteration:
-            self._end_iteration()
+        self._iterations.close()
         hooks.on_train_end(trainer, module)
-
-    def has_more(self) -> bool:
-        """Return whether there is another epoch to train."""
-        return not self.reason_to_end()
 
     def reason_to_end(self) -> str:
         """Return why there is nothing more to train, or an empty string."""
@@ -116,7 +112,8 @@ class FitLoop:
                 forward, backward, and at the end of a window the step   (TrainStep)
                 schedulers that count steps
                 on_train_batch_end
-                loggers, validation, on_batch_checkpoint                 (_finish_batch)
+                loggers, a validation that is due or was asked for       (_finish_batch)
+                on_batch_checkpoint, a checkpoint that was asked for
         """
         context, stream, step = self.context, self.stream, self._step
         trainer, module, hooks = context.trainer, context.module, context.hooks
@@ -145,6 +142,9 @@ class FitLoop:
                 hooks.on_after_dataloader(trainer, module, None)
                 context.stop_by(request)
                 break
+            except BaseException as error:
+                call_noting(error, hooks.on_after_dataloader, trainer, module, None)
+                raise
             hooks.on_after_dataloader(trainer, module, batch)
             if transfer.is_needed:
                 batch = transfer(batch)
@@ -170,14 +170,17 @@ class FitLoop:
             self._finish_batch(closes_window)
 
     def _finish_batch(self, closes_window: bool) -> None:
-        """Hand metrics to the loggers and validate if that is due after the batch just done."""
+        """Hand metrics to the loggers, validate if that is due, and let savers save."""
         context, progress = self.context, self.context.progress
         if closes_window and progress.batches_stepped % context.plan.log_every_n_steps == 0:
             self._hand_to_loggers()
-        if self._validates_inside and self._validations.is_due_on_batch():
-            self._validate()
+        can_be_due = self._validates_inside or progress.is_validation_requested
+        if can_be_due and self._validation.schedule.is_due_on_batch():
+            self._validation.run()
         progress.is_batch_open = False
         context.hooks.on_batch_checkpoint(context.trainer, context.module)
+        if progress.is_checkpoint_requested:
+            self._requests.save()
 
     def _batches(self) -> Iterator[Any]:
         """Return the iterator over the epoch's batches, opened anew or where a resume left it."""
@@ -189,10 +192,7 @@ class FitLoop:
     def _begin_epoch(self) -> None:
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        length = context.plan.iteration_length
-        if length is not None and not self._is_in_iteration:
-            self._is_in_iteration = True
-            hooks.on_iteration_start(trainer, module)
+        self._iterations.before_epoch()
         context.progress.begin_epoch()
         context.is_last_batch = False
         context.metrics.enter(Scope.TRAIN_EPOCH)
@@ -231,8 +231,7 @@ class FitLoop:
 
     def _validate_epoch(self) -> None:
         """Validate at the end of the epoch's batches, if that is due."""
-        if self._validations.is_due_after_batches(is_complete=self._is_complete()):
-            self._validate()
+        self._validation.after_batches(is_complete=self._is_complete())
         self.context.progress.stage = EpochStage.CLOSING
 
     def _end_epoch(self) -> None:
@@ -249,58 +248,19 @@ class FitLoop:
         context.metrics.enter(Scope.CLOSED)
         context.progress.stage = EpochStage.ENDED
         hooks.on_epoch_checkpoint(trainer, module)
+        if context.progress.is_checkpoint_requested:
+            self._requests.save()
 
     def _complete_epoch(self) -> None:
-        progress, length = self.context.progress, self.context.plan.iteration_length
-        progress.complete_epoch()
-        if length is not None and progress.epochs_completed % length == 0:
-            self._end_iteration()
-
-    def _end_iteration(self) -> None:
-        context = self.context
-        self._is_in_iteration = False
-        context.hooks.on_iteration_end(context.trainer, context.module)
-        context.hooks.on_iteration_checkpoint(context.trainer, context.module)
+        self.context.progress.complete_epoch()
+        self._iterations.after_epoch()
 
     def _hand_to_loggers(self) -> None:
-        context = self.context
+        context, epoch = self.context, self.context.progress.epochs_completed
         stepped = context.metrics.step_metrics()
         # where nobody listens nothing is copied from the device
         if stepped and (context.trainer.loggers or "on_log" in context.hooks.listened):
-            epoch = context.progress.epochs_completed
             context.trainer.log_metrics({"epoch": epoch, **floats(stepped)})
-
-    def _validate(self) -> None:
-        """Validate inside fit."""
-        context = self.context
-        trainer, module, hooks = context.trainer, context.module, context.hooks
-        # one that is broken off is run again on a resume, from where it began
-        context.before_validation = context.random_states()
-        context.state.stage = "validate"
-        hooks.on_validation_run_start(trainer, module)
-        EvaluationLoop(context, "validate").run()
-        hooks.on_validation_run_end(trainer, module)
-        context.state.stage = "train"
-        context.progress.validated_at = context.progress.batches_completed
-        context.before_validation = {}
-
-    def _sanity_check(self) -> None:
-        """Run a few validation batches, so that a fault in them shows before hours of training.
-
-        It leaves no trace: random numbers, the loaders' generators and the metrics are put back.
-        """
-        context = self.context
-        trainer, module, hooks = context.trainer, context.module, context.hooks
-        limit = context.plan.num_sanity_val_steps
-        if limit == 0 or not context.evaluation["validate"]:
-            return
-        context.state.stage = "sanity_check"
-        generators = context.evaluation["validate"].generator_states()
-        with rng.isolated(), context.metrics.isolated():
-            hooks.on_sanity_check_start(trainer, module)
-            EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
-            hooks.on_sanity_check_end(trainer, module)
-        context.evaluation["validate"].set_generator_states(generators)
 
     def _resume(self) -> None:
         """Come back to the place in the epoch at which the checkpoint was saved."""

@@ -1,24 +1,17 @@
-"""When learning rate schedulers step, and when a validation is due."""
+"""When learning rate schedulers step."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import (
-    MetricError,
-    OptionError,
-    StopTraining,
-    TrainerHooksWarning,
-    nearest,
-)
+from trainer_hooks.errors import MetricError, StopTraining, TrainerHooksWarning, nearest
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
     from trainer_hooks.optimization import LRSchedulerConfig
 
-__all__ = ["SchedulerStepper", "ValidationSchedule"]
+__all__ = ["SchedulerStepper"]
 
 
 class SchedulerStepper:
@@ -85,71 +78,3 @@ class SchedulerStepper:
             self._context.module.lr_scheduler_step(config.scheduler, metric)
         except StopTraining as request:
             self._context.stop_by(request)
-
-
-class ValidationSchedule:
-    """When validation is due inside fit.
-
-    Args:
-        context: the run.
-        num_batches: training batches an epoch.
-
-    Attributes:
-        every: batches between two validations, or infinity: at the end of the epoch.
-
-    Raises:
-        OptionError: `val_check_interval` does not fit the number of batches.
-    """
-
-    def __init__(self, context: RunContext, num_batches: int | float) -> None:
-        self._context = context
-        self._is_on = bool(context.evaluation["validate"])
-        self.every = self._batches_between(num_batches) if self._is_on else math.inf
-
-    def is_due_on_batch(self) -> bool:
-        """Return whether a validation is due after the batch just done, inside the epoch."""
-        if self.every == math.inf or not self._is_on:
-            return False
-        progress = self._context.progress
-        if self._context.plan.check_val_every_n_epoch is None:
-            return progress.batches_completed % self.every == 0
-        return progress.batches_in_epoch % self.every == 0 and self._is_due_in_epoch()
-
-    def is_due_after_batches(self, *, is_complete: bool) -> bool:
-        """Return whether a validation is due at the end of the epoch's batches.
-
-        It is after what may be the last batches of all, too, so that the final weights are
-        validated and what watches a metric finds it.
-
-        Args:
-            is_complete: whether all batches of the epoch were done; else something ended it.
-        """
-        progress = self._context.progress
-        if not self._is_on or progress.validated_at == progress.batches_completed:
-            return False
-        is_at_end = self.every == math.inf or not is_complete or self._context.has_to_stop
-        return is_at_end and self._is_due_in_epoch()
-
-    def _is_due_in_epoch(self) -> bool:
-        every_n = self._context.plan.check_val_every_n_epoch
-        return every_n is None or (self._context.progress.epochs_completed + 1) % every_n == 0
-
-    def _batches_between(self, num_batches: int | float) -> int | float:
-        plan = self._context.plan
-        interval = plan.val_check_interval
-        if isinstance(interval, int):
-            if plan.check_val_every_n_epoch is not None and interval > num_batches:
-                raise OptionError(
-                    f"Trainer(val_check_interval={interval!r}): an epoch has {num_batches} "
-                    "batches, so validation would never run. Give a smaller number, or count over "
-                    "epochs with check_val_every_n_epoch=None."
-                )
-            return interval
-        if interval == 1.0:
-            return math.inf
-        if num_batches == math.inf:
-            raise OptionError(
-                f"Trainer(val_check_interval={interval!r}) is a share of an epoch, but the "
-                "training loader has no length: give a number of batches as an int."
-            )
-        return max(1, int(num_batches * interval))

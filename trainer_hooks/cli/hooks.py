@@ -1,0 +1,185 @@
+"""`trainer-hooks hooks [NAME]`: the catalogue, or all about one hook."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._text import aligned, show_table
+from trainer_hooks.cli.commands import USAGE_ERROR
+from trainer_hooks.errors import nearest
+from trainer_hooks.hooks.discovery import installed_hooks
+from trainer_hooks.hooks.lookup import Match, known_names, look_up, names_elsewhere
+from trainer_hooks.hooks.places import places_of
+from trainer_hooks.hooks.relay import is_isolated
+from trainer_hooks.hooks.spec import HOOKS
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+    from trainer_hooks.cli.commands import Commands
+    from trainer_hooks.hooks.spec import HookSpec
+
+__all__ = ["add_parser", "example_of", "run", "signature_of"]
+
+_WIDTH = 88
+"""Columns that a signature may take, beside the indentation of the class that it goes into."""
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "hooks",
+        help="list the hooks, or tell all about one",
+        description=(
+            "List every hook, or tell all about one: when it fires, what it is given, its names in "
+            "other frameworks, its place in the loop, and a method to copy."
+        ),
+        epilog="Example: trainer-hooks hooks on_train_batch_end",
+    )
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a hook, by its name here, in Lightning, in Composer or in pytorch-accelerated",
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List the hooks or tell of one, and return the exit code."""
+    with redirect_stdout(sys.stderr):  # what packages print while they are imported
+        hooks = {**HOOKS, **installed_hooks()}
+    if arguments.name is None:
+        _list(hooks, is_json=arguments.json)
+        return 0
+    matches = look_up(arguments.name, hooks)
+    if not matches:
+        print(
+            f"trainer-hooks hooks: error: {arguments.name!r} is no hook, here or in another "
+            f"framework.{nearest(arguments.name, known_names(hooks))} List them with: "
+            "trainer-hooks hooks",
+            file=sys.stderr,
+        )
+        return USAGE_ERROR
+    if arguments.json:
+        found = {"name": arguments.name, "hooks": [_details(match) for match in matches]}
+        print(json.dumps(found, indent=2))
+        return 0
+    for index, match in enumerate(matches):
+        if index:
+            print()
+        print(*_page(match, arguments.name), sep="\n")
+    return 0
+
+
+def signature_of(spec: HookSpec) -> str:
+    """Return the first line of a hook's method, with types; several lines if it is long."""
+    assert spec.declared is not None
+    parameters = []
+    for parameter in inspect.signature(spec.declared).parameters.values():
+        text = parameter.name
+        if parameter.annotation is not parameter.empty:
+            text += f": {parameter.annotation}"
+        if parameter.default is not parameter.empty:
+            text += f" = {parameter.default!r}"
+        parameters.append(text)
+    line = f"def {spec.name}({', '.join(parameters)}) -> None"
+    if len(line) <= _WIDTH:
+        return line
+    return "\n".join((f"def {spec.name}(", *(f"    {text}," for text in parameters), ") -> None"))
+
+
+def example_of(spec: HookSpec) -> str:
+    """Return a callback with this hook, to copy."""
+    arguments = ", ".join(("self", *spec.arguments))
+    if "dataloader_idx" in spec.arguments:
+        arguments += "=0"
+    return (
+        "from trainer_hooks import Callback\n"
+        "\n"
+        "\n"
+        "class MyCallback(Callback):\n"
+        f"    def {spec.name}({arguments}):\n"
+        f'        print("{spec.name}")'
+    )
+
+
+def _list(hooks: Mapping[str, HookSpec], *, is_json: bool) -> None:
+    if is_json:
+        print(json.dumps([_summary(spec) for spec in hooks.values()], indent=2))
+        return
+    header = ["hook", "fires", "arguments", "by"]
+    rows = [
+        [spec.name, _moment(spec), ", ".join(spec.arguments), spec.supplier or "trainer_hooks"]
+        for spec in hooks.values()
+    ]
+    columns = 3 if hooks.keys() == HOOKS.keys() else 4  # no column that says the same everywhere
+    show_table(header[:columns], [row[:columns] for row in rows], whole={0})
+
+
+def _moment(spec: HookSpec) -> str:
+    return spec.summary.removeprefix("Called ").rstrip(".")
+
+
+def _summary(spec: HookSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "fires": spec.summary,
+        "arguments": list(spec.arguments),
+        "elsewhere": names_elsewhere(spec),
+        "is_isolated": is_isolated(spec.name),
+        "supplier": spec.supplier or "trainer_hooks",
+    }
+
+
+def _details(match: Match) -> dict[str, Any]:
+    spec = match.spec
+    return {
+        **_summary(spec),
+        "asked_as": match.owner or "trainer_hooks",
+        "signature": signature_of(spec),
+        "places": [
+            {"path": list(place.path), "above": place.above, "below": place.below}
+            for place in places_of(spec.name)
+        ],
+        "example": example_of(spec),
+    }
+
+
+def _page(match: Match, asked: str) -> Iterator[str]:
+    """Give the lines that tell of a hook."""
+    spec = match.spec
+    yield f"{spec.name} ({match.owner}: {asked})" if match.owner else spec.name
+    yield spec.summary
+    yield ""
+    yield signature_of(spec)
+    yield ""
+    isolated = (
+        "every callback has its turn, even if one before it fails"
+        if is_isolated(spec.name)
+        else "the run ends: the callbacks after it have no turn"
+    )
+    yield from aligned([*names_elsewhere(spec).items(), ("if one fails", isolated)])
+    yield ""
+    if spec.supplier:
+        yield f"fired by {spec.supplier}, through trainer.call_event({spec.name!r}, ...)"
+    else:
+        yield "where it stands in the loop:"
+    for place in places_of(spec.name):
+        yield f"  {' > '.join(text.partition(' (')[0] for text in place.path)}"
+        between = [
+            f"{word} {hook}"
+            for word, hook in (("after", place.above), ("before", place.below))
+            if hook
+        ]
+        yield f"    {', '.join(between)}"
+    yield ""
+    yield "to copy:"
+    yield ""
+    yield example_of(spec)
