@@ -161,7 +161,7 @@ def test_a_checkpoint_of_several_processes_is_refused(lab, kit, saved):
 
 
 @pytest.mark.parametrize(
-    "hook", ["on_before_dataloader", "on_train_batch_start", "on_before_optimizer_step"]
+    "hook", ["on_after_dataloader", "on_train_batch_start", "on_before_optimizer_step"]
 )
 def test_a_checkpoint_from_inside_a_batch_says_what_it_is(lab, kit, hook):
     """What is saved in the middle of a batch can be resumed, and one warning says how exactly."""
@@ -179,6 +179,20 @@ def test_a_checkpoint_from_inside_a_batch_says_what_it_is(lab, kit, hook):
     assert "was saved inside batch 2 of epoch 1, before that was done" in str(warning.message)
     assert "between two batches" in str(warning.message)
     assert resumed.trainer.progress.batches_completed == 15
+
+
+def test_a_checkpoint_from_before_a_batch_is_taken_is_exact(lab, kit):
+    """Just before a batch nothing has moved on: no warning, and the same end."""
+    path = lab.folder / "before.ckpt"
+
+    class Saving(Callback):
+        def on_before_dataloader(self, trainer, module):
+            if trainer.progress.batches_completed == 7:
+                trainer.save_checkpoint(path)
+
+    uncut = lab.run(lambda: setup(kit, [Saving()]), "first")
+    resumed = lab.run(lambda: setup(kit), "resumed", path)
+    assert kit.differences(uncut.end["state_dict"], resumed.end["state_dict"]) == []
 
 
 def test_a_metric_object_that_is_kept_nowhere_is_named(lab, kit, saved):

@@ -130,8 +130,8 @@ class FitLoop:
                 break
             if context.pending_signal:
                 context.heed_signal()
-            context.is_in_batch = True
             hooks.on_before_dataloader(trainer, module)
+            context.is_in_batch = True
             try:
                 batch = next(iterator)
             except StopIteration:
