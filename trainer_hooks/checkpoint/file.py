@@ -9,23 +9,35 @@ import re
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch
 
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
-__all__ = ["read_checkpoint", "write_checkpoint"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["read_checkpoint", "verify_checkpoint", "write_checkpoint"]
 
 _SHOWN = 10
 
 
-def write_checkpoint(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -> str:
+def write_checkpoint(
+    checkpoint: dict[str, Any],
+    path: str | os.PathLike[str],
+    dump: Callable[[dict[str, Any], BinaryIO], None] | None = None,
+) -> str:
     """Write `checkpoint` to `path`, making its folder, and return the absolute path.
 
     It is written beside the target, synced to disk, and moved into place, so that a process killed
     at any moment leaves either the old file or the new one.
+
+    Args:
+        checkpoint: what to write.
+        path: where.
+        dump: writes it into an open file; `torch.save` unless given.
 
     Raises:
         CheckpointError: it cannot be written; the file that was there before is untouched.
@@ -38,13 +50,15 @@ def write_checkpoint(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -
             prefix=f".{target.name}.", suffix=".part", dir=target.parent
         )
         with os.fdopen(descriptor, "wb") as file:
-            torch.save(checkpoint, file)
+            (dump or torch.save)(checkpoint, file)
             file.flush()
             os.fsync(file.fileno())
         _take_usual_mode(temporary)
         Path(temporary).replace(target)
         temporary = None
         _sync_folder(target.parent)
+    except CheckpointError:
+        raise
     except (OSError, RuntimeError) as error:
         raise CheckpointError(
             f"checkpoint {str(target)!r} could not be written: {error}. What was there before is "
@@ -93,6 +107,19 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
             "dict with the key 'state_dict'. To use bare weights, call module.load_state_dict."
         )
     return checkpoint
+
+
+def verify_checkpoint(path: str | os.PathLike[str]) -> None:
+    """Make sure that the file at `path` is what was written; nothing of it is loaded.
+
+    Raises:
+        CheckpointNotFoundError: there is no such file.
+        CheckpointError: it is truncated or damaged.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.{_others(file)}")
+    _require_undamaged(file)
 
 
 def _require_undamaged(file: Path) -> None:
