@@ -45,7 +45,8 @@ def run(folder: Path, name: str, kill_at: int | None, delay: float) -> int:
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if kill_at is not None and int(line) >= kill_at:
+        # the load report is printed too
+        if kill_at is not None and line.strip().isdigit() and int(line) >= kill_at:
             # anywhere in the batches and saves that follow: the process is not waiting for this
             try:
                 process.wait(delay)
