@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
@@ -64,11 +65,20 @@ def save(
         CheckpointStateError: a state cannot be loaded back safely; it is named.
         CheckpointError: the file cannot be written.
     """
+    dump = None
     if is_safetensors(path):
         require_writable(path, weights_only=weights_only)
-        written = write_checkpoint(build(session, trainer, True), path, dump_safetensors)
-    else:
-        written = write_checkpoint(build(session, trainer, weights_only), path)
+        weights_only, dump = True, dump_safetensors
+    checkpoint = build(session, trainer, weights_only)
+    # later than the one before even where the clock was set back, as on another machine
+    session.saved_at = max(time.time_ns(), session.saved_at + 1)
+    written = write_checkpoint(
+        checkpoint,
+        path,
+        dump=dump,
+        module=type(session.module).__name__,
+        saved_at=session.saved_at,
+    )
     session.connector.relay.on_checkpoint_saved(trainer, session.module, written)  # type: ignore[arg-type]
     return written
 
