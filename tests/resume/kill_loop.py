@@ -90,7 +90,6 @@ def kill_one(folder: str, choose: random.Random, *, in_save: bool) -> dict[str, 
     if child == 0:
         os.close(receiving)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a run says of its resume is not told
-        sys.stdout = sys.stderr
         code = 1
         try:
             train(folder, sending)
