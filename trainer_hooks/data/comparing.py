@@ -101,17 +101,13 @@ def warn_of_workers(loader: Any, before: list[dict[str, Any]]) -> None:
             )
 
 
-def warn_of_another(loader: Any, what: str, saved: int | None, present: int | None) -> None:
-    """Warn where what was passed over is not what the run that was cut had.
+def warn_of_another(loader: Any, what: str) -> None:
+    """Warn that what was passed over is not what the run that was cut had.
 
     Args:
         loader: the training loader.
         what: what of it was compared.
-        saved: the fingerprint of the last of it at the checkpoint; None if that is not known.
-        present: the same now.
     """
-    if saved is None or present is None or saved == present:
-        return
     warn(
         f"this run does not go on exactly where the one that was cut would have: {what} drawn by "
         f"{loader!r} came out otherwise, so it draws random numbers that no checkpoint holds. Let "

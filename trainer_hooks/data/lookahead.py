@@ -1,50 +1,18 @@
-"""Iterators around a training epoch's batches: one that knows the last, one with own numbers."""
+"""LookAhead: an iterator that knows a training epoch's last batch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.data.sampling import fingerprint
 from trainer_hooks.data.workers import has_state
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["LookAhead", "OwnBatches"]
+__all__ = ["LookAhead"]
 
 _END = object()
-
-
-class OwnBatches:
-    """Batches of an iterable that draws from random numbers of its own while it gives one.
-
-    Attributes:
-        given: fingerprints of the last two batches; one may have been taken ahead.
-        count: how many were given.
-    """
-
-    def __init__(self, open_iterator: Callable[[], Iterator[Any]], numbers: rng.OwnNumbers) -> None:
-        self._numbers = numbers
-        self.given: tuple[int, int] = (0, 0)
-        self.count = 0
-        with numbers:
-            self._iterator = open_iterator()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        with self._numbers:
-            batch = next(self._iterator)
-        self.given = (self.given[1], fingerprint(batch))
-        self.count += 1
-        return batch
-
-    def print_of(self, number: int) -> int | None:
-        """Return the fingerprint of a batch by its number in the epoch, if it is known."""
-        behind = self.count - number
-        return self.given[1 - behind] if behind in (0, 1) and number > 0 else None
 
 
 class LookAhead:

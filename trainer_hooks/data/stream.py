@@ -18,7 +18,8 @@ from trainer_hooks.data.comparing import (
     warn_of_workers,
 )
 from trainer_hooks.data.loaders import generators_of, set_epoch, singles_of
-from trainer_hooks.data.lookahead import LookAhead, OwnBatches
+from trainer_hooks.data.lookahead import LookAhead
+from trainer_hooks.data.own_items import OwnItems
 from trainer_hooks.data.passage import pass_over
 from trainer_hooks.data.positions import Positions
 from trainer_hooks.data.sampling import (
@@ -74,7 +75,7 @@ class TrainStream:
             self._opened, self._late = with_late_sampler(loader)
         self._opened_with: dict[str, Any] = {}
         self._ahead: LookAhead | None = None
-        self._own: OwnBatches | None = None
+        self._own: OwnItems | None = None
         self._stateful: Iterator[Any] | None = None
 
     def open(self, epoch: int) -> Iterator[Any]:
@@ -116,8 +117,7 @@ class TrainStream:
             rng.restore(state.get("rng_ahead") or self._opened_with["rng"])
         else:
             iterator = self._iterate_after(epoch, done, state)
-            what = "batches" if self._late is None else "an order"
-            warn_of_another(self.loader, what, state.get("last_batch"), self._last_print(done))
+            self._warn_of_another(done, state)
         self._positions.note_opened()
         iterator = self._watched(iterator, done)
         self._set_generator_states(state["generators"])
@@ -198,8 +198,8 @@ class TrainStream:
         if has_indices(self.loader) or has_state(self.loader) or _is_list(self.loader):
             return iterator_of(self._opened)
         numbers = rng.OwnNumbers(rng.draw_seed())
-        self._own = OwnBatches(lambda: iterator_of(self.loader), numbers)
-        return self._own
+        self._own = OwnItems(lambda: iterator_of(self.loader), numbers)
+        return iter(self._own)
 
     def _iterate_after(self, epoch: int, done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Open an epoch and pass over its first batches, without loading them where it may be."""
@@ -261,11 +261,21 @@ class TrainStream:
             if getattr(single, "num_workers", 0)
         )
 
-    def _last_print(self, done: int) -> int | None:
-        """Return the fingerprint of the last batch or its indices, where something else decides."""
-        if self._own is not None:
-            return self._own.print_of(done)
-        return dict(self._late.recent).get(done) if self._late is not None else None
+    def _own_items(self) -> OwnItems | None:
+        """Return what the batches come from, or their indices, if torch does not know its class."""
+        return self._own if self._own is not None or self._late is None else self._late.own
+
+    def _last_print(self, done: int) -> tuple[int, int] | None:
+        items = self._own_items()
+        return None if items is None else items.print_of(done)
+
+    def _warn_of_another(self, done: int, state: dict[str, Any]) -> None:
+        """Warn if what was passed over is seen to be something else than the cut run had."""
+        what = "batches" if self._late is None else "an order"
+        items, saved, present = self._own_items(), state.get("last_batch"), self._last_print(done)
+        is_another = saved is not None and present is not None and tuple(saved) != present
+        if is_another or (items is not None and items.has_slipped):
+            warn_of_another(self.loader, what)
 
     def _generator_states(self) -> list[Any]:
         return [generator.get_state() for generator in generators_of([self.loader])]

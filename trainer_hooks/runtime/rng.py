@@ -158,6 +158,14 @@ class OwnNumbers:
             self._numpy = self._numpy or numpy.random.MT19937(self._seed)
             numpy.random.set_bit_generator(self._numpy)
 
+    def state(self) -> tuple[Any, Any, str]:
+        """Return what is another value once something was drawn; equal before and after it if not.
+
+        To be asked for outside of the `with`. Before the first one, it is as after it.
+        """
+        torch_state = None if self._torch is None else self._torch.numpy().tobytes()
+        return self._python, torch_state, "" if self._numpy is None else repr(self._numpy.state)
+
     def __exit__(self, *error: object) -> None:
         self._python, self._torch = random.getstate(), torch.get_rng_state()
         python, torch_state, numpy_outer = self._outer
