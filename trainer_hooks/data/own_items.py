@@ -98,7 +98,7 @@ def _watched(
     """Give up to so many items, each with the iterable's own numbers."""
     given = 0
     while not seen.is_over and (most is None or given < most):
-        before = None if seen.draws else numbers.state()
+        before = None if seen.draws else numbers.moment()
         try:
             with numbers:
                 item = next(iterator)
@@ -108,7 +108,8 @@ def _watched(
         given += 1
         seen.count += 1
         # with the first item samplers draw their order, however it goes on
-        seen.draws = seen.draws or (seen.count > 1 and numbers.state() != before)
+        if before is not None and seen.count > 1:
+            seen.draws = numbers.has_moved_since(before)
         seen.prints.append((seen.count, fingerprint(item)))
         yield item
 

@@ -158,13 +158,18 @@ class OwnNumbers:
             self._numpy = self._numpy or numpy.random.MT19937(self._seed)
             numpy.random.set_bit_generator(self._numpy)
 
-    def state(self) -> tuple[Any, Any, str]:
-        """Return what is another value once something was drawn; equal before and after it if not.
+    def moment(self) -> tuple[Any, ...]:
+        """Return what `has_moved_since` compares with; to be asked for outside of the `with`."""
+        if self._numpy is None:
+            return self._torch, self._python, None
+        numbers = self._numpy.state["state"]
+        return self._torch, self._python, (numbers["key"].tobytes(), numbers["pos"])
 
-        To be asked for outside of the `with`. Before the first one, it is as after it.
-        """
-        torch_state = None if self._torch is None else self._torch.numpy().tobytes()
-        return self._python, torch_state, "" if self._numpy is None else repr(self._numpy.state)
+    def has_moved_since(self, moment: tuple[Any, ...]) -> bool:
+        """Return whether something was drawn since a moment after the first `with`."""
+        before, *others = moment
+        now, *others_now = self.moment()
+        return others != others_now or not torch.equal(before, now)
 
     def __exit__(self, *error: object) -> None:
         self._python, self._torch = random.getstate(), torch.get_rng_state()
