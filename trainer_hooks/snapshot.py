@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
@@ -24,7 +25,9 @@ from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
+    from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.context import RunContext
     from trainer_hooks.module import Module
     from trainer_hooks.session import Session
@@ -38,6 +41,7 @@ __all__ = [
     "restore_module",
     "restore_training",
     "save",
+    "save_in_background",
 ]
 
 FORMAT = 1
@@ -52,15 +56,39 @@ def save(
 ) -> str:
     """Write a checkpoint of the session and return its absolute path.
 
+    What is being written in the background comes first; if that failed, it is said after this one
+    is written.
+
     Raises:
         UsageError: there is no module to save yet.
         CheckpointStateError: a state cannot be loaded back safely; it is named.
-        CheckpointError: the file cannot be written.
+        CheckpointError: the file cannot be written, or the one in the background was not.
     """
+    session.background.catch_up()
     checkpoint = build(session, trainer, weights_only)
     written = write_checkpoint(checkpoint, path)
     session.connector.relay.on_checkpoint_saved(trainer, session.module, written)  # type: ignore[arg-type]
+    session.background.finish()
     return written
+
+
+def save_in_background(
+    session: Session,
+    trainer: Trainer,
+    paths: Sequence[str | os.PathLike[str]],
+    weights_only: bool,
+) -> BackgroundSave:
+    """Copy the session's state, and let other hands write it to each of `paths`.
+
+    Raises:
+        UsageError: there is no module to save yet.
+        CheckpointStateError: a state cannot be loaded back safely; it is named.
+        CheckpointError: the save in the background before this one failed.
+    """
+    session.background.finish()
+    checkpoint = build(session, trainer, weights_only)
+    files = tuple(str(Path(path).absolute()) for path in paths)
+    return session.background.start(checkpoint, files, write_checkpoint)
 
 
 def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, Any]:
