@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from trainer_hooks._log import log
 from trainer_hooks.callbacks.monitoring import check_choice, check_monitor
 from trainer_hooks.callbacks.saved_files import Plan
-from trainer_hooks.callbacks.saver import Saver
+from trainer_hooks.callbacks.saver import Saver, may_save
 from trainer_hooks.callbacks.saver_options import (
     check_dirpath,
     check_filename,
@@ -58,6 +58,10 @@ class ModelCheckpoint(Saver):
             (True) or after each validation (False); by default the former where each epoch has
             one validation, at its end, and where there is none.
         enable_version_counter: False to write over a file whose name is taken.
+        async_save: whether files are written in the background: the training is held while the
+            state is copied in memory, and as long as the save before is still being written. A
+            failure is raised at the next save; the end of a run waits for what is under way. What
+            `save_on_exception` writes is waited for.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -94,6 +98,7 @@ class ModelCheckpoint(Saver):
         every_n_epochs: int | None = None,
         save_on_train_epoch_end: bool | None = None,
         enable_version_counter: bool = True,
+        async_save: bool = False,
     ) -> None:
         flags = {
             "verbose": verbose,
@@ -101,6 +106,7 @@ class ModelCheckpoint(Saver):
             "save_weights_only": save_weights_only,
             "auto_insert_metric_name": auto_insert_metric_name,
             "enable_version_counter": enable_version_counter,
+            "async_save": async_save,
         }
         if save_on_train_epoch_end is not None:
             flags["save_on_train_epoch_end"] = save_on_train_epoch_end
@@ -112,6 +118,7 @@ class ModelCheckpoint(Saver):
             check_choice("mode", mode, _WHERE),
             auto_insert_metric_name,
             enable_version_counter,
+            async_save,
         )
         self.monitor = None if monitor is None else check_monitor(monitor, _WHERE)
         self.verbose = verbose
@@ -197,7 +204,7 @@ class ModelCheckpoint(Saver):
         The file is named as they are and stays: it is not ranked, and no later one replaces it. It
         moves `save_last`, and leaves the schedule as it is.
         """
-        if not _is_training(trainer):
+        if not may_save(trainer):
             return
         metrics, books = nameable_metrics(trainer), self._books.copy()
         # never over another file, which may be among the best
@@ -209,7 +216,7 @@ class ModelCheckpoint(Saver):
         """Save where the training stands, unless nothing was trained since it began."""
         start, done = self._batches_at_start, trainer.progress.batches_completed
         is_wanted = self.save_on_exception and start is not None and done > start
-        if not is_wanted or not _is_training(trainer):
+        if not is_wanted or not may_save(trainer):
             return
         path = self.free_path(nameable_metrics(trainer), self.CHECKPOINT_NAME_EXCEPTION)
         trainer.save_checkpoint(path, self.save_weights_only)
@@ -221,7 +228,7 @@ class ModelCheckpoint(Saver):
 
     def _save(self, trainer: Trainer) -> None:
         """Decide what this moment is worth: a place among the best, the last, or nothing."""
-        if not _is_training(trainer):
+        if not may_save(trainer):
             return
         metrics, books = nameable_metrics(trainer), self._books.copy()
         books.considered_at = trainer.progress.batches_completed
@@ -284,8 +291,3 @@ class ModelCheckpoint(Saver):
     def _tell(self, trainer: Trainer, message: str) -> None:
         if self.verbose:
             log.info("epoch %d, step %d: %s", trainer.current_epoch, trainer.global_step, message)
-
-
-def _is_training(trainer: Trainer) -> bool:
-    """Return whether this is a fit whose results count."""
-    return trainer.state.fn == "fit" and not trainer.fast_dev_run

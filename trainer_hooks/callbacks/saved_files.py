@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer_hooks.callbacks.filenames import read_template
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection
 
-__all__ = ["Plan", "free_path", "is_removable", "link_to", "resolved_folder"]
+__all__ = ["Plan", "free_path", "is_removable", "link_to", "matching_files", "resolved_folder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,23 @@ def is_removable(
     if not (file.parent.resolve() / file.name).is_relative_to(Path(folder).resolve()):
         return False
     return resumed_from is None or Path(resumed_from).resolve() != file.resolve()
+
+
+def matching_files(folder: str, template: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the files in a folder whose name a template can have made, and what stands in it.
+
+    Args:
+        folder: where; there may be none.
+        template: text with fields, which may lead into folders below.
+    """
+    root = Path(folder)
+    levels = "/".join("*" for _ in Path(template).parts)
+    found = []
+    for path in root.glob(levels):
+        values = read_template(template, path.relative_to(root).as_posix())
+        if values is not None:
+            found.append((str(path), values))
+    return found
 
 
 def link_to(target: str, link: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,24 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 
-__all__ = ["Saver"]
+__all__ = ["Saver", "may_save"]
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A save in the background, and the books before it."""
+
+    save: BackgroundSave
+    before: Books
+
+
+def may_save(trainer: Trainer) -> bool:
+    """Return whether this is a fit whose results count."""
+    return trainer.state.fn == "fit" and not trainer.fast_dev_run
 
 
 class Saver(Checkpoint):
@@ -39,6 +54,10 @@ class Saver(Checkpoint):
         mode: `"min"` or `"max"`: which scores are better.
         auto_insert_metric_name: whether names stand before values in file names.
         enable_version_counter: whether a name that is taken gets a version.
+        async_save: whether files are written in the background, while the training goes on.
+
+    What is still being written is part of what is saved, and of what the next save is decided on;
+    `best_model_path` and its kin name it once it is durable. If it fails, the books go back.
 
     State: the books, and the folder that they belong to.
     """
@@ -56,6 +75,7 @@ class Saver(Checkpoint):
         mode: str,
         auto_insert_metric_name: bool,
         enable_version_counter: bool,
+        async_save: bool = False,
     ) -> None:
         self.dirpath = dirpath
         self.filename = filename
@@ -63,40 +83,61 @@ class Saver(Checkpoint):
         self.mode = mode
         self.auto_insert_metric_name = auto_insert_metric_name
         self.enable_version_counter = enable_version_counter
+        self.async_save = async_save
         self._is_dirpath_given = dirpath is not None
-        self._books = Books.opened(mode)
+        self._entries = Books.opened(mode)
+        self._under_way: _UnderWay | None = None
         self._when_durable: dict[str, Plan] = {}
         self._gaps_told: set[str] = set()
 
     @property
+    def _books(self) -> Books:
+        """The books with what is under way, and without what failed."""
+        under_way = self._under_way
+        if under_way is not None and under_way.save.has_failed:
+            self._under_way, self._entries = None, under_way.before
+            self._when_durable.pop(under_way.save.paths[-1], None)
+        return self._entries
+
+    @_books.setter
+    def _books(self, books: Books) -> None:
+        self._entries = books
+
+    @property
+    def _durable(self) -> Books:
+        """The books of what is durable."""
+        books, under_way = self._books, self._under_way
+        return books if under_way is None or under_way.save.is_durable else under_way.before
+
+    @property
     def best_model_path(self) -> str:
         """The best checkpoint, without a monitor the newest; empty if there is none."""
-        return self._books.best_model_path
+        return self._durable.best_model_path
 
     @property
     def best_model_score(self) -> Tensor | None:
         """The monitored value of the best checkpoint."""
-        return self._books.best_model_score
+        return self._durable.best_model_score
 
     @property
     def best_k_models(self) -> dict[str, Tensor]:
         """The best checkpoints and their monitored values."""
-        return dict(self._books.best_k_models)
+        return dict(self._durable.best_k_models)
 
     @property
     def kth_best_model_path(self) -> str:
         """The worst of the best checkpoints, once there are as many as are kept."""
-        return self._books.kth_best_model_path
+        return self._durable.kth_best_model_path
 
     @property
     def kth_value(self) -> Tensor:
         """The monitored value of the worst of the best; infinite until there are as many."""
-        return self._books.kth_value
+        return self._durable.kth_value
 
     @property
     def last_model_path(self) -> str:
         """The newest checkpoint that `save_last` wrote; empty if there is none."""
-        return self._books.last_model_path
+        return self._durable.last_model_path
 
     @property
     def current_score(self) -> Tensor | None:
@@ -137,7 +178,10 @@ class Saver(Checkpoint):
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Link to what is now durable, and remove what it replaces."""
         plan = self._when_durable.pop(str(path), None)
-        if plan is None or not trainer.is_global_zero:
+        if plan is None:
+            return
+        self._under_way = None
+        if not trainer.is_global_zero:
             return
         if plan.link is not None:
             link_to(plan.files[0], plan.link)
@@ -180,6 +224,8 @@ class Saver(Checkpoint):
             is_versioned: whether a name that is taken gets a version, whatever the user chose.
         """
         self._warn_of_gaps(metrics, filename or self.filename or "")
+        if self._under_way is not None:
+            self._under_way.save.wait()  # the name that it takes is not free any more
 
         def name(version: int | None) -> str:
             return self.format_checkpoint_name(metrics, filename, version)
@@ -190,19 +236,27 @@ class Saver(Checkpoint):
 
     def forget(self) -> None:
         """Forget an earlier training. Its files stay."""
-        self._books = Books.opened(self.mode)
+        self._books, self._under_way = Books.opened(self.mode), None
         self._when_durable.clear()
 
     def write(self, trainer: Trainer, plan: Plan, books: Books) -> None:
-        """Write the files of a plan under new books; a failure leaves the old ones.
+        """Write the files of a plan under new books, or begin to; a failure leaves the old ones.
 
         The books come first, because they are part of what is saved.
+
+        Raises:
+            CheckpointError: they cannot be written, or those before, in the background, could not.
         """
         before, self._books = self._books, books
         self._when_durable[plan.files[-1]] = plan
         try:
-            for path in plan.files:
-                trainer.save_checkpoint(path, self.save_weights_only)
+            if self.async_save:
+                weights_only = self.save_weights_only
+                save = trainer.save_in_background(*plan.files, weights_only=weights_only)
+                self._under_way = _UnderWay(save, before)
+            else:
+                for path in plan.files:
+                    trainer.save_checkpoint(path, self.save_weights_only)
         except BaseException:
             self._books = before
             self._when_durable.pop(plan.files[-1], None)

@@ -47,8 +47,9 @@ class BackgroundSave:
     def run(self, write: Callable[[str], str], note: Callable[[str], None]) -> None:
         """Write the files and note each that is durable; for the other thread."""
         try:
-            for self.path in self.paths:
-                note(write(self.path))
+            for path in self.paths:
+                self.path = path
+                note(write(path))
         except BaseException as error:  # noqa: BLE001 - raised in the main thread, at the next save
             self.error = error
             log.error("a save in the background failed: %s: %s", self.path, error)
