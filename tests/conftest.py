@@ -29,15 +29,12 @@ class Distribution:
         self.entries = list(entries)
 
     @property
-    def entry_points(self):
-        from importlib_metadata import EntryPoint, EntryPoints
-
-        return EntryPoints(EntryPoint(*entry) for entry in self.entries)
+    def metadata(self):
+        return {"Name": self.name, "Version": self.version}
 
     def read_text(self, filename):
         assert filename == "entry_points.txt"
-        groups = sorted({group for _, _, group in self.entries})
-        return "".join(f"[{group}]\n" for group in groups) or None
+        return "".join(f"[{group}]\n{name} = {value}\n" for name, value, group in self.entries)
 
     def locate_file(self, path):
         return self.place

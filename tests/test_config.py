@@ -29,6 +29,8 @@ DEFAULTS = {
     "plugin_errors": "warn",
     "strict_hooks": False,
     "callback_errors": None,
+    "profile_hooks": False,
+    "hook_budget": None,
     "max_epochs": None,
     "min_epochs": None,
     "max_steps": -1,
@@ -79,6 +81,11 @@ BAD = [
     ("callback_errors", {"Journal": "ignore"}, "a dict of 'raise' or 'disable'"),
     ("callback_errors", {3: "raise"}, "a dict of 'raise' or 'disable'"),
     *[("plugin_errors", value, "'warn' or 'raise'") for value in ("ignore", None, True)],
+    *[("profile_hooks", value, "True or False") for value in (None, 1, "yes")],
+    *[
+        ("hook_budget", value, "a share over 0% and under 100%, as '2%' or 0.02, or None")
+        for value in ("2", 2, "0%", "100%", 0.0, 1.0, -0.1, "lots", True, float("nan"), [0.1])
+    ],
     *[("max_epochs", value, INT_MINUS_1) for value in (-2, "3", 1.0, True)],
     *[("min_epochs", value, INT_0) for value in (-1, "3", 1.0, False)],
     *[("max_steps", value, INT_MINUS_1) for value in (-2, None, 10.0, True)],

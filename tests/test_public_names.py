@@ -42,6 +42,18 @@ CALLBACKS = [
     "TQDMProgressBar",
     "Timer",
 ]
+TESTING = [
+    "ContractError",
+    "ContractReport",
+    "ContractResult",
+    "Defect",
+    "HookCall",
+    "RecordingCallback",
+    "TinyModule",
+    "check_callback",
+    "examine_callback",
+    "run_hooks",
+]
 
 
 PROBE = """
@@ -143,6 +155,18 @@ def test_the_callbacks_that_are_promised() -> None:
     assert set(CALLBACKS) <= set(callbacks.__all__)
     for name in callbacks.__all__:
         assert getattr(callbacks, name).__name__ == name
+
+
+def test_the_names_of_the_test_kit_are_frozen() -> None:
+    """Authors' tests stand on the names of `trainer_hooks.testing`: they are a promise, too."""
+    from trainer_hooks import testing
+
+    assert sorted(TESTING) == TESTING
+    assert testing.__all__ == dir(testing) == TESTING
+    for name in TESTING:
+        assert getattr(testing, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'check_callbacks'"):
+        testing.check_callbacks  # noqa: B018
 
 
 def test_importing_the_package_imports_nothing_else(seen: dict) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.errors import StateKeyError
-from trainer_hooks.hooks.discovery import discover, report
+from trainer_hooks.errors import CallbackError, StateKeyError
+from trainer_hooks.hooks.discovery import described, discover, is_request, report
 from trainer_hooks.hooks.plugin import PluginFilter
 from trainer_hooks.hooks.spec import HOOKS
 from trainer_hooks.registration import check_hooks, checked
@@ -76,7 +76,9 @@ class Admission:
                 if not is_replaced and callback not in self._roster:
                     self._add(entry)
                     entries.append(entry)
-            except Exception as error:  # noqa: BLE001 - a property may fail in any way: reported
+            except BaseException as error:
+                if is_request(error):
+                    raise
                 objections.append(("failed", self._report(plugin, error)))
             else:
                 if is_replaced:
@@ -85,6 +87,8 @@ class Admission:
         if objections and not entries:
             status, reason = min(objections)  # "failed" says more than "replaced"
             plugin = replace(plugin, status=status, reason=reason)
+        elif objections and min(objections)[0] == "failed":  # a part of it; the rest takes part
+            plugin = replace(plugin, reason=min(objections)[1])
         return entries, plugin
 
     def _is_replaced(self, entry: Entry) -> bool:
@@ -98,10 +102,13 @@ class Admission:
             self._roster.discard(default.callback)
         self._roster.add(entry)
 
-    def _report(self, plugin: Plugin, error: Exception) -> str:
+    def _report(self, plugin: Plugin, error: BaseException) -> str:
+        errors = self._errors
         if isinstance(error, StateKeyError):
             fault = f"clashes with another callback: {error}"
         else:
-            fault = f"supplied what cannot be registered: {type(error).__name__}: {error}"
-        report(plugin, fault, "raise" if self._is_strict else self._errors, error)
+            fault = f"supplied what cannot be registered: {described(error)}"
+            if self._is_strict and isinstance(error, CallbackError):
+                errors = "raise"  # about its hooks, and those are to be right
+        report(plugin, fault, errors, error)
         return fault

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from trainer_hooks.context import Plan
 from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.profiling import SHARE_RULE, as_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,20 @@ class TrainerConfig:
         metadata=_doc(
             'What an error in a callback does, by its state_key or class: `"raise"` or '
             '`"disable"`. It goes before the callback\'s own `on_error`.'
+        ),
+    )
+    profile_hooks: bool = field(
+        default=False,
+        metadata=_doc(
+            "Whether to time every call of a callback, and at the end of each run to print what "
+            "they cost and write `hook_trace.json` into the log folder."
+        ),
+    )
+    hook_budget: str | float | None = field(
+        default=None,
+        metadata=_doc(
+            "The share of a training batch's time that a callback may take before it is warned "
+            'of, as `"2%"` or `0.02`.'
         ),
     )
     max_epochs: int | None = field(
@@ -267,6 +282,8 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
         "a dict of 'raise' or 'disable' by state_key or class name, or None",
         lambda v: v is None or _are_policies(v),
     ),
+    ("profile_hooks", "True or False", lambda v: isinstance(v, bool)),
+    ("hook_budget", f"{SHARE_RULE}, or None", lambda v: v is None or as_share(v) is not None),
     ("max_epochs", "an int of at least -1, or None", _is_count(-1)),
     ("min_epochs", "an int of at least 0, or None", _is_count(0)),
     ("max_steps", "an int of at least -1", _is_count(-1, optional=False)),

@@ -117,7 +117,8 @@ class CallbackConnector:
             CallbackError: something that is no callback, or has a hook that cannot be called.
             StateKeyError: two stateful callbacks have one `state_key`.
         """
-        member = Member(module, f"module {type(module).__qualname__}", skip=2)
+        label = f"module {type(module).__qualname__}"
+        member = Member(module, label, skip=2, supplier="the module itself")
         brought = [Entry(callback, "module") for callback in collect(callbacks)]
         live = self._with_defaults(deduplicate(brought, tuple(self._base)))
         check_hooks(brought, self.hooks, is_strict=self._is_strict)

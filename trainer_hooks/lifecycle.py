@@ -23,6 +23,7 @@ from trainer_hooks.loops.requests import drop_requests
 from trainer_hooks.metrics.store import Scope
 from trainer_hooks.module import Module
 from trainer_hooks.optimization import Optimization, parse
+from trainer_hooks.profiling import begin_run, report_run
 from trainer_hooks.progress import EpochStage
 from trainer_hooks.signals import heeding_signals
 
@@ -131,6 +132,7 @@ class Run:
         steps += [(logger.finalize, (status,)) for logger in session.loggers]
         if self.job.fn == "fit":
             steps.append((drop_requests, (session.progress, self._error is None)))
+        steps.append((report_run, (session, self.trainer)))
         for step, arguments in steps:
             try:
                 step(*arguments)
@@ -157,6 +159,7 @@ class Run:
         session.state.stage = None
         session.state.status = "running"
         session.take(module, job.datamodule, job.fn)
+        begin_run(session)
         session.ckpt_path = job.ckpt_path
         module.attach(self.trainer, session.metrics)
         if job.datamodule is not None:

@@ -105,7 +105,7 @@ def check_hooks(
         CallbackError: a hook cannot be called, or `is_strict` and one is misspelt.
     """
     for entry in entries:
-        doubtful = doubts(entry.callback, hooks, _declared_by_bases(entry.callback))
+        doubtful = doubts(entry.callback, hooks, declared_by_bases(entry.callback))
         wrong = (*faults(entry.callback, hooks), *(doubtful if is_strict else ()))
         if wrong:
             raise CallbackError(f"{entry.label}: {' Also, '.join(wrong)}")
@@ -113,7 +113,7 @@ def check_hooks(
             warn(f"{entry.label}: {doubt}", TrainerHooksWarning)
 
 
-def _declared_by_bases(callback: Callback) -> set[str]:
+def declared_by_bases(callback: Callback) -> set[str]:
     """Return the hooks of packages that a callback derives from, be they installed or not."""
     catalogues = (c for c in type(callback).__mro__ if issubclass(c, Hooks))
     return {name for c in catalogues if not issubclass(c, Callback) for name in vars(c)}
@@ -150,7 +150,13 @@ def members_of(
         )
         on_failure = partial(disable, entry) if policy_of(entry) == "disable" else None
         members.append(
-            Member(entry.callback, entry.label, routes_events=routes, on_failure=on_failure)
+            Member(
+                entry.callback,
+                entry.label,
+                routes_events=routes,
+                on_failure=on_failure,
+                supplier=entry.supplier,
+            )
         )
     if module is not None and not placed:
         members.append(module)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainer_hooks.connector import CallbackConnector
     from trainer_hooks.context import Plan
     from trainer_hooks.data.module import DataModule
+    from trainer_hooks.hooks.profile import HookProfile
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.module import Module
     from trainer_hooks.optimization import Optimization
@@ -50,6 +51,7 @@ class Session:
         ckpt_path: the checkpoint that the last run was given.
         load_report: what restoring it found.
         stop_reason: why the run was asked to stop.
+        hook_profile: what times the callbacks, or did so last.
     """
 
     config: TrainerConfig
@@ -71,6 +73,7 @@ class Session:
     ckpt_path: str | None = None
     load_report: LoadReport | None = None
     stop_reason: str = ""
+    hook_profile: HookProfile | None = None
 
     def take(self, module: Module, datamodule: DataModule | None, fn: str) -> None:
         """Make `module` the one that runs; fit starts from nothing with another than before."""

@@ -16,6 +16,7 @@ from trainer_hooks.errors import CheckpointNotFoundError, StopTraining, UsageErr
 from trainer_hooks.hooks.relay import describe_error
 from trainer_hooks.job import Job
 from trainer_hooks.lifecycle import Run
+from trainer_hooks.profiling import active_profile, profile_from_start, put_in
 from trainer_hooks.runtime.device import pick_device
 from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.session import Session
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.data.module import DataModule
+    from trainer_hooks.hooks.profile import HookProfile
     from trainer_hooks.module import Module
     from trainer_hooks.progress import Progress
 
@@ -57,6 +59,7 @@ class Trainer(TrainerView):
             callback_errors=config.callback_errors,
         )
         check_switches(config, connector)
+        hook_profile = profile_from_start(config, connector.relay)
         connector.relay.on_init_start(self)
         device = pick_device(config.accelerator, config.devices, config.strategy)
         self._session = Session(
@@ -67,6 +70,7 @@ class Trainer(TrainerView):
             loggers=make_loggers(config),
             device=device,
             precision=make_precision(config.precision, device),
+            hook_profile=hook_profile,
         )
         self._is_closed = False
         connector.relay.on_init_end(self)
@@ -368,6 +372,24 @@ class Trainer(TrainerView):
     def remove_callback(self, callback: Callback) -> None:
         """Take a callback out."""
         self._session.connector.remove(callback)
+
+    def profile_hooks(self, budget: str | float | None = None) -> HookProfile:
+        """Time every call of a callback from here on, until the profile's `stop()`.
+
+        A profile that is in already is given again. As a context manager it stops at the end.
+
+        Args:
+            budget: the share of a training batch's time that a callback may take, as `"2%"`.
+
+        Raises:
+            OptionError: the budget is no share.
+        """
+        return put_in(self._session, budget)
+
+    @property
+    def hook_profile(self) -> HookProfile | None:
+        """What times the callbacks, or None."""
+        return active_profile(self._session)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Hand metrics to every logger, and fire `on_log`.

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from trainer_hooks import Callback
+from trainer_hooks.testing import check_callback
 
 SOURCE = Path(__file__).parents[1] / "src"
 if str(SOURCE) not in sys.path:  # the tests run from a checkout, installed or not
@@ -159,6 +160,11 @@ def test_the_factory_makes_a_new_callback_each_time() -> None:
     [first], [second] = make_callbacks(), make_callbacks()
     assert isinstance(first, Callback)
     assert first is not second
+
+
+def test_it_keeps_the_contract_of_callbacks() -> None:
+    """The kit finds no fault; how often a run was resumed is meant to differ after a resume."""
+    check_callback(make_callbacks, may_differ=["fits", "resumes"])
 
 
 def test_importing_the_plugin_prints_nothing() -> None:

@@ -119,9 +119,13 @@ class BackgroundSaves:
 
     def catch_up(self) -> None:
         """Wait until nothing is under way, and tell of it. A failure is kept for `finish`."""
-        if self._save is not None:
-            self._save.wait()
-        self.tell_news()
+        while True:
+            save = self._save
+            if save is not None:
+                save.wait()
+            self.tell_news()
+            if self._save is save:  # else one who was told has saved again
+                return
 
     def finish(self) -> None:
         """Wait until nothing is under way, and tell of it.

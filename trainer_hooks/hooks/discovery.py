@@ -1,4 +1,4 @@
-"""Find the callbacks and hooks that installed packages supply through entry points.
+"""Load the callbacks and hooks that installed packages supply through entry points.
 
 A plugin registers a factory, a callable without arguments that returns a callback or a list of
 them, or a subclass of `Hooks` that adds hooks. Each is loaded on its own: one that is broken stops
@@ -7,80 +7,33 @@ no other and is named with what to do.
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
-from trainer_hooks.errors import PluginError, TrainerHooksWarning, nearest
-from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.plugin import (
-    GROUPS,
-    HOOKS_GROUP,
-    LIGHTNING_GROUPS,
-    Plugin,
-    PluginFilter,
-    normal_name,
-)
-from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, specs_of
+from trainer_hooks.errors import PluginError, TerminationSignal, TrainerHooksWarning, nearest
+from trainer_hooks.hooks.installation import installed
+from trainer_hooks.hooks.plugin import GROUPS, HOOKS_GROUP, Plugin, PluginFilter, normal_name
+from trainer_hooks.hooks.supply import added_hooks, made_callbacks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
+    from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["discover", "installed", "installed_hooks", "report"]
+__all__ = [
+    "described",
+    "discover",
+    "imported",
+    "installed_hooks",
+    "is_request",
+    "load_each",
+    "report",
+]
 
 _SLOW = 1.0
 """Seconds from which on loading a plugin is worth a warning: every `Trainer(...)` waits for it."""
-
-_READ = (*GROUPS, *LIGHTNING_GROUPS, HOOKS_GROUP)
-
-
-def installed() -> tuple[Plugin, ...]:
-    """Return every registered plugin, sorted by distribution and name; nothing is imported.
-
-    A factory that one distribution registers in several groups is listed once, under the first. Of
-    a distribution that is installed twice, what comes later on `sys.path` is listed as hidden.
-    """
-    from importlib_metadata import distributions
-
-    found: dict[tuple[str, str], Plugin] = {}
-    hidden: list[Plugin] = []
-    owners: dict[str, str] = {}
-    for distribution in distributions():
-        # most have nothing to do with us; reading this one file of theirs is all that is done then
-        text = distribution.read_text("entry_points.txt") or ""
-        if not any(group in text for group in _READ):
-            continue
-        place = str(distribution.locate_file(""))
-        for plugin in _registered(distribution):
-            owner = owners.setdefault(normal_name(plugin.distribution), place)
-            if owner == place:
-                found.setdefault((normal_name(plugin.distribution), plugin.value), plugin)
-                continue
-            reason = f"{plugin.distribution} in {owner} comes before the one in {place}"
-            hidden.append(replace(plugin, status="hidden", reason=reason))
-    by_name = sorted(found.values(), key=lambda p: (normal_name(p.distribution), p.name, p.value))
-    return (*by_name, *hidden)
-
-
-def _registered(distribution: Any) -> Iterator[Plugin]:
-    """Yield the plugins of one distribution, group by group.
-
-    An uninstall that was cut short leaves entry points without metadata: then the package that the
-    entry point refers to lends its name.
-    """
-    entries = distribution.entry_points
-    try:
-        name, version = distribution.name, distribution.version
-    except (FileNotFoundError, KeyError):
-        name, version = None, None
-    for group in _READ:
-        for entry in entries.select(group=group):
-            package = entry.value.partition(":")[0].partition(".")[0].strip()
-            yield Plugin(name or package, version or "?", entry.name, group, entry.value)
 
 
 def discover(
@@ -88,7 +41,16 @@ def discover(
     is_callback: Callable[[object], bool],
     errors: str = "warn",
 ) -> tuple[Plugin, ...]:
-    """Load the wanted plugins and return a record of every installed one.
+    """Load the wanted plugins and return a record of every installed one; see `load_each`."""
+    return tuple(load_each(wanted, is_callback, errors))
+
+
+def load_each(
+    wanted: PluginFilter,
+    is_callback: Callable[[object], bool],
+    errors: str = "warn",
+) -> Iterator[Plugin]:
+    """Load the wanted plugins one by one and yield a record of every installed one.
 
     Args:
         wanted: which of them to load. Where it takes none, nothing is looked up.
@@ -99,21 +61,20 @@ def discover(
         PluginError: a plugin is broken and `errors` is `"raise"`, or a wanted one is not installed.
     """
     if wanted.takes_none:
-        return ()
-    records: list[Plugin] = []
+        return
     available = installed()
     _require_named(wanted, available)
     added: dict[str, HookSpec] = {}
     for plugin in available:
         objection = wanted.objection(plugin, available)
         if plugin.status == "hidden":
-            records.append(plugin)
+            yield plugin
         elif objection:
-            records.append(replace(plugin, status="blocked", reason=objection))
+            yield replace(plugin, status="blocked", reason=objection)
         else:
-            records.append(_load(plugin, is_callback, added, errors))
-            added.update(records[-1].hooks)
-    return tuple(records)
+            loaded = _load(plugin, is_callback, added, errors)
+            added.update(loaded.hooks)
+            yield loaded
 
 
 def installed_hooks() -> dict[str, HookSpec]:
@@ -136,13 +97,15 @@ def _load(
     """Import and call one plugin; return what became of it."""
     started = time.perf_counter()
     try:
-        supplied = _imported(plugin)
+        supplied = imported(plugin)
         if plugin.group == HOOKS_GROUP:
-            loaded = replace(plugin, hooks=_added_hooks(supplied, plugin, added))
+            loaded = replace(plugin, hooks=added_hooks(supplied, plugin, added))
         else:
-            loaded = replace(plugin, callbacks=_made(supplied, plugin, is_callback))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail in any way: reported
-        reason = f"{type(error).__name__}: {error}"
+            loaded = replace(plugin, callbacks=made_callbacks(supplied, plugin, is_callback))
+    except BaseException as error:
+        if is_request(error):
+            raise
+        reason = described(error)
         report(plugin, f"could not be loaded: {reason}", errors, error)
         seconds = time.perf_counter() - started
         return replace(plugin, status="failed", reason=reason, seconds=seconds)
@@ -157,71 +120,28 @@ def _load(
     return replace(loaded, status="loaded", seconds=seconds)
 
 
-def _imported(plugin: Plugin) -> Any:
+def imported(plugin: Plugin) -> Any:
+    """Import what a plugin's entry point refers to and return it; raise what that raises."""
     from importlib_metadata import EntryPoint
 
     return EntryPoint(plugin.name, plugin.value, plugin.group).load()
 
 
-def _made(factory: Any, plugin: Plugin, is_callback: Callable[[object], bool]) -> tuple[Any, ...]:
-    """Return the callbacks that a factory makes."""
-    if not callable(factory):
-        raise TypeError(f"{plugin.value} is a {type(factory).__name__}, not a callable factory")
-    made = factory()
-    if is_callback(made):
-        return (made,)
-    if not isinstance(made, Sequence) or isinstance(made, str | bytes):
-        raise TypeError(
-            f"the factory returned {made!r}{_hint(made)}: it must return a callback or a list of "
-            "callbacks"
-        )
-    for item in made:
-        if not is_callback(item):
-            raise TypeError(f"the factory's list holds {item!r}{_hint(item)}, which is no callback")
-    return tuple(made)
+def is_request(error: BaseException) -> bool:
+    """Return whether an error is none of a plugin's: Ctrl-C, and the signal to end.
+
+    All else that comes out of a plugin is its fault, `sys.exit` and errors of its own that derive
+    from `BaseException` included.
+    """
+    return isinstance(error, KeyboardInterrupt | TerminationSignal)
 
 
-def _added_hooks(catalogue: Any, plugin: Plugin, added: dict[str, HookSpec]) -> dict[str, HookSpec]:
-    """Return the hooks that a class adds to those that there are already."""
-    if not (isinstance(catalogue, type) and issubclass(catalogue, Hooks)) or catalogue is Hooks:
-        raise TypeError(
-            f"{plugin.value} is {catalogue!r}: it must be a subclass of trainer_hooks.Hooks, with "
-            "an empty method for each hook that it adds"
-        )
-    specs = specs_of(catalogue, f"{plugin.distribution} {plugin.version}")
-    for spec in specs.values():
-        fault = _fault_of_hook(spec, added)
-        if fault:
-            raise TypeError(f"the hook {spec.name!r} {fault}")
-    return specs
-
-
-def _fault_of_hook(spec: HookSpec, added: dict[str, HookSpec]) -> str:
-    if spec.name in HOOKS or spec.name in ALIASES:
-        return "is one of trainer_hooks itself: give it another name"
-    if spec.name in added:
-        return f"is one of {added[spec.name].supplier} already: give it another name"
-    if not spec.name.startswith("on_"):
-        return "has a name that does not start with 'on_': rename it, or begin it with '_'"
-    if spec.arguments[:2] != ("trainer", "module"):
-        return "does not begin with the arguments (self, trainer, module, ...): add them"
-    if not spec.summary:
-        return "has no docstring: say in one sentence when it is called"
-    assert spec.declared is not None
-    kinds = {p.kind for p in inspect.signature(spec.declared).parameters.values()}
-    if not kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}:
-        return "has arguments that cannot be given positionally: hooks are called so"
-    return ""
-
-
-def _hint(made: object) -> str:
-    if made is None:
-        return " (is a `return` missing?)"
-    if isinstance(made, type):
-        return " (a class: return an instance)"
-    if isinstance(made, Iterator):
-        return " (it can be read only once: return a list)"
-    return ""
+def described(error: BaseException) -> str:
+    """Return an error's type and message; one that cannot be told is no reason to fail again."""
+    try:
+        return f"{type(error).__name__}: {error}".rstrip(": ")
+    except Exception as another:  # noqa: BLE001 - its __str__ may fail in any way: named instead
+        return f"{type(error).__name__}, whose message raised {type(another).__name__}"
 
 
 def report(plugin: Plugin, fault: str, errors: str, cause: BaseException | None = None) -> None:

@@ -31,6 +31,7 @@ class Member:
         routes_events: whether its `run_event` receives every event instead of the named hooks.
         on_failure: what is told of an error in a hook, with the hook's name, so that the run goes
             on. None lets errors through; a request to stop always passes.
+        supplier: who supplied it, in words.
     """
 
     implementer: object
@@ -38,6 +39,7 @@ class Member:
     skip: int = 0
     routes_events: bool = False
     on_failure: Callable[[str, Exception], None] | None = None
+    supplier: str = ""
 
     def listener(
         self, hook: str, hooks: Mapping[str, HookSpec] = HOOKS

@@ -50,7 +50,8 @@ class Plugin:
         value: what the entry point refers to, as `package.module:factory`.
         status: `"found"`, `"loaded"`, `"replaced"` (all of it by the user's own), `"blocked"`,
             `"failed"`, or `"hidden"` (behind another installation of the distribution).
-        reason: why it is replaced, blocked, failed or hidden, else an empty string.
+        reason: why it is replaced, blocked, failed or hidden; of a loaded one, why a callback of
+            it does not take part; else an empty string.
         callbacks: what the factory returned.
         hooks: the hooks that it adds, by name.
         seconds: how long it took to import and call.

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._files import replace_file
 from trainer_hooks._log import warn
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.files import STEP, continue_csv, create_csv, csv_writer, replace_file
+from trainer_hooks.loggers.files import STEP, continue_csv, create_csv, csv_writer
 
 if TYPE_CHECKING:
     from argparse import Namespace

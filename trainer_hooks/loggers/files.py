@@ -1,4 +1,4 @@
-"""How a logger's files are created, continued and replaced."""
+"""How a logger's files are created and continued."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
     from typing import TextIO
 
-__all__ = ["STEP", "continue_csv", "create_csv", "csv_writer", "replace_file"]
+__all__ = ["STEP", "continue_csv", "create_csv", "csv_writer"]
 
 STEP = "step"
 """The first column of a metrics file."""
@@ -50,14 +49,3 @@ def continue_csv(path: Path) -> list[str]:
 def csv_writer(file: TextIO) -> Any:
     """Return a writer of rows that end in a bare line feed."""
     return csv.writer(file, lineterminator="\n")
-
-
-def replace_file(path: Path, write: Callable[[TextIO], object]) -> None:
-    """Let `write` fill a file that takes the place of `path` whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            write(file)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

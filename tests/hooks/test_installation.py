@@ -1,0 +1,148 @@
+"""Which plugins are installed, read from real folders of metadata; and how little is read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from trainer_hooks.hooks.installation import installed
+
+ROOT = Path(__file__).parents[2]
+OURS = "trainer_hooks.callbacks_factory"
+
+
+class Environment:
+    """A folder of installed distributions, the only one in which they are looked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, name: str, entry_points: str | None = None, version: str = "1.0") -> None:
+        place = self.folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        place.mkdir()
+        (place / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nWhat it is.\n"
+        )
+        if entry_points is not None:
+            (place / "entry_points.txt").write_text(entry_points)
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """An environment without a distribution but those that a test adds."""
+    import importlib_metadata
+
+    look = partial(importlib_metadata.distributions, path=[str(tmp_path)])
+    monkeypatch.setattr(importlib_metadata, "distributions", look)
+    return Environment(tmp_path)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, str]]:
+    """How often each file of each distribution was read."""
+    from importlib_metadata import PathDistribution
+
+    counted: Counter[tuple[str, str]] = Counter()
+    read_text = PathDistribution.read_text
+
+    def counting(self, filename):
+        counted[self._path.name, filename] += 1
+        return read_text(self, filename)
+
+    monkeypatch.setattr(PathDistribution, "read_text", counting)
+    return counted
+
+
+def test_of_what_is_no_plugin_one_file_is_read_once(environment, reads) -> None:
+    """Among 400 distributions each has its entry points read once, and a plugin its metadata."""
+    for number in range(400):
+        kind = OURS if number % 40 == 0 else "console_scripts"
+        text = f"[{kind}]\nname = package_{number}:make\n" if number % 4 == 0 else None
+        environment.add(f"package-{number}", text)
+    assert len(installed()) == 10
+    by_file: dict[str, list[int]] = {}
+    for (_, filename), count in reads.items():
+        by_file.setdefault(filename, []).append(count)
+    assert by_file == {"entry_points.txt": [1] * 400, "METADATA": [1] * 10}
+
+
+@pytest.mark.parametrize("off", ["discover=False", "discover=[]"])
+def test_where_plugins_are_off_nothing_is_looked_up(off: str) -> None:
+    """Without plugins not even the library that looks for them is imported."""
+    code = (
+        "import sys\n"
+        "from trainer_hooks.connector import CallbackConnector\n"
+        f"CallbackConnector({off})\n"
+        "assert 'importlib_metadata' not in sys.modules\n"
+        "CallbackConnector()\n"
+        "assert 'importlib_metadata' in sys.modules\n"
+    )
+    environ = {"PYTHONPATH": str(ROOT), "TRAINER_HOOKS_ALLOW_PLUGINS": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_environments_switch_spares_the_look_up_too() -> None:
+    """`TRAINER_HOOKS_DISABLE_PLUGINS=1` costs as little as `plugins=False`."""
+    code = (
+        "import sys\n"
+        "from trainer_hooks.connector import CallbackConnector\n"
+        "CallbackConnector()\n"
+        "assert 'importlib_metadata' not in sys.modules\n"
+    )
+    environ = {"PYTHONPATH": str(ROOT), "TRAINER_HOOKS_DISABLE_PLUGINS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_file_is_read_as_installers_write_it(environment) -> None:
+    """Groups in any order, comments, blank lines, spaces or none, and extras."""
+    environment.add(
+        "dist",
+        "\n# a comment\n[callbacks_factory]\n"
+        "bare=package.bare:make\n"
+        "\n[console_scripts]\n  tool = package:main\n"
+        f"; another\n[{OURS}]\n"
+        "  spaced   =   package.ours:make  \n"
+        "extra = package.extra:make [fast]\n",
+    )
+    found = [(p.name, p.group, p.value) for p in installed()]
+    assert found == [
+        ("bare", "callbacks_factory", "package.bare:make"),
+        ("extra", OURS, "package.extra:make [fast]"),
+        ("spaced", OURS, "package.ours:make"),
+    ]
+
+
+def test_a_damaged_line_hides_no_other(environment) -> None:
+    """A line without a value is a plugin that leads nowhere; those around it are found."""
+    environment.add("dist", f"[{OURS}]\nbefore = a:make\nstray\nbehind = b:make\n")
+    assert [(p.name, p.value) for p in installed()] == [
+        ("before", "a:make"),
+        ("behind", "b:make"),
+        ("stray", ""),
+    ]
+
+
+def test_a_group_that_only_begins_like_ours_is_none(environment, reads) -> None:
+    """Our groups' names are taken whole."""
+    environment.add("dist", f"[{OURS}.more]\nname = a:make\n[not_{OURS}]\nname = b:make\n")
+    assert installed() == ()
+
+
+def test_a_file_that_is_no_text_is_passed_over(environment) -> None:
+    """One distribution's damaged file does not keep another's plugin from being found."""
+    environment.add("damaged", "")
+    place = environment.folder / "damaged-1.0.dist-info" / "entry_points.txt"
+    place.write_bytes(b"[callbacks_factory]\nname = \xff\xfe:make\n")
+    environment.add("fine", f"[{OURS}]\nname = a:make\n")
+    assert [p.distribution for p in installed()] == ["fine"]

@@ -1,0 +1,272 @@
+"""`trainer-hooks plugins list` and `check`, where real packages are installed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+
+OURS = "trainer_hooks.callbacks_factory"
+MAIN = "import sys\nfrom trainer_hooks.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
+NO_TORCH = "import sys\nsys.modules['torch'] = None\n" + MAIN.removeprefix("import sys\n")
+LOUD = """
+    import os
+    import warnings
+    from trainer_hooks.callback import Callback
+
+    print("printed by the import")
+    os.system("echo printed by a program")
+
+    class Loud(Callback):
+        def on_train_bach_end(self):
+            pass
+
+        def run_event(self, event, *args):
+            pass
+
+    class Quiet(Callback):
+        def __init__(self):
+            self.seen = 0
+
+        def on_fit_start(self, trainer, module):
+            if trainer.progress.is_fresh:
+                self.seen = 0
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.seen += 1
+
+        def state_dict(self):
+            return {"seen": self.seen}
+
+        def load_state_dict(self, state_dict):
+            self.seen = state_dict["seen"]
+
+    class Restless(Quiet):
+        @property
+        def state_key(self):
+            return f"Restless-{id(self)}"
+
+    class Ending(Callback):
+        def on_fit_start(self, trainer, module):
+            raise SystemExit("enough")
+
+    def loud():
+        print("printed by the factory")
+        warnings.warn("old and deprecated", UserWarning)
+        return Loud()
+
+    def two():
+        return [Quiet(), Loud()]
+
+    def none():
+        return []
+"""
+ENTRY_POINTS = {
+    "loud": "factories:loud",
+    "two": "factories:two",
+    "quiet": "factories:Quiet",
+    "restless": "factories:Restless",
+    "ending": "factories:Ending",
+    "none": "factories:none",
+}
+
+
+@pytest.fixture(scope="module")
+def command(installed, run_with_plugins):
+    """Run the command line where groups of packages are installed; the example is blocked."""
+    installed.declare("mixed", ("acme-mixed", "7.0", {"factories": LOUD}, {OURS: ENTRY_POINTS}))
+
+    def run(*groups: str, arguments: str, code: str = MAIN, **environ: str):
+        example = "" if "example" in groups else ",trainer-hooks-example"
+        environ["BLOCK_PLUGINS"] = environ.get("BLOCK_PLUGINS", "") + example
+        variables = {f"TRAINER_HOOKS_{name}": value for name, value in environ.items()}
+        words = tuple(f"plugins {arguments}".split())
+        return run_with_plugins(code, *groups, arguments=words, **variables)
+
+    return run
+
+
+def listed(done: subprocess.CompletedProcess[str]) -> dict[str, dict]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {
+        f"{record['distribution']}:{record['entry_point']}": record
+        for record in json.loads(done.stdout)
+    }
+
+
+def test_a_loaded_plugin_is_listed_with_all_about_it(command) -> None:
+    """The example: whose it is, what it supplies, to what that listens, how long it took."""
+    record = listed(command("example", arguments="list --json"))[
+        "trainer-hooks-example:run-journal"
+    ]
+    assert 0 < record.pop("seconds") < 60
+    assert record == {
+        "distribution": "trainer-hooks-example",
+        "version": "0.1.0",
+        "entry_point": "run-journal",
+        "group": OURS,
+        "value": "trainer_hooks_example.factories:make_callbacks",
+        "status": "loaded",
+        "reason": "",
+        "callbacks": [
+            {
+                "class": "RunJournal",
+                "state_key": "RunJournal",
+                "is_stateful": True,
+                "listens_to": [
+                    "on_fit_start",
+                    "on_train_batch_end",
+                    "on_train_epoch_end",
+                    "on_fit_end",
+                ],
+            }
+        ],
+        "adds_hooks": {},
+        "warnings": [],
+    }
+
+
+def test_what_does_not_take_part_is_listed_with_the_reason(command) -> None:
+    """Failed, blocked and waiting ones are listed too, and the exit code is 0."""
+    records = listed(command("faulty", "fleet", arguments="list --json", BLOCK_PLUGINS="acme-beta"))
+    failed = records["faulty-callbacks:raises"]
+    assert (failed["status"], failed["reason"]) == (
+        "failed",
+        "LookupError: no licence key in the vault",
+    )
+    assert failed["warnings"] == []
+    blocked = records["acme-beta:monitor"]
+    assert (blocked["status"], blocked["callbacks"]) == ("blocked", [])
+    assert "TRAINER_HOOKS_BLOCK_PLUGINS" in blocked["reason"]
+    assert "a Lightning plugin: name it" in records["acme-bolt:monitor"]["reason"]
+    assert records["acme-alpha:monitor"]["status"] == "loaded"
+
+
+def test_all_are_listed_as_blocked_where_the_environment_says_so(command) -> None:
+    """With `TRAINER_HOOKS_DISABLE_PLUGINS=1` nothing is loaded, and it is said why."""
+    records = listed(command("fleet", arguments="list --json", DISABLE_PLUGINS="1"))
+    assert {record["status"] for record in records.values()} == {"blocked"}
+    assert "TRAINER_HOOKS_DISABLE_PLUGINS is set" in records["acme-alpha:monitor"]["reason"]
+
+
+def test_what_plugins_print_and_warn_of_stays_out_of_the_json(command) -> None:
+    """Prints of a plugin, and of a program that it starts, go to stderr, warnings to its record."""
+    done = command("mixed", arguments="list --json")
+    records = listed(done)
+    for who in ("import", "factory"):
+        assert f"printed by the {who}\n" in done.stderr
+    assert "printed by a program\n" in done.stderr
+    assert "deprecated" not in done.stderr
+    own, misspelt = records["acme-mixed:loud"]["warnings"]
+    assert own == "old and deprecated"
+    assert "'on_train_bach_end' is no hook" in misspelt
+    assert records["acme-mixed:quiet"]["warnings"] == []
+
+
+def test_a_callback_that_receives_every_event_is_listed_so(command) -> None:
+    """One that overrides `run_event` listens to all hooks."""
+    records = listed(command("mixed", arguments="list --json"))
+    [loud] = records["acme-mixed:loud"]["callbacks"]
+    assert (loud["listens_to"], loud["is_stateful"]) == (["run_event"], False)
+
+
+def test_the_table_is_for_people(command) -> None:
+    """A line for each plugin, all about it below, and nothing of what plugins print."""
+    done = command("mixed", "faulty", "example", arguments="list", BLOCK_PLUGINS="quiet")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    head = ["distribution", "version", "entry", "point", "status", "ms", "supplies"]
+    assert lines[0].split() == head
+    rows = [line.split() for line in lines]
+    assert ["acme-mixed", "7.0", "quiet", "blocked", "-", "-"] in rows
+    assert any(row[:4] == ["acme-mixed", "7.0", "two", "loaded"] for row in rows)
+    assert any(row[-2:] == ["Quiet,", "Loud"] for row in rows)
+    assert "    failed: LookupError: no licence key in the vault" in lines
+    assert "    blocked: by the environment variable TRAINER_HOOKS_BLOCK_PLUGINS" in lines
+    assert "    callback RunJournal, state_key 'RunJournal'" in lines
+    assert "    callback Loud, state_key 'Loud', no state" in lines
+    assert "      listens to run_event" in lines
+    assert "    warning: old and deprecated" in lines
+    assert "printed by" not in done.stdout
+
+
+def test_listing_does_not_wait_for_torch(command) -> None:
+    """With torch out of reach plugins are listed all the same, as long as none needs it."""
+    done = command("fleet", arguments="list --json", code=NO_TORCH)
+    assert listed(done)["acme-alpha:monitor"]["status"] == "loaded"
+
+
+def test_a_plugin_that_keeps_the_contract_passes(command) -> None:
+    """The test kit trains with the example's callback and finds nothing: exit code 0."""
+    options = "--may-differ resumes --may-differ fits --json"
+    done = command("example", arguments=f"check trainer-hooks-example {options}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [record] = json.loads(done.stdout)
+    assert (record["entry_point"], record["outcome"]) == ("run-journal", "passed")
+    assert {result["callback"] for result in record["results"]} == {"RunJournal"}
+
+
+@pytest.mark.slow  # the kit trains with four callbacks
+def test_defects_are_told_by_plugin_and_check(command) -> None:
+    """A key that changes, a misspelt hook among two callbacks, an end of the process: code 1."""
+    done = command("mixed", arguments="check acme-mixed --json")
+    assert done.returncode == 1, done.stdout + done.stderr
+    records = {record["entry_point"]: record for record in json.loads(done.stdout)}
+    outcomes = {name: record["outcome"] for name, record in records.items()}
+    assert outcomes == {
+        "ending": "failed",
+        "loud": "failed",
+        "none": "not checked",
+        "quiet": "passed",
+        "restless": "failed",
+        "two": "failed",
+    }
+    failed = {r["name"]: r for r in records["restless"]["results"] if r["outcome"] == "failed"}
+    assert "Restless-" in failed["state_key"]["details"]
+    failed = {r["callback"] for r in records["two"]["results"] if r["outcome"] == "failed"}
+    assert failed == {"Loud"}
+
+
+def test_a_plugin_that_cannot_be_loaded_is_a_defect(command) -> None:
+    """It is named with its cause, for people, and the exit code is 1."""
+    done = command("faulty", arguments="check raises")
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("plugin faulty-callbacks 2.3.4 (entry point 'raises' = faulty_")
+    assert lines[0].endswith("): failed")
+    assert lines[1] == "  LookupError: no licence key in the vault"
+    assert lines[-1] == "1 failed"
+
+
+def test_an_unknown_check_to_skip_is_refused(command) -> None:
+    """`--skip` with a name that no check has is a fault of the call: exit code 2, and the names."""
+    done = command("example", arguments="check --skip resume")
+    assert done.returncode == 2
+    assert "'resume'" in done.stderr
+    assert "Did you mean 'resumes'?" in done.stderr
+
+
+def test_an_unknown_plugin_is_refused_with_the_nearest(command) -> None:
+    """A misspelt name checks nothing: exit code 2, nothing on stdout."""
+    done = command("fleet", arguments="check acme-alpa")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "plugin 'acme-alpa' is not installed" in done.stderr
+    assert "Did you mean 'acme-alpha'?" in done.stderr
+
+
+def test_a_blocked_plugin_that_is_asked_for_is_not_passed(command) -> None:
+    """What the environment switches off cannot be checked: said, with exit code 2."""
+    done = command("fleet", arguments="check acme-alpha", BLOCK_PLUGINS="acme-alpha")
+    assert done.returncode == 2
+    assert "not checked" in done.stdout
+    assert "TRAINER_HOOKS_BLOCK_PLUGINS" in done.stdout
+
+
+def test_nothing_installed_is_nothing_to_check(command) -> None:
+    """Without plugins, or with none that takes part, checking all of them passes."""
+    done = command(arguments="check", DISABLE_PLUGINS="1")
+    assert done.returncode == 0, done.stdout + done.stderr

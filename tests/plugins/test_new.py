@@ -1,0 +1,104 @@
+"""`trainer-hooks plugins new`, out of the wheel of trainer_hooks, up to the new package's tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OFFLINE = ["--disable-pip-version-check", "--quiet", "--no-deps", "--no-index"]
+RULES = "A,ARG001,B,BLE,C4,D,E,ERA,F,FA,I,N,PT,PTH,RET,RUF,SIM,SLF,TC,TRY,UP,W"
+
+
+def run(*command: object, cwd: Path, path: str = "") -> str:
+    """Run Python with those arguments; return what it printed."""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("TRAINER_HOOKS_")}
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=cwd,
+        env={**environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build_and_install(project: Path, target: Path) -> None:
+    wheels = project / "dist"
+    run("-m", "pip", "wheel", *OFFLINE, "--no-build-isolation", "-w", wheels, ".", cwd=project)
+    [wheel] = wheels.glob("*.whl")
+    run("-m", "pip", "install", *OFFLINE, "--no-compile", "--target", target, wheel, cwd=project)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with trainer_hooks as it is shipped: from its wheel."""
+    folder = tmp_path_factory.mktemp("shipped")
+    project = folder / "project"
+    shutil.copytree(
+        ROOT / "trainer_hooks",
+        project / "trainer_hooks",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, project)
+    build_and_install(project, folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def project(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plugin as the shipped command writes it."""
+    folder = tmp_path_factory.mktemp("new")
+    run("-m", "trainer_hooks", "plugins", "new", "Acme.Sample-Rate", cwd=folder, path=str(site))
+    return folder / "Acme.Sample-Rate"
+
+
+@pytest.mark.slow  # builds two wheels and trains in the package's tests
+def test_it_installs_and_passes_its_own_tests(site: Path, project: Path, tmp_path: Path) -> None:
+    """Built into a wheel and installed, it is found, and its tests pass, the contract included."""
+    target, copied = tmp_path / "site", tmp_path / "project"
+    shutil.copytree(project, copied)
+    build_and_install(copied, target)
+    assert (target / "acme_sample_rate" / "py.typed").exists()
+    path = os.pathsep.join([str(target), str(site)])
+    told = run("-m", "trainer_hooks", "plugins", "list", cwd=tmp_path, path=path)
+    assert "callback AcmeSampleRateCallback, state_key 'AcmeSampleRateCallback'" in told
+    options = ["-q", "-W", "error", "-p", "no:cacheprovider"]
+    told = run("-m", "pytest", *options, copied / "tests", cwd=copied, path=path)
+    assert "3 passed" in told
+
+
+def test_it_is_clean(project: Path) -> None:
+    """What is written keeps ruff's default format and a long list of its rules."""
+    ruff = ["-m", "ruff"]
+    run(*ruff, "format", "--isolated", "--no-cache", "--check", ".", cwd=project)
+    google = 'lint.pydocstyle.convention="google"'
+    rules = ["--select", RULES, "--ignore", "D105,D107", "--config", google]
+    run(*ruff, "check", "--isolated", "--no-cache", *rules, ".", cwd=project)
+
+
+@pytest.mark.slow  # mypy reads torch's types
+def test_it_is_typed(project: Path, tmp_path: Path) -> None:
+    """What is written passes `mypy --strict`, its tests included."""
+    pytest.importorskip("mypy")
+    options = ["--strict", "--config-file=", "--cache-dir", tmp_path]
+    environ = {**os.environ, "MYPYPATH": os.pathsep.join(["src", str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *map(str, options), "src", "tests"],
+        cwd=project,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
