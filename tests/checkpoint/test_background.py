@@ -82,7 +82,7 @@ def test_the_caller_goes_on_while_the_file_is_written(saves, writer, told) -> No
 
 
 def test_the_second_save_waits_for_the_first(saves, writer, told) -> None:
-    """There is one copy of the state and one writer: files are written in the order of the saves."""
+    """There is one copy of the state and one writer; files are written in the order of saves."""
     saves.start(state(1), ("a", "b"), writer)
     assert writer.begun.wait(30)
     opener = threading.Timer(0.05, writer.gate.set)
@@ -99,11 +99,13 @@ def test_news_are_told_when_they_are_asked_for(saves, writer, told) -> None:
     """What became durable waits for the main thread to ask, and is told once."""
     writer.gate.set()
     saves.start(state(), ("a",), writer).wait()
-    assert saves.has_news and told == []
+    assert saves.has_news
+    assert told == []
     saves.tell_news()
     saves.tell_news()
     saves.finish()
-    assert [path for path, _ in told] == ["a"] and not saves.has_news
+    assert [path for path, _ in told] == ["a"]
+    assert not saves.has_news
 
 
 def test_a_failure_is_raised_at_the_next_save(saves, writer, told, caplog) -> None:
@@ -115,8 +117,9 @@ def test_a_failure_is_raised_at_the_next_save(saves, writer, told, caplog) -> No
         save.wait()
     saves.tell_news()
     saves.catch_up()
-    assert save.has_failed and not save.is_durable
-    with pytest.raises(CheckpointError, match="the save of 'a' in the background.*no space") as e:
+    assert save.has_failed
+    assert not save.is_durable
+    with pytest.raises(CheckpointError, match=r"the save of 'a' in the background.*no space") as e:
         saves.start(state(), ("c",), writer)
     assert e.value.__cause__ is writer.error
     assert "no space left" in caplog.text

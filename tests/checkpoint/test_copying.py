@@ -40,7 +40,8 @@ def test_a_copy_is_by_value(copier) -> None:
     assert copied["list"][1]["deep"].tolist() == [1, 1]
     assert copied["raw"] == b"ab"
     assert (copied["ordered"], copied["counter"]) == (OrderedDict(a=1), Counter(a=2, b=1))
-    assert copied["queue"] == deque([1, 2]) and copied["queue"].maxlen == 2
+    assert copied["queue"] == deque([1, 2])
+    assert copied["queue"].maxlen == 2
     assert copied["set"] == {1, 2}
 
 
@@ -131,7 +132,8 @@ def test_a_gpu_is_copied_to_pinned_memory(copier) -> None:
     first = copier.copy(state)
     expected = state["a"].cpu()
     state["a"].zero_()
-    assert first["a"].is_pinned() and not first["b"].is_pinned()
+    assert first["a"].is_pinned()
+    assert not first["b"].is_pinned()
     assert torch.equal(first["a"], expected)
     place = first["a"].data_ptr()
     assert copier.copy(state)["a"].data_ptr() == place

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callbacks.filenames import template_names
+from trainer_hooks.callbacks.filenames import check_template, template_names
 from trainer_hooks.callbacks.monitoring import check_count
 from trainer_hooks.callbacks.saved_files import Plan, matching_files
 from trainer_hooks.callbacks.saver import Saver, may_save
@@ -84,7 +84,7 @@ class CheckpointSaver(Saver):
         check_flags(_WHERE, overwrite=overwrite, weights_only=weights_only, async_save=async_save)
         super().__init__(
             check_dirpath(folder, _WHERE),
-            check_filename(filename, _WHERE),
+            check_filename(check_template(filename, _WHERE), _WHERE),
             weights_only,
             "max",
             auto_insert_metric_name=False,
@@ -134,11 +134,11 @@ class CheckpointSaver(Saver):
         super().on_fit_start(trainer, module)
         if self.overwrite or not may_save(trainer):
             return
-        now = _names(trainer)
-        counters = [name for name in template_names(self.filename or "") if name in _COUNTERS]
+        now, template = _names(trainer), self.filename or ""
+        counters = [name for name in template_names(template) if name in _COUNTERS]
         in_the_way = [
             path
-            for path, values in matching_files(self.dirpath or "", self.filename or "")
+            for path, values in matching_files(self.dirpath or "", template)
             if path not in self._books.best_k_models
             and (not counters or any(int(values[name]) > now[name] for name in counters))
         ]

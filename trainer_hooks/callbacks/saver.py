@@ -247,6 +247,8 @@ class Saver(Checkpoint):
         Raises:
             CheckpointError: they cannot be written, or those before, in the background, could not.
         """
+        if self.async_save:
+            trainer.finish_saves()  # what it replaces goes first: it may end with the same file
         before, self._books = self._books, books
         self._when_durable[plan.files[-1]] = plan
         try:
