@@ -14,6 +14,7 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch
 
+from trainer_hooks.checkpoint.verified import load_verified
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
@@ -67,13 +68,18 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
     file = Path(path)
     if not file.is_file():
         raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.{_others(file)}")
-    _require_undamaged(file)
+    return load_verified(
+        lambda: _require_undamaged(file), lambda: _load(file, str(path), map_location=map_location)
+    )
+
+
+def _load(file: Path, name: str, **options: Any) -> dict[str, Any]:
     try:
-        checkpoint = torch.load(file, map_location=map_location, weights_only=True)
+        checkpoint = torch.load(file, weights_only=True, **options)
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))
         raise CheckpointError(
-            f"checkpoint {str(path)!r} cannot be opened: it is no checkpoint, is damaged, or holds "
+            f"checkpoint {name!r} cannot be opened: it is no checkpoint, is damaged, or holds "
             "objects that only code could rebuild, which is never run here"
             f"{f' (it asks for {found[1]})' if found else ''}. Save plain data and tensors."
         ) from error
@@ -81,7 +87,7 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
         raise
     except Exception as error:  # whatever a damaged file makes torch stumble over
         raise CheckpointError(
-            f"checkpoint {str(path)!r} cannot be read: it is truncated or no checkpoint "
+            f"checkpoint {name!r} cannot be read: it is truncated or no checkpoint "
             f"({_first_line(error)}). Resume from an earlier one."
         ) from error
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
@@ -89,7 +95,7 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
         is_dict = isinstance(checkpoint, dict)
         held = f" with the keys {sorted(map(str, checkpoint))[:8]}" if is_dict else ""
         raise CheckpointError(
-            f"{str(path)!r} is no trainer checkpoint: it holds a {kind}{held}, and must hold a "
+            f"{name!r} is no trainer checkpoint: it holds a {kind}{held}, and must hold a "
             "dict with the key 'state_dict'. To use bare weights, call module.load_state_dict."
         )
     return checkpoint
