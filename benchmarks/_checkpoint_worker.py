@@ -134,7 +134,7 @@ class Bench:
         def wait() -> None:
             trainer.finish_saves()
             if is_first:  # the memory of the copy is made anew
-                trainer._session.background.release()
+                trainer._session.background.release()  # noqa: SLF001
 
         hold()()
         return hold
@@ -146,14 +146,14 @@ class Bench:
         trainer.save_checkpoint(self.file)
         module = trainer.module
         spans: list[float] = []
-        restore = lifecycle.Run._restore
+        restore = lifecycle.Run._restore  # noqa: SLF001
 
         def timed(run: Any, context: Any) -> None:
             began = time.perf_counter()
             restore(run, context)
             spans.append(time.perf_counter() - began)
 
-        lifecycle.Run._restore = timed  # type: ignore[method-assign]
+        lifecycle.Run._restore = timed  # type: ignore[method-assign]  # noqa: SLF001
 
         def resume() -> float:
             trainer.fit(module, self.data, ckpt_path=self.file)
@@ -211,10 +211,10 @@ class Bench:
     def lightning_resume(self) -> Task:
         trainer = self._lightning()
         trainer.save_checkpoint(self.file)
-        connector = trainer._checkpoint_connector
+        connector = trainer._checkpoint_connector  # noqa: SLF001
 
         def resume() -> None:
-            connector._restore_modules_and_callbacks(self.file)
+            connector._restore_modules_and_callbacks(self.file)  # noqa: SLF001
             connector.restore_training_state()
             connector.resume_end()
 

@@ -105,10 +105,9 @@ def report(results: dict[Contestant, list[dict[str, Any]]]) -> list[str]:
             best = min(own) / min(baseline)
             peak = statistics.median(run["peak"] for run in found)
             goal = "" if contestant.target is None else f"{contestant.target:.2f}"
-            rows.append(
-                [contestant.name, f"{statistics.median(own):.3f}", f"{ratio:.2f}", f"{best:.2f}"]
-                + [goal, f"{peak:.2f}"]
-            )
+            figures = (statistics.median(own), ratio, best)
+            seconds, *ratios = (f"{figure:.3f}" for figure in figures)
+            rows.append([contestant.name, seconds, *ratios, goal, f"{peak:.2f}"])
             if contestant.target is not None and min(ratio, best) > contestant.target:
                 missed.append(f"{contestant}: {ratio:.2f} ({best:.2f}) is over {goal}")
             if task == "save" and contestant.target is not None and peak > PEAK:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from trainer_hooks.errors import CheckpointError
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.order import Band
 from trainer_hooks.hooks.spec import HOOKS
@@ -14,8 +15,17 @@ __all__ = ["Callback"]
 class Callback(Hooks):
     """Override the hooks you want; the others cost nothing.
 
-    State: return it from `state_dict()` as plain data and tensors, take it back in
+    State: return it from `state_dict()` as plain data, arrays and tensors, take it back in
     `load_state_dict()`. It is kept in checkpoints under `state_key`.
+
+    Where the form of the state changes, count `state_version` up and say how an older state becomes
+    a present one; checkpoints that were saved before can then still be resumed from::
+
+        class Counter(Callback):
+            state_version = 2
+
+            def upgrade_state_dict(self, state, from_version):
+                return {"batches": state["count"]}  # version 1 called it "count"
     """
 
     band: ClassVar[Band] = Band.OBSERVE
@@ -24,6 +34,13 @@ class Callback(Hooks):
     on_error: str = "raise"
     """What an error in one of its hooks does: `"raise"` ends the run as any error does; `"disable"`
     reports it once, with its traceback, and takes the callback out. Read when a run begins."""
+
+    state_version: int = 1
+    """The version of what `state_dict` returns, from 1 on; it is kept beside the state."""
+
+    volatile_state: ClassVar[frozenset[str]] = frozenset()
+    """Keys of the state that may be another after a resume than without one, as a time or a count
+    of runs may. It is for those who compare, the author's test kit above all."""
 
     @property
     def state_key(self) -> str:
@@ -39,11 +56,41 @@ class Callback(Hooks):
         return f"{type(self).__qualname__}{kwargs!r}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state to save: numbers, strings, bytes, containers of those, and tensors."""
+        """Return the state to save.
+
+        It may hold numbers, texts, bytes, dates, times, paths, tensors, NumPy arrays and scalars,
+        and lists, tuples, sets, dicts, deques, Counters and defaultdicts of those. What is attached
+        to a tensor as an attribute is left out. Anything else, objects of your own and subclasses
+        of these types too, is refused when a checkpoint is saved.
+        """
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back what `state_dict` returned when the checkpoint was saved."""
+
+    def upgrade_state_dict(
+        self,
+        state: dict[str, Any],  # noqa: ARG002 - for those that override it
+        from_version: int,
+    ) -> dict[str, Any]:
+        """Return a state of an older version as the present `state_version` would save it.
+
+        Called before `load_state_dict`, and before anything else is restored.
+
+        Args:
+            state: what `state_dict` returned then; a copy.
+            from_version: the `state_version` of then.
+
+        Raises:
+            CheckpointError: unless it is overridden.
+        """
+        name = type(self).__qualname__
+        raise CheckpointError(
+            f"the state of {name} was saved by its state_version {from_version}, and it is "
+            f"{self.state_version} here: {name} does not say how to upgrade it. Define "
+            f"{name}.upgrade_state_dict(self, state, from_version), which returns the state as "
+            "load_state_dict takes it now."
+        )
 
     def run_event(self, event: str, *args: Any) -> None:
         """Receive every event in a subclass that overrides this: `event` is the hook's name.
@@ -63,6 +110,11 @@ class Callback(Hooks):
             method = getattr(self, event, None)
             if method is not None:
                 method(*(args if is_hook else args[2:]))
+
+    @property
+    def routes_events(self) -> bool:
+        """Whether it receives every event through a `run_event` of its own."""
+        return type(self).run_event is not Callback.run_event or "run_event" in vars(self)
 
     @property
     def is_stateful(self) -> bool:

@@ -28,6 +28,7 @@ from trainer_hooks.registration import (
 )
 from trainer_hooks.reports import CallbackReport, LoadReport
 from trainer_hooks.roster import Default, Entry, Roster
+from trainer_hooks.state_versions import current_version, upgraded_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -244,6 +245,35 @@ class CallbackConnector:
                     states[entry.callback.state_key] = entry.callback.state_dict()
         return {**self._failures.states(), **states}
 
+    def state_versions(self) -> dict[str, int]:
+        """Return the `state_version` of every state that `state_dict` returns."""
+        stateful = [entry for entry in self.entries if entry.callback.is_stateful]
+        versions = {entry.callback.state_key: current_version(entry) for entry in stateful}
+        return {**self._failures.state_versions(), **versions}
+
+    def upgrade_states(
+        self, states: Mapping[str, dict[str, Any]], versions: Mapping[str, int]
+    ) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+        """Return saved states as the callbacks know them now, and which were upgraded, in words.
+
+        Raises:
+            CheckpointError: one was saved by a newer version of its callback, or cannot be
+                upgraded.
+        """
+        found, upgraded = dict(states), []
+        for entry in self.entries:
+            key = entry.callback.state_key
+            if not entry.callback.is_stateful or key not in states:
+                continue
+            saved, now = versions.get(key, 1), current_version(entry)
+            if saved == now:
+                continue
+            self._failures.note_loaded(entry, states[key], saved)
+            with self._failures.held_back(entry, "upgrade_state_dict", self._disable):
+                found[key] = upgraded_state(entry, states[key], saved)
+                upgraded.append(f"{key} from state_version {saved} to {now}")
+        return found, tuple(upgraded)
+
     def load_state_dict(self, states: Mapping[str, dict[str, Any]]) -> LoadReport:
         """Hand each saved state to the callback with its state_key; report what did not match."""
         restored, missing = [], []
@@ -255,7 +285,7 @@ class CallbackConnector:
                 missing.append(key)
                 continue
             restored.append(key)
-            self._failures.note_loaded(entry, states[key])
+            self._failures.note_loaded(entry, states[key], current_version(entry))
             with self._failures.held_back(entry, "load_state_dict", self._disable):
                 entry.callback.load_state_dict(states[key])
         unexpected = sorted(set(states) - set(restored))

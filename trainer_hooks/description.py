@@ -86,10 +86,7 @@ class _Listener:
         """Return how a hook comes here if not by its name, or None if it does not."""
         if isinstance(self.implementer, Module) and not hooks[hook].takes_module:
             return None  # it fires before there is a module
-        if isinstance(self.implementer, Callback) and (
-            type(self.implementer).run_event is not Callback.run_event
-            or "run_event" in vars(self.implementer)
-        ):
+        if isinstance(self.implementer, Callback) and self.implementer.routes_events:
             return ", by run_event"
         if overrides(self.implementer, hook, hooks):
             return ""

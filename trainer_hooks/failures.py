@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import StopTraining
 from trainer_hooks.reports import CallbackReport
+from trainer_hooks.state_versions import current_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +29,8 @@ class Failures:
         self._policies = policies
         self._reports: list[CallbackReport] = []
         self._states: dict[str, dict[str, Any]] = {}
-        self._loaded: dict[str, dict[str, Any]] = {}
+        self._versions: dict[str, int] = {}
+        self._loaded: dict[str, tuple[dict[str, Any], int]] = {}
 
     def policy_of(self, entry: Entry) -> str:
         """Return what an error of a callback does: as the user says, or else the callback."""
@@ -63,10 +65,10 @@ class Failures:
             error.add_note(f"raised by {method}() of {entry.label}")
             raise
 
-    def note_loaded(self, entry: Entry, state: dict[str, Any]) -> None:
+    def note_loaded(self, entry: Entry, state: dict[str, Any], version: int) -> None:
         """Keep what a callback is given, in case that it cannot give a state itself later."""
         if self.policy_of(entry) == "disable":
-            self._loaded[entry.callback.state_key] = state
+            self._loaded[entry.callback.state_key] = (state, version)
 
     def note_disabled(self, entry: Entry, hook: str, error: Exception) -> CallbackReport:
         """Write down that a callback was disabled, and keep its last state."""
@@ -89,6 +91,10 @@ class Failures:
         """Return the last states of the disabled callbacks by state_key."""
         return dict(self._states)
 
+    def state_versions(self) -> dict[str, int]:
+        """Return the versions of those states."""
+        return dict(self._versions)
+
     def reports(self, entries: Iterable[Entry]) -> tuple[CallbackReport, ...]:
         """Return a report on each callback: those that take part, then the disabled ones."""
         active = [
@@ -108,9 +114,10 @@ class Failures:
         if not entry.callback.is_stateful:
             return "it has none"
         key = entry.callback.state_key
-        if hook not in ("state_dict", "load_state_dict"):
+        if hook not in ("state_dict", "load_state_dict", "upgrade_state_dict"):
             try:
                 self._states[key] = entry.callback.state_dict()
+                self._versions[key] = current_version(entry)
             except Exception as error:  # noqa: BLE001 - it is broken already; told in the report
                 reason = f"state_dict() failed too, with {type(error).__name__}: {error}"
             else:
@@ -118,6 +125,6 @@ class Failures:
         else:
             reason = f"{hook}() is what failed"
         if key in self._loaded:
-            self._states[key] = self._loaded[key]
+            self._states[key], self._versions[key] = self._loaded[key]
             return f"the state that it was given on the resume is kept in checkpoints: {reason}"
         return f"its state is lost: {reason}"

@@ -9,7 +9,8 @@ import torch
 
 from trainer_hooks import snapshot
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint.file import read_checkpoint
+from trainer_hooks.adoption import adopted
+from trainer_hooks.checkpoint.loading import load_checkpoint
 from trainer_hooks.context import RunContext
 from trainer_hooks.data.module import DataModule
 from trainer_hooks.data.transfer import BatchTransfer
@@ -220,20 +221,36 @@ class Run:
         checkpoint = None
         session.load_report = None
         if path is not None:
-            checkpoint = read_checkpoint(path)
+            checkpoint = adopted(load_checkpoint(path), context, path)
             hooks.on_load_checkpoint(trainer, module, checkpoint)
             if self.job.fn == "fit":
                 snapshot.require_resumable(context, checkpoint, path)
+            takes_callbacks = self.job.fn == "fit" or (
+                session.progress.is_fresh and "callbacks" in checkpoint
+            )
+            upgraded = snapshot.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
             snapshot.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
                 snapshot.restore_training(session, context, checkpoint)
-            if self.job.fn == "fit" or session.progress.is_fresh:
-                session.load_report = snapshot.restore_callbacks(session, checkpoint)
+            if takes_callbacks:
+                report = snapshot.restore_callbacks(session, checkpoint, upgraded)
+                session.load_report = report
+            if self.job.fn == "fit":
+                self._tell_place(path)
         elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:
             # an exception ended the last fit inside an epoch, which begins anew
             session.progress.abandon_epoch()
             session.metrics.drop(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH, Scope.EVALUATION)
         hooks.on_after_load(trainer, module, checkpoint)
+
+    def _tell_place(self, path: str) -> None:
+        """Print where the training goes on, and with which callbacks' states."""
+        progress, report = self.session.progress, self.session.load_report
+        assert report is not None
+        place = f"epoch {progress.epochs_completed}, step {progress.steps_completed}"
+        if progress.stage is EpochStage.BATCHES:
+            place += f", after {progress.batches_in_epoch} batches"
+        self.trainer.print(f"resuming from {path!r}: {place}; {report.taken_back}")
 
     def _make_loop(self, context: RunContext) -> FitLoop | EvaluationLoop | PredictionLoop:
         if self.job.fn == "predict":

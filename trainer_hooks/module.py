@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint.file import read_checkpoint
 from trainer_hooks.checkpoint.hparams import HyperParameters, arguments_of_init, savable, selected
+from trainer_hooks.checkpoint.loading import load_checkpoint
 from trainer_hooks.checkpoint.weights import load_weights
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.spec import HOOKS, empty_hook
@@ -277,7 +277,8 @@ class Module(ModuleSteps):
         The global random numbers are as before afterwards.
 
         Args:
-            checkpoint_path: the file.
+            checkpoint_path: the file: a checkpoint of trainer_hooks or of Lightning 2.x, or weights
+                in a `.safetensors` file, with the hyperparameters that JSON can hold.
             map_location: the device to put the module on, or whatever else `torch.load` takes; the
                 CPU unless given.
             strict: whether it is an error if a weight is missing or unknown.
@@ -288,7 +289,7 @@ class Module(ModuleSteps):
         """
         is_device = isinstance(map_location, str | torch.device)
         place = "cpu" if is_device or map_location is None else map_location
-        checkpoint = read_checkpoint(checkpoint_path, place)
+        checkpoint = load_checkpoint(checkpoint_path, place)
         arguments = {**checkpoint.get("hyper_parameters", {}), **kwargs}
         parameters = inspect.signature(cls.__init__).parameters
         if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):

@@ -145,15 +145,12 @@ def members_of(
         if module is not None and not placed and entry.band > Band.MODULE:
             members.append(module)
             placed = True
-        routes = type(entry.callback).run_event is not Callback.run_event or "run_event" in vars(
-            entry.callback
-        )
         on_failure = partial(disable, entry) if policy_of(entry) == "disable" else None
         members.append(
             Member(
                 entry.callback,
                 entry.label,
-                routes_events=routes,
+                routes_events=entry.callback.routes_events,
                 on_failure=on_failure,
                 supplier=entry.supplier,
             )

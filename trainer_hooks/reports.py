@@ -46,12 +46,22 @@ class LoadReport:
         unexpected: state_keys in the checkpoint for which there is no callback.
         plugins: plugins that the checkpoint was saved with and that are gone or have another
             version now, in words.
+        upgraded: states that an older version of their callback had saved, in words.
     """
 
     restored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
+    upgraded: tuple[str, ...] = ()
+
+    @property
+    def taken_back(self) -> str:
+        """What was restored, in one sentence."""
+        parts = [f"callback states restored: {', '.join(self.restored) or 'none'}"]
+        if self.upgraded:
+            parts.append(f"upgraded: {', '.join(self.upgraded)}")
+        return "; ".join(parts)
 
     @property
     def summary(self) -> str:

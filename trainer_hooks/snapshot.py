@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks._version import __version__
+from trainer_hooks.checkpoint import lightning
+from trainer_hooks.checkpoint.encoding import Encoder
 from trainer_hooks.checkpoint.file import write_checkpoint
-from trainer_hooks.checkpoint.plain import require_plain
+from trainer_hooks.checkpoint.migrations import FORMAT
+from trainer_hooks.checkpoint.plain import encode_state
+from trainer_hooks.checkpoint.safetensors_file import (
+    dump_safetensors,
+    is_safetensors,
+    require_writable,
+)
 from trainer_hooks.checkpoint.weights import load_weights, require_fitting
 from trainer_hooks.errors import (
     CheckpointError,
@@ -34,7 +42,6 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer import Trainer
 
 __all__ = [
-    "FORMAT",
     "build",
     "require_resumable",
     "restore_callbacks",
@@ -42,13 +49,8 @@ __all__ = [
     "restore_training",
     "save",
     "save_in_background",
+    "upgrade_callbacks",
 ]
-
-FORMAT = 1
-"""Number of the layout of `checkpoint["trainer_hooks"]`."""
-
-_LIGHTNING_VERSION = "2.6.0"
-"""Version of the layout of the keys that Lightning's checkpoints have too."""
 
 
 def save(
@@ -60,13 +62,13 @@ def save(
     is written.
 
     Raises:
-        UsageError: there is no module to save yet.
+        UsageError: there is no module to save yet, or more than weights for a safetensors file.
         CheckpointStateError: a state cannot be loaded back safely; it is named.
         CheckpointError: the file cannot be written, or the one in the background was not.
     """
     session.background.catch_up()
-    checkpoint = build(session, trainer, weights_only)
-    written = write_checkpoint(checkpoint, path)
+    _require_writable([path], weights_only)
+    written = _write(build(session, trainer, weights_only), path)
     session.connector.relay.on_checkpoint_saved(trainer, session.module, written)  # type: ignore[arg-type]
     session.background.finish()
     return written
@@ -81,14 +83,26 @@ def save_in_background(
     """Copy the session's state, and let other hands write it to each of `paths`.
 
     Raises:
-        UsageError: there is no module to save yet.
+        UsageError: there is no module to save yet, or more than weights for a safetensors file.
         CheckpointStateError: a state cannot be loaded back safely; it is named.
         CheckpointError: the save in the background before this one failed.
     """
     session.background.finish()
+    _require_writable(paths, weights_only)
     checkpoint = build(session, trainer, weights_only)
     files = tuple(str(Path(path).absolute()) for path in paths)
-    return session.background.start(checkpoint, files, write_checkpoint)
+    return session.background.start(checkpoint, files, _write)
+
+
+def _require_writable(paths: Sequence[str | os.PathLike[str]], weights_only: bool) -> None:
+    for path in paths:
+        if is_safetensors(path):
+            require_writable(path, weights_only=weights_only)
+
+
+def _write(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -> str:
+    """Write a checkpoint in the format that the file's name says."""
+    return write_checkpoint(checkpoint, path, dump_safetensors if is_safetensors(path) else None)
 
 
 def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, Any]:
@@ -101,7 +115,7 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
     checkpoint: dict[str, Any] = {
         "epoch": session.progress.epochs_completed,
         "global_step": session.progress.steps_completed,
-        "pytorch-lightning_version": _LIGHTNING_VERSION,
+        "pytorch-lightning_version": lightning.VERSION,
         "state_dict": module.state_dict(),
         "loops": {},
         "trainer_hooks": {"format": FORMAT, "version": __version__},
@@ -117,8 +131,7 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
     if not weights_only and module is session.trained:
         _add_training(checkpoint, session)
     session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
-    _require_plain(checkpoint, session)
-    return checkpoint
+    return _encoded(checkpoint, session)
 
 
 def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
@@ -128,14 +141,17 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
     optimization = session.optimization
     if optimization is not None:
         checkpoint.update(optimization.state_dict())
-    checkpoint["loops"] = {"fit_loop": session.progress.state_dict()}
+    progress = session.progress.state_dict()
+    checkpoint["loops"] = lightning.loops_of(progress)
     scaler = session.precision.state_dict()
     if scaler:
         checkpoint["MixedPrecision"] = scaler
     own = checkpoint["trainer_hooks"]
+    own["progress"] = progress
+    own["state_versions"] = session.connector.state_versions()
     own["rng"] = rng.capture()
     own["plugins"] = session.connector.plugin_records()
-    own["stream"] = {"opened_with": {}, "generators": [], "num_batches": math.inf}
+    own["stream"] = {"opened_with": {}, "generators": [], "loader": None, "num_batches": math.inf}
     own["val_generators"] = []
     own["gradients"] = {}
     module = session.module
@@ -161,14 +177,21 @@ def _keeps_gradients(module: Module) -> bool:
     return not module.automatic_optimization or overrides(module, "optimizer_zero_grad")
 
 
-def _require_plain(checkpoint: dict[str, Any], session: Session) -> None:
+def _encoded(checkpoint: dict[str, Any], session: Session) -> dict[str, Any]:
+    """Return a checkpoint whose every value can be opened without running code."""
+    encoder = Encoder(checkpoint)
     labels = {entry.callback.state_key: entry.label for entry in session.connector.entries}
-    for key, value in checkpoint.items():
-        if key == "callbacks":
-            for state_key, state in value.items():
-                require_plain(state, labels.get(state_key, f"callback {state_key!r}"))
-        else:
-            require_plain(value, f"checkpoint[{key!r}]")
+    encoded = {
+        key: encode_state(value, f"checkpoint[{key!r}]", encoder)
+        for key, value in checkpoint.items()
+        if key != "callbacks"
+    }
+    if "callbacks" in checkpoint:
+        encoded["callbacks"] = {
+            key: encode_state(state, labels.get(key, f"callback {key!r}"), encoder)
+            for key, state in checkpoint["callbacks"].items()
+        }
+    return encoded
 
 
 def restore_module(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
@@ -181,8 +204,31 @@ def restore_module(context: RunContext, checkpoint: dict[str, Any], source: str)
             datamodule.load_state_dict(state)
 
 
-def restore_callbacks(session: Session, checkpoint: dict[str, Any]) -> LoadReport:
-    """Put the callbacks' states back, and say what did not match."""
+def upgrade_callbacks(session: Session, checkpoint: dict[str, Any]) -> tuple[str, ...]:
+    """Bring the callbacks' states in a checkpoint to their present versions.
+
+    Returns:
+        Which were of another version, in words.
+
+    Raises:
+        CheckpointError: one is newer than its callback, or cannot be upgraded.
+    """
+    versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
+    states, upgraded = session.connector.upgrade_states(checkpoint.get("callbacks", {}), versions)
+    checkpoint["callbacks"] = states
+    return upgraded
+
+
+def restore_callbacks(
+    session: Session, checkpoint: dict[str, Any], upgraded: tuple[str, ...]
+) -> LoadReport:
+    """Put the callbacks' states back, and say what did not match.
+
+    Args:
+        session: whose callbacks.
+        checkpoint: one whose states `upgrade_callbacks` has brought to their present versions.
+        upgraded: what it returned.
+    """
     found = session.connector.load_state_dict(checkpoint.get("callbacks", {}))
     saved = checkpoint.get("trainer_hooks", {}).get("plugins", [])
     present = {
@@ -196,7 +242,7 @@ def restore_callbacks(session: Session, checkpoint: dict[str, Any]) -> LoadRepor
         elif present[name] != version:
             changes.append(f"plugin {name} is {present[name]} now and was {version}")
     report = LoadReport(
-        found.restored, found.missing, found.unexpected, tuple(dict.fromkeys(changes))
+        found.restored, found.missing, found.unexpected, tuple(dict.fromkeys(changes)), upgraded
     )
     if report.summary:
         warn(
@@ -210,25 +256,19 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
     """Make sure that a training can go on from a checkpoint, before anything is changed.
 
     Raises:
-        CheckpointError: it holds weights alone, is too new, is another module's, or was saved under
-            other conditions.
+        CheckpointError: it holds weights alone, is another module's, or was saved under other
+            conditions.
         DataError: it was saved inside an epoch of another loader.
     """
     own = checkpoint.get("trainer_hooks", {})
     module = type(context.module).__qualname__
-    if own.get("format", 0) > FORMAT:
-        raise CheckpointError(
-            f"checkpoint {source!r} has format {own['format']}, saved by trainer_hooks "
-            f"{own.get('version')}: this version knows formats up to {FORMAT}. Upgrade "
-            "trainer-hooks."
-        )
     if "optimizer_states" not in checkpoint or "rng" not in own:
         raise CheckpointError(
-            f"checkpoint {source!r} cannot be resumed from: it holds weights alone, or was not "
-            "saved by trainer_hooks. To start anew from its weights, use "
+            f"checkpoint {source!r} cannot be resumed from: it holds weights alone, or was saved "
+            "neither by trainer_hooks nor by Lightning. To start anew from its weights, use "
             f"{module}.load_from_checkpoint."
         )
-    progress = checkpoint["loops"]["fit_loop"]
+    progress = own["progress"]
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
     if progress["batches_in_window"] and accumulated != context.plan.accumulate_grad_batches:
         raise CheckpointError(
@@ -252,7 +292,7 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
 def restore_training(session: Session, context: RunContext, checkpoint: dict[str, Any]) -> None:
     """Put back what a training needs to go on: counters, optimizers, metrics, random numbers."""
     own = checkpoint["trainer_hooks"]
-    session.progress.load_state_dict(checkpoint["loops"]["fit_loop"])
+    session.progress.load_state_dict(own["progress"])
     context.optimization.load_state_dict(checkpoint)
     if "MixedPrecision" in checkpoint:
         session.precision.load_state_dict(checkpoint["MixedPrecision"])

@@ -93,7 +93,8 @@ class Trainer(TrainerView):
             train_dataloaders: an iterable of batches, or a list or dict of loaders.
             val_dataloaders: one, or a list of them, which are run one after another.
             datamodule: what has the loaders, instead.
-            ckpt_path: a checkpoint to resume from: a path, `"last"` or `"best"`.
+            ckpt_path: a checkpoint to resume from: a path, `"last"` or `"best"`. One of Lightning
+                2.x is taken too; from inside an epoch that is not exact, which is warned of.
         """
         self._run(
             Job(
@@ -156,10 +157,13 @@ class Trainer(TrainerView):
         """Write a checkpoint, whole or not at all.
 
         Args:
-            filepath: where; its folder is made.
-            weights_only: leave out what a resume needs beyond the weights.
+            filepath: where; its folder is made. One that ends in `.safetensors` is written as such,
+                with the weights and the hyperparameters that JSON can hold.
+            weights_only: leave out what a resume needs beyond the weights; a `.safetensors` file
+                must.
 
         Raises:
+            UsageError: a `.safetensors` file is to hold more than weights, or nothing was run yet.
             CheckpointStateError: a state cannot be loaded back safely; it is named.
             CheckpointError: it cannot be written.
         """

@@ -108,9 +108,9 @@ def test_resume_in_the_middle(bar, terminal, trainer, loader, tmp_path):
     runner = trainer(look, bar, enable_model_summary=False)
     runner.fit(Line(), loader, ckpt_path=path)
     assert len(screens) == 4
-    assert "Epoch 1/1" in screens[0][0]
-    assert "6/10" in screens[0][0]
-    assert "10/10" in terminal.screen[0]
+    assert "Epoch 1/1" in screens[0][-1]
+    assert "6/10" in screens[0][-1]
+    assert "10/10" in terminal.screen[-1]
 
 
 @pytest.mark.parametrize("hook", ["on_train_batch_start", "on_validation_batch_start"])

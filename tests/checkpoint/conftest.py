@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -65,3 +68,18 @@ def fitted(tmp_path):
         return trainer
 
     return fit
+
+
+@pytest.fixture
+def examples():
+    """The folder of stored checkpoints."""
+    return Path(__file__).with_name("examples")
+
+
+@pytest.fixture
+def example_run(examples):
+    """The module with the run that the stored checkpoints of older formats come from."""
+    spec = importlib.util.spec_from_file_location("example_run", examples / "example_run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

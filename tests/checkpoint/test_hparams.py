@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import inspect
 import pickle
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -168,6 +171,21 @@ def test_what_is_saved_does_not_change_with_the_arguments():
     module = All(widths)
     widths.append(3)
     assert module.saved_hparams["width"] == [1, 2]
+
+
+def test_what_torch_does_not_know_is_saved_too(fitted, net_type, tmp_path):
+    """Paths, dates and NumPy's numbers are kept, and a module is made with them again."""
+
+    class Rich(net_type):
+        def __init__(self, width=2, rate=0.1, where=None, when=None):
+            super().__init__(width, rate)
+            self.save_hyperparameters()
+
+    given = {"width": np.int64(2), "where": Path("a"), "when": dt.timedelta(1)}
+    fitted(Rich(**given)).save_checkpoint(tmp_path / "a.ckpt")
+    hparams = Rich.load_from_checkpoint(tmp_path / "a.ckpt").hparams
+    assert hparams == {"rate": 0.1, **given}
+    assert type(hparams.width) is np.int64
 
 
 def test_loggers_are_given_them_unless_told_otherwise():

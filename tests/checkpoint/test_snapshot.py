@@ -56,7 +56,8 @@ def test_the_keys_of_a_file_are_those_that_other_tools_know(fitted, tmp_path):
     assert checkpoint["hyper_parameters"] == {"width": 2, "rate": 0.1}
     assert len(checkpoint["optimizer_states"]) == len(checkpoint["lr_schedulers"]) == 1
     own = checkpoint["trainer_hooks"]
-    assert (own["format"], own["version"]) == (1, __version__)
+    assert (own["format"], own["version"]) == (2, __version__)
+    assert own["progress"]["epochs_completed"] == 1
 
 
 def test_weights_alone_leave_out_what_only_a_resume_needs(fitted, tmp_path):
@@ -104,19 +105,20 @@ class Level(enum.IntEnum):
     LOW = 1
 
 
+class Table(dict):
+    pass
+
+
 @pytest.mark.parametrize(
     ("value", "named"),
     [
         (Point(), "test_snapshot.Point"),
         (Color.RED, "test_snapshot.Color"),
         (Level.LOW, "test_snapshot.Level"),
-        (Path("a"), "pathlib.PosixPath"),
-        (np.zeros(2), "numpy.ndarray"),
-        (np.float64(1.0), "numpy.float64"),
-        (collections.deque([1]), "collections.deque"),
-        (collections.defaultdict(int), "collections.defaultdict"),
-        (dt.timedelta(1), "datetime.timedelta"),
-        (frozenset({1}), "builtins.frozenset"),
+        (np.array([None]), "numpy.ndarray"),
+        (np.random.default_rng(1), "numpy.random._generator.Generator"),
+        (Table(), "test_snapshot.Table"),
+        (dt.tzinfo(), "datetime.tzinfo"),
         (range(3), "builtins.range"),
         (print, "builtins.builtin_function_or_method"),
     ],
@@ -147,11 +149,38 @@ def test_an_object_that_a_hook_adds_is_refused_by_its_key(fitted, tmp_path):
 
     class Adding(Callback):
         def on_save_checkpoint(self, trainer, module, checkpoint):
-            checkpoint["extra"] = {"where": Path("a")}
+            checkpoint["extra"] = {"where": Color.RED}
 
     trainer = fitted(callbacks=[Adding()])
     with pytest.raises(CheckpointStateError, match=r"checkpoint\['extra'\].*state\['where'\]"):
         trainer.save_checkpoint(tmp_path / "a.ckpt")
+
+
+def test_a_factory_that_is_a_function_is_refused_by_its_place(fitted, tmp_path):
+    """A defaultdict whose factory only code could rebuild is named, with what it may be."""
+    trainer = fitted(callbacks=[Stateful({"seen": collections.defaultdict(lambda: 0)})])
+    with pytest.raises(CheckpointStateError) as caught:
+        trainer.save_checkpoint(tmp_path / "a.ckpt")
+    assert "of type builtins.function at state['seen'] (its factory)" in str(caught.value)
+    assert "It must be one of int, float" in str(caught.value)
+
+
+def test_the_error_about_a_huge_value_is_short(fitted, tmp_path):
+    """An object with a repr of pages, or with a broken one, does not fill the screen."""
+
+    class Loud:
+        def __repr__(self):
+            return "x" * 10_000
+
+    class Broken:
+        def __repr__(self):
+            raise ValueError
+
+    for value in (Loud(), Broken()):
+        trainer = fitted(callbacks=[Stateful({"a": value})])
+        with pytest.raises(CheckpointStateError) as caught:
+            trainer.save_checkpoint(tmp_path / "a.ckpt")
+        assert len(str(caught.value)) < 800
 
 
 PLAIN = {
@@ -166,6 +195,57 @@ PLAIN = {
     "types": [torch.float16, torch.device("cpu"), torch.Size([1, 2])],
     "parameter": torch.nn.Parameter(torch.ones(1)),
 }
+
+
+RICH = {
+    "deque": collections.deque([1, np.float64(2)], maxlen=2),
+    "defaultdict": collections.defaultdict(list, {"a": [1]}),
+    "frozenset": frozenset({1}),
+    "where": Path("a") / "b",
+    "when": dt.datetime(2026, 1, 2, tzinfo=dt.UTC),
+    "wait": dt.timedelta(minutes=3),
+    "best": np.float64(0.5),
+    "__trainer_hooks__": "a key like any other",
+}
+
+
+def test_what_torch_does_not_know_comes_back_to_the_callback(fitted, tmp_path, net_type):
+    """A resumed callback is handed its values as it saved them, types and all."""
+    fitted(callbacks=[Stateful(RICH)]).save_checkpoint(tmp_path / "a.ckpt")
+    load(tmp_path / "a.ckpt")  # torch opens the file without knowing of any of it
+    callback = Stateful({})
+    resumed = Trainer(
+        callbacks=[callback],
+        max_epochs=2,
+        accelerator="cpu",
+        plugins=False,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    data = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
+    resumed.fit(net_type(), data, ckpt_path=tmp_path / "a.ckpt")
+    assert callback.state == RICH
+    assert [type(value) for value in callback.state.values()] == list(map(type, RICH.values()))
+
+
+def test_hooks_see_values_as_they_are(fitted, tmp_path):
+    """on_save_checkpoint and on_load_checkpoint meet values, not what stands for them in a file."""
+    seen = []
+
+    class Extra(Callback):
+        def on_save_checkpoint(self, trainer, module, checkpoint):
+            checkpoint["extra"] = {"where": Path("a")}
+
+        def on_load_checkpoint(self, trainer, module, checkpoint):
+            seen.append(checkpoint["extra"])
+
+    trainer = fitted(callbacks=[Extra()])
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    trainer.max_epochs = 2
+    trainer.fit(trainer.module, torch.ones(2, 1, 1, 2), ckpt_path=tmp_path / "a.ckpt")
+    assert seen == [{"where": Path("a")}]
 
 
 @pytest.mark.parametrize("key", PLAIN)

@@ -408,3 +408,17 @@ def test_the_plugins_traceback_goes_to_the_log(
     ):
         load()
     assert "in _raises" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("version", "statuses"), [("1.0", ["found"]), ("0.9", ["found", "hidden"])]
+)
+def test_one_distribution_in_two_places(registry: Registry, version: str, statuses: list) -> None:
+    """Two versions are told apart; an editable installation, found twice, is one."""
+    make = registry.distributions.make
+    entry = ("one", "package.factories:make", OURS)
+    registry.distributions += [
+        make("dist", "1.0", [entry]),
+        make("Dist", version, [entry], place="elsewhere"),
+    ]
+    assert [plugin.status for plugin in installed()] == statuses

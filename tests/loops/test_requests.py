@@ -346,7 +346,7 @@ def test_a_save_that_fails(fit, tmp_path) -> None:
     with pytest.raises(OSError, match="disk full") as caught:
         fit(asking(CHECKPOINT, "on_train_batch_start", {1}), Fails())
     assert any("raised by save_now() of callback" in note for note in caught.value.__notes__)
-    counters = torch.load(tmp_path / "after.ckpt", weights_only=True)["loops"]["fit_loop"]
+    counters = torch.load(tmp_path / "after.ckpt", weights_only=True)["trainer_hooks"]["progress"]
     assert counters["is_checkpoint_requested"]
 
 

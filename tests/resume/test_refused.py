@@ -120,19 +120,19 @@ def test_weights_alone(saved):
 
 
 def test_a_file_of_another_framework(saved):
-    """A Lightning checkpoint has weights that can be loaded, but no state to resume from."""
+    """A file with weights under the right key has no state to resume from."""
     checkpoint = torch.load(saved / "epoch-0.ckpt", weights_only=True)
-    del checkpoint["trainer_hooks"]
+    del checkpoint["trainer_hooks"], checkpoint["pytorch-lightning_version"]
     torch.save(checkpoint, saved / "other.ckpt")
     text = refuse(saved / "other.ckpt", CheckpointError)
-    assert "was not saved by trainer_hooks" in text
+    assert "was saved neither by trainer_hooks nor by Lightning" in text
 
 
 def test_a_newer_format(saved):
     """A format from the future is refused by its number, with the version that wrote it."""
-    path = change(saved / "epoch-0.ckpt", format=2, version="9.9")
+    path = change(saved / "epoch-0.ckpt", format=3, version="9.9")
     text = refuse(path, CheckpointError)
-    assert "has format 2, saved by trainer_hooks 9.9: this version knows formats up to 1" in text
+    assert "has format 3, saved by trainer_hooks 9.9: this version knows formats up to 2" in text
 
 
 def test_another_models_weights(saved):

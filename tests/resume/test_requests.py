@@ -90,7 +90,7 @@ def test_resumed_from_what_was_asked_for(hook, options, lab, kit) -> None:
     uncut = lab.run(lambda: setup(kit, Asking(hook, ASKED), saver, **options), "uncut")
     assert len(saver.cuts) == (2 if hook == "on_train_epoch_end" else 4)
     for number, (path, calls_before) in enumerate(saver.cuts):
-        counters = torch.load(path, weights_only=True)["loops"]["fit_loop"]
+        counters = torch.load(path, weights_only=True)["trainer_hooks"]["progress"]
         assert not counters["is_checkpoint_requested"]
         again = OnRequest(lab.folder / f"again-{number}", kit.Recorder)
         resumed = lab.run(
@@ -123,7 +123,7 @@ def test_a_request_that_was_not_served_yet(asked, saved, at, options, lab, kit) 
     first = OnRequest(lab.folder / "first", kit.Recorder)
     by_hand = ByHand(saved, at, path, kit.Recorder)
     uncut = lab.run(lambda: setup(kit, Asking(asked, {at}), by_hand, first, **options), "uncut")
-    counters = torch.load(path, weights_only=True)["loops"]["fit_loop"]
+    counters = torch.load(path, weights_only=True)["trainer_hooks"]["progress"]
     # a checkpoint that is asked for in a slot is saved in it
     is_open = asked not in {"on_batch_checkpoint", "on_epoch_checkpoint"}
     assert counters["is_checkpoint_requested"] is is_open

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import warnings
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -18,6 +18,9 @@ import torch
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import LambdaCallback
 from trainer_hooks.testing import examine_callback
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Counter(Callback):
@@ -147,7 +150,7 @@ class KeyWithProcess(Counter):
 
 class StateNotPlain(Counter):
     def state_dict(self):
-        return {"batches": self.batches, "where": Path("somewhere")}
+        return {"batches": self.batches, "where": print}
 
 
 class StateNotTakenBack(Counter):

@@ -47,6 +47,10 @@ class EarlyStoppingReason(StrEnum):
     """The metric is NaN or infinite."""
 
 
+_REASONS = tuple(EarlyStoppingReason)
+"""A reason's place is its number in a state, which is Lightning's number too."""
+
+
 class EarlyStopping(Callback):
     """Ask the trainer to stop when a metric no longer improves.
 
@@ -137,7 +141,7 @@ class EarlyStopping(Callback):
             "stopped_epoch": self.stopped_epoch,
             "best_score": self.best_score,
             "patience": self.patience,
-            "stopping_reason": str(self.stopping_reason),
+            "stopping_reason": _REASONS.index(self.stopping_reason),
             "stopping_reason_message": self.stopping_reason_message,
             "stopping_value": self.stopping_value,
         }
@@ -147,9 +151,9 @@ class EarlyStopping(Callback):
         self.wait_count = state_dict["wait_count"]
         self.stopped_epoch = state_dict["stopped_epoch"]
         self.best_score = state_dict["best_score"]
-        self.stopping_reason = EarlyStoppingReason(
-            state_dict.get("stopping_reason", EarlyStoppingReason.NOT_STOPPED)
-        )
+        reason = state_dict.get("stopping_reason", 0)
+        is_number = isinstance(reason, int)  # older states have the text
+        self.stopping_reason = _REASONS[reason] if is_number else EarlyStoppingReason(reason)
         self.stopping_reason_message = state_dict.get("stopping_reason_message")
         self.stopping_value = state_dict.get("stopping_value")
 

@@ -75,6 +75,8 @@ class Timer(Callback):
 
     band: ClassVar[Band] = Band.CONTROL
 
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"time_elapsed"})
+
     def __init__(
         self,
         duration: str | timedelta | Mapping[str, float] | None = None,

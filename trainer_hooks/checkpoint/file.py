@@ -9,7 +9,7 @@ import re
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch
@@ -17,16 +17,28 @@ import torch
 from trainer_hooks.checkpoint.verified import load_verified
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["read_checkpoint", "write_checkpoint"]
 
 _SHOWN = 10
 
 
-def write_checkpoint(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -> str:
+def write_checkpoint(
+    checkpoint: dict[str, Any],
+    path: str | os.PathLike[str],
+    dump: Callable[[dict[str, Any], BinaryIO], None] | None = None,
+) -> str:
     """Write `checkpoint` to `path`, making its folder, and return the absolute path.
 
     It is written beside the target, synced to disk, and moved into place, so that a process killed
     at any moment leaves either the old file or the new one.
+
+    Args:
+        checkpoint: what to write.
+        path: where.
+        dump: writes it into an open file; `torch.save` unless given.
 
     Raises:
         CheckpointError: it cannot be written; the file that was there before is untouched.
@@ -39,13 +51,15 @@ def write_checkpoint(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -
             prefix=f".{target.name}.", suffix=".part", dir=target.parent
         )
         with os.fdopen(descriptor, "wb") as file:
-            torch.save(checkpoint, file)
+            (dump or torch.save)(checkpoint, file)
             file.flush()
             os.fsync(file.fileno())
         _take_usual_mode(temporary)
         Path(temporary).replace(target)
         temporary = None
         _sync_folder(target.parent)
+    except CheckpointError:
+        raise
     except (OSError, RuntimeError) as error:
         raise CheckpointError(
             f"checkpoint {str(target)!r} could not be written: {error}. What was there before is "

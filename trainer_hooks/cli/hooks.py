@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import aligned, show_table
 from trainer_hooks.cli.commands import USAGE_ERROR
+from trainer_hooks.cli.plugin_survey import prints_diverted
 from trainer_hooks.errors import nearest
 from trainer_hooks.hooks.discovery import installed_hooks
 from trainer_hooks.hooks.lookup import Match, known_names, look_up, names_elsewhere
@@ -53,7 +53,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List the hooks or tell of one, and return the exit code."""
-    with redirect_stdout(sys.stderr):  # what packages print while they are imported
+    with prints_diverted():
         hooks = {**HOOKS, **installed_hooks()}
     if arguments.name is None:
         _list(hooks, is_json=arguments.json)

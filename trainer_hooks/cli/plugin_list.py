@@ -9,7 +9,6 @@ from trainer_hooks._text import Branch, show_table, show_tree
 from trainer_hooks.cli.plugin_survey import Survey, survey
 from trainer_hooks.hooks.discovery import described, is_request
 from trainer_hooks.hooks.spec import ALIASES, overrides
-from trainer_hooks.testing.entry import routes_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,7 +74,7 @@ def _state_key(callback: Callback) -> str:
 
 def _listened(callback: Callback, hooks: Mapping[str, HookSpec]) -> list[str]:
     """Return the hooks to which a callback listens; `run_event` stands for all of them."""
-    if routes_events(callback):
+    if callback.routes_events:
         return ["run_event"]
     return [name for name in (*hooks, *ALIASES) if overrides(callback, name, hooks)]
 

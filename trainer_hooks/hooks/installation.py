@@ -20,7 +20,8 @@ def installed() -> tuple[Plugin, ...]:
     """Return every registered plugin, sorted by distribution and name; nothing is imported.
 
     A factory that one distribution registers in several groups is listed once, under the first. Of
-    a distribution that is installed twice, what comes later on `sys.path` is listed as hidden.
+    a distribution that is installed in two versions, what comes later on `sys.path` is listed as
+    hidden.
     """
     from importlib_metadata import distributions
 
@@ -34,10 +35,13 @@ def installed() -> tuple[Plugin, ...]:
             continue
         place = str(distribution.locate_file(""))
         for plugin in _registered(distribution, text):
-            owner = owners.setdefault(normal_name(plugin.distribution), place)
+            key = normal_name(plugin.distribution), plugin.value
+            owner = owners.setdefault(key[0], place)
             if owner == place:
-                found.setdefault((normal_name(plugin.distribution), plugin.value), plugin)
+                found.setdefault(key, plugin)
                 continue
+            if key in found and found[key].version == plugin.version:
+                continue  # an editable installation leaves its mark in two places
             reason = f"{plugin.distribution} in {owner} comes before the one in {place}"
             hidden.append(replace(plugin, status="hidden", reason=reason))
     by_name = sorted(found.values(), key=lambda p: (normal_name(p.distribution), p.name, p.value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import torch
@@ -28,7 +29,10 @@ def differences(first: Any, second: Any, path: str = "") -> list[str]:
             else:
                 found += differences(first[key], second[key], place)
         return found
-    if isinstance(first, list | tuple) and len(first) == len(second):
+    if type(first).__module__ == "numpy":  # whether two arrays are equal is an array
+        forms = [(item.dtype, item.shape, item.tobytes()) for item in (first, second)]
+        return [] if forms[0] == forms[1] else [f"{path}: {first!r} and {second!r}"]
+    if isinstance(first, list | tuple | deque) and len(first) == len(second):
         found = []
         for index, pair in enumerate(zip(first, second, strict=True)):
             found += differences(*pair, f"{path}[{index}]")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.callback import Callback
 from trainer_hooks.hooks.spec import ALIASES, overrides
 
 if TYPE_CHECKING:
+    from trainer_hooks.callback import Callback
     from trainer_hooks.module import Module
     from trainer_hooks.trainer import Trainer
 
-__all__ = ["ENTRY_POINTS", "enter", "listens", "routes_events"]
+__all__ = ["ENTRY_POINTS", "enter", "listens"]
 
 ENTRY_POINTS = ("fit", "validate", "test", "predict")
 
@@ -28,12 +28,7 @@ def enter(trainer: Trainer, entry_point: str, module: Module) -> None:
         trainer.predict(module)
 
 
-def routes_events(callback: Callback) -> bool:
-    """Return whether a callback receives every event through a `run_event` of its own."""
-    return type(callback).run_event is not Callback.run_event or "run_event" in vars(callback)
-
-
 def listens(callback: Callback, hook: str) -> bool:
     """Return whether a callback is called at a hook."""
     older = [old for old, new in ALIASES.items() if new == hook]
-    return routes_events(callback) or any(overrides(callback, name) for name in (hook, *older))
+    return callback.routes_events or any(overrides(callback, name) for name in (hook, *older))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks import Callback
 
@@ -41,6 +41,8 @@ class RunJournal(Callback):
     Args:
         quiet: count, but print nothing.
     """
+
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"fits", "resumes"})
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet

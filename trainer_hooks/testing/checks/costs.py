@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
 from trainer_hooks.testing.checks.finding import Findings, Note
-from trainer_hooks.testing.entry import routes_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +29,7 @@ class _Stopwatch:
     def __init__(self, callback: Callback) -> None:
         self.in_batches = 0.0
         self.elsewhere = 0.0
-        if routes_events(callback):
+        if callback.routes_events:
             self._put_on(callback, "run_event")
         else:
             for name in (*HOOKS, *ALIASES):

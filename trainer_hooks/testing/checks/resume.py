@@ -31,7 +31,7 @@ _PARTS = {
         (
             "Return from state_dict everything that the callback goes by, and take it back in "
             "load_state_dict. Reset it in on_fit_start only if trainer.progress.is_fresh. Name "
-            "keys that are meant to differ, such as times, in may_differ."
+            "keys that are meant to differ, such as times, in the class's volatile_state."
         ),
     ),
     "training": (
@@ -144,8 +144,9 @@ def _defects(found: dict[str, dict[str, str]]) -> Findings:
 
 def _states(bench: Bench, end: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the callbacks' states, less what may be another."""
+    volatile = bench.may_differ.union(bench.make().volatile_state)
     return {
-        key: {name: value for name, value in state.items() if name not in bench.may_differ}
+        key: {name: value for name, value in state.items() if name not in volatile}
         for key, state in end["callbacks"].items()
     }
 

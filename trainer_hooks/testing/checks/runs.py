@@ -10,7 +10,7 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.hooks.member import Member
 from trainer_hooks.hooks.relay import HookRelay
 from trainer_hooks.testing.checks.finding import Findings, Note, raised
-from trainer_hooks.testing.entry import enter, routes_events
+from trainer_hooks.testing.entry import enter
 from trainer_hooks.testing.report import Defect
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def check_closing(bench: Bench) -> Findings:
 def _again(callback: Callback, hook: str, *args: Any) -> Findings:
     """Call a hook that was called already."""
     relay = HookRelay(
-        [Member(callback, type(callback).__qualname__, routes_events=routes_events(callback))]
+        [Member(callback, type(callback).__qualname__, routes_events=callback.routes_events)]
     )
     try:
         getattr(relay, hook)(*args)

@@ -7,9 +7,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from trainer_hooks.callback import Callback
+from trainer_hooks.checkpoint.loading import load_checkpoint
 from trainer_hooks.errors import CheckpointStateError
 from trainer_hooks.hooks.order import Band
 from trainer_hooks.testing.comparing import differences, listed
@@ -79,7 +78,7 @@ def check_state_round_trip(bench: Bench) -> Findings:
             yield Defect("the state can be saved", str(error), "Save plain data and tensors.")
             return
         trainer.close()
-        saved = torch.load(file, weights_only=True)["callbacks"]
+        saved = load_checkpoint(file)["callbacks"]
         other = bench.trainer(reader, fresh)
         other.fit(bench.make_module(), ckpt_path=file)
         other.close()

@@ -1,0 +1,118 @@
+"""Checkpoints of Lightning 2.x: what in them says where a training stood, and the same in ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trainer_hooks.errors import CheckpointError
+
+__all__ = [
+    "VERSION",
+    "Place",
+    "is_lightning",
+    "loops_of",
+    "place_of",
+]
+
+VERSION = "2.6.0"
+"""The version of Lightning whose layout the keys have that its checkpoints have too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a training stood.
+
+    Attributes:
+        epochs: whole epochs; the index of the one under way.
+        batches: batches of all epochs.
+        batches_in_epoch: batches of the epoch under way, 0 between two epochs.
+        steps: optimizer steps.
+        batches_stepped: batches that closed a window.
+    """
+
+    epochs: int
+    batches: int
+    batches_in_epoch: int
+    steps: int
+    batches_stepped: int
+
+
+def is_lightning(checkpoint: dict[str, Any]) -> bool:
+    """Return whether Lightning has written a checkpoint."""
+    return "pytorch-lightning_version" in checkpoint and "trainer_hooks" not in checkpoint
+
+
+def place_of(checkpoint: dict[str, Any], source: str) -> Place:
+    """Return where the training of a Lightning checkpoint stood.
+
+    Batches count as done when their step is: a checkpoint saved after a batch is written before
+    Lightning counts that batch as completed.
+
+    Raises:
+        CheckpointError: it does not say, as those of versions before 2.0 do not.
+    """
+    try:
+        loop = checkpoint["loops"]["fit_loop"]
+        batches = loop["epoch_loop.batch_progress"]
+        begun = loop["epoch_progress"]["current"]["started"]
+        is_over = batches["is_last_batch"]
+        return Place(
+            epochs=begun if is_over else max(0, begun - 1),
+            batches=batches["total"]["processed"],
+            batches_in_epoch=0 if is_over else batches["current"]["processed"],
+            steps=checkpoint["global_step"],
+            batches_stepped=loop["epoch_loop.state_dict"].get("_batches_that_stepped", 0),
+        )
+    except (KeyError, TypeError) as error:
+        version = checkpoint.get("pytorch-lightning_version")
+        raise CheckpointError(
+            f"checkpoint {source!r} of Lightning {version} does not say where its training stood "
+            f"({type(error).__name__}: {error}): only those of Lightning 2.x can be resumed from. "
+            "To start anew from its weights, use Module.load_from_checkpoint."
+        ) from error
+
+
+def loops_of(progress: dict[str, Any]) -> dict[str, Any]:
+    """Return our counters as Lightning writes its loops, so that it can read our checkpoints.
+
+    Args:
+        progress: the state of `trainer_hooks.progress.Progress`.
+    """
+    epochs, in_epoch = progress["epochs_completed"], progress["batches_in_epoch"]
+    stage, steps = progress["stage"], progress["steps_completed"]
+    is_over = stage not in ("between", "batches")
+    begun = epochs + (stage != "between")
+    epoch = {"ready": begun, "started": begun, "processed": epochs + is_over, "completed": epochs}
+    done = dict.fromkeys(("ready", "started", "processed", "completed"), in_epoch)
+    total = dict.fromkeys(done, progress["batches_completed"])
+    nothing = dict.fromkeys(done, 0)
+    stepped = {
+        "total": {"ready": steps, "completed": steps},
+        "current": {"ready": 0, "completed": 0},
+    }
+    cleared = {kind: {**counts, "started": counts["ready"]} for kind, counts in stepped.items()}
+    fit_loop = {
+        "state_dict": {},
+        "epoch_loop.state_dict": {"_batches_that_stepped": progress["batches_stepped"]},
+        "epoch_loop.batch_progress": {
+            "total": total,
+            "current": done,
+            "is_last_batch": is_over or stage == "between",
+        },
+        "epoch_loop.scheduler_progress": stepped,
+        "epoch_loop.automatic_optimization.state_dict": {},
+        "epoch_loop.automatic_optimization.optim_progress": {
+            "optimizer": {"step": stepped, "zero_grad": cleared}
+        },
+        "epoch_loop.manual_optimization.state_dict": {},
+        "epoch_loop.manual_optimization.optim_step_progress": stepped,
+        "epoch_loop.val_loop.state_dict": {},
+        "epoch_loop.val_loop.batch_progress": {
+            "total": nothing,
+            "current": nothing,
+            "is_last_batch": False,
+        },
+        "epoch_progress": {"total": epoch, "current": epoch},
+    }
+    return {"fit_loop": fit_loop}

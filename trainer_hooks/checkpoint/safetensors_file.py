@@ -1,0 +1,150 @@
+"""Weights as a safetensors file, which other tools and languages read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import torch
+
+from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, UsageError
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["SUFFIX", "dump_safetensors", "is_safetensors", "read_safetensors", "require_writable"]
+
+SUFFIX = ".safetensors"
+
+_KEPT = ("epoch", "global_step", "hparams_name", "hyper_parameters", "trainer_hooks")
+"""What of a checkpoint stands in the metadata, as JSON, beside the weights."""
+
+
+def is_safetensors(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path's name says that it is a safetensors file."""
+    return Path(path).suffix == SUFFIX
+
+
+def require_writable(path: str | os.PathLike[str], *, weights_only: bool) -> None:
+    """Make sure that a checkpoint may be written as a safetensors file.
+
+    Raises:
+        UsageError: it is to hold more than weights.
+        CheckpointError: the library is not installed.
+    """
+    if not weights_only:
+        raise UsageError(
+            f"save_checkpoint({str(path)!r}): a safetensors file holds weights alone, and nothing "
+            "could be resumed from it. Pass weights_only=True, or a path that ends in .ckpt."
+        )
+    _library(path)
+
+
+def dump_safetensors(checkpoint: dict[str, Any], file: BinaryIO) -> None:
+    """Write a checkpoint's weights into an open file.
+
+    A weight that is tied to another is written once, and named in the metadata. Hyperparameters
+    stand there too, those that JSON can hold; others, such as tuples and tensors, are left out.
+
+    Raises:
+        CheckpointError: a weight is no dense tensor.
+    """
+    tensors, tied = _distinct(checkpoint["state_dict"])
+    kept = {name: checkpoint[name] for name in _KEPT if name in checkpoint}
+    if "hyper_parameters" in kept:
+        kept["hyper_parameters"] = {
+            name: value for name, value in kept["hyper_parameters"].items() if _is_json(value)
+        }
+    metadata = {"format": "pt", "trainer_hooks": json.dumps({**kept, "tied": tied})}
+    try:
+        file.write(_library("the checkpoint").torch.save(tensors, metadata))
+    except (KeyError, ValueError) as error:  # a dtype that it does not know
+        raise CheckpointError(
+            f"the weights cannot be written as safetensors: {error}. Save a .ckpt file."
+        ) from error
+
+
+def read_safetensors(path: str | os.PathLike[str], map_location: Any = "cpu") -> dict[str, Any]:
+    """Return what `dump_safetensors` wrote; of another tool's file the weights alone.
+
+    Args:
+        path: the file.
+        map_location: a device for the weights; the CPU for anything else that `torch.load` takes.
+
+    Raises:
+        CheckpointNotFoundError: there is no such file.
+        CheckpointError: it is damaged or no safetensors file, or the library is not installed.
+    """
+    library = _library(path)
+    if not Path(path).is_file():
+        raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.")
+    device = str(map_location) if isinstance(map_location, str | torch.device) else "cpu"
+    try:
+        with library.safe_open(path, framework="pt", device=device) as file:
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            kept = json.loads((file.metadata() or {}).get("trainer_hooks", "{}"))
+        for name, other in kept.pop("tied", {}).items():
+            weights[name] = weights[other]
+    except (
+        library.SafetensorError,
+        AttributeError,
+        LookupError,
+        OSError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise CheckpointError(
+            f"checkpoint {str(path)!r} cannot be read: it is damaged or no safetensors file "
+            f"({error}). Use another one."
+        ) from error
+    return {**kept, "state_dict": weights}
+
+
+def _library(path: object) -> Any:
+    try:
+        import safetensors
+        import safetensors.torch
+    except ImportError as error:
+        raise CheckpointError(
+            f"checkpoint {str(path)!r} needs the package safetensors, which is not installed. "
+            "Install it with: pip install trainer-hooks[safetensors]."
+        ) from error
+    return safetensors
+
+
+def _distinct(weights: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Return each weight once, in memory of its own, and which names stand for which others."""
+    tensors: dict[str, torch.Tensor] = {}
+    tied: dict[str, str] = {}
+    first: dict[Any, str] = {}
+    memory: set[int] = set()
+    for name, value in weights.items():
+        is_dense = isinstance(value, torch.Tensor) and value.layout is torch.strided
+        if not is_dense or value.is_quantized or value.is_meta:
+            kind = (
+                str(value.layout) if isinstance(value, torch.Tensor) else type(value).__qualname__
+            )
+            raise CheckpointError(
+                f"the weight {name!r} ({kind}) cannot be written as safetensors: the file holds "
+                "dense tensors alone. Save a .ckpt file."
+            )
+        start = value.untyped_storage().data_ptr()
+        place = (start, value.storage_offset(), value.shape, value.stride(), value.dtype)
+        if value.numel() and place in first:
+            tied[name] = first[place]
+            continue
+        first[place] = name
+        is_alone = start not in memory
+        is_whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
+        memory.add(start)
+        tensor = value.detach().resolve_conj().resolve_neg().contiguous()
+        tensors[name] = tensor if is_alone and is_whole else tensor.clone()
+    return tensors, tied
+
+
+def _is_json(value: object) -> bool:
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError, RecursionError):
+        return False
