@@ -83,10 +83,13 @@ def save_in_background(
     """Copy the session's state, and let other hands write it to each of `paths`.
 
     Raises:
-        UsageError: there is no module to save yet, or more than weights for a safetensors file.
+        UsageError: there is no module to save yet, no path, or more than weights for a safetensors
+            file.
         CheckpointStateError: a state cannot be loaded back safely; it is named.
         CheckpointError: the save in the background before this one failed.
     """
+    if not paths:
+        raise UsageError("save_in_background() was given no path: pass at least one.")
     session.background.finish()
     _require_writable(paths, weights_only)
     checkpoint = build(session, trainer, weights_only)

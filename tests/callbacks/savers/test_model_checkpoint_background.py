@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from trainer_hooks import Callback, Module, Trainer, snapshot
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import write_checkpoint
-from trainer_hooks.errors import CheckpointError, OptionError
+from trainer_hooks.errors import CheckpointError, OptionError, UsageError
 
 
 class Net(Module):
@@ -306,6 +306,30 @@ def test_the_option_is_checked():
     """`async_save` is True or False."""
     with pytest.raises(OptionError, match="async_save 1 of ModelCheckpoint"):
         ModelCheckpoint(async_save=1)
+
+
+def test_what_is_saved_after_a_fit_is_finished_by_close(fit, tmp_path, gate):
+    """`save_in_background` can be called by hand; close() waits, tells, and raises its error."""
+    gate.open.set()
+    listener = At({})
+    trainer = fit(listener, enable_checkpointing=False)
+    trainer.save_in_background(tmp_path / "a.ckpt", tmp_path / "b.ckpt", weights_only=True)
+    trainer.finish_saves()
+    assert [name for _, name, _ in listener.told] == ["a.ckpt", "b.ckpt"]
+    assert "optimizer_states" not in torch.load(tmp_path / "b.ckpt", weights_only=True)
+    gate.failing = {"c.ckpt"}
+    trainer.save_in_background(tmp_path / "c.ckpt")
+    with pytest.raises(CheckpointError, match=r"c.ckpt"):
+        trainer.close()
+
+
+def test_the_format_goes_by_the_name_in_the_background_too(fit, tmp_path):
+    """What cannot be written is refused at once, and not by the other thread."""
+    trainer = fit(enable_checkpointing=False)
+    with pytest.raises(UsageError, match="weights alone"):
+        trainer.save_in_background(tmp_path / "a.safetensors")
+    with pytest.raises(UsageError, match="no path"):
+        trainer.save_in_background()
 
 
 SCRIPT = textwrap.dedent(
