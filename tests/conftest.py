@@ -154,6 +154,7 @@ def MemoryLogger():
 def handlers():
     """The handlers of Python itself, whatever the test runner has set; put back afterwards."""
     own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    own[signal.SIGUSR1] = signal.SIG_DFL
     before = {signum: signal.signal(signum, handler) for signum, handler in own.items()}
     yield own
     assert {signum: signal.getsignal(signum) for signum in own} == own

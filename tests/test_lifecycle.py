@@ -89,7 +89,7 @@ def conditions(module: Module) -> dict[str, object]:
         "anomaly": torch.is_anomaly_enabled(),
         "dtype": torch.get_default_dtype(),
         "autocast": torch.is_autocast_enabled("cpu"),
-        "signals": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)],
+        "signals": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)],
     }
 
 
@@ -358,6 +358,12 @@ def sending(*signals, at: int = 1):
         def on_exception(self, exception):
             events.append(f"on_exception {type(exception).__name__}")
 
+        def on_train_end(self):
+            events.append("on_train_end")
+
+        def on_fit_end(self):
+            events.append("on_fit_end")
+
         def teardown(self, stage):
             events.append("teardown")
 
@@ -382,13 +388,19 @@ def test_ctrl_c(bare, handlers) -> None:
     assert trainer.global_step == 2
 
 
-def test_sigterm(bare, handlers) -> None:
-    """SIGTERM lets the batch end, then leaves fit as SystemExit with the code 143."""
-    module, events = sending(signal.SIGTERM)
-    with pytest.raises(SystemExit) as caught:
-        bare().fit(module, DATA)
-    assert caught.value.code == 143
-    assert events == ["end 0", "went on", "end 1", "on_exception TerminationSignal", "teardown"]
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+def test_a_signal_of_a_scheduler(signum, code, bare, handlers) -> None:
+    """SIGTERM and SIGUSR1 let the batch end, end fit in order, and leave it as SystemExit."""
+    module, events = sending(signum)
+    trainer = bare()
+    with (
+        pytest.raises(SystemExit) as caught,
+        pytest.warns(TrainerHooksWarning, match=f"{signum.name}: this trainer has no checkpoint"),
+    ):
+        trainer.fit(module, DATA)
+    assert caught.value.code == code
+    assert events == ["end 0", "went on", "end 1", "on_train_end", "on_fit_end", "teardown"]
+    assert trainer.interrupted
 
 
 @pytest.mark.parametrize(
@@ -397,6 +409,8 @@ def test_sigterm(bare, handlers) -> None:
         ((signal.SIGINT, signal.SIGINT), KeyboardInterrupt),
         ((signal.SIGTERM, signal.SIGTERM), SystemExit),
         ((signal.SIGTERM, signal.SIGINT), KeyboardInterrupt),
+        ((signal.SIGINT, signal.SIGTERM), SystemExit),
+        ((signal.SIGUSR1, signal.SIGTERM), SystemExit),
     ],
 )
 def test_a_second_signal_acts_at_once(signals, error, bare, handlers) -> None:
@@ -433,17 +447,18 @@ def test_ctrl_c_in_an_evaluation(fn, bare, handlers) -> None:
     assert done == [0, 1]
 
 
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.parametrize("mine", [signal.SIG_IGN, lambda signum, frame: None])
-def test_a_handler_of_the_users_stays(mine, bare, handlers) -> None:
+def test_a_handler_of_the_users_stays(mine, signum, bare, handlers) -> None:
     """A signal that is ignored, or handled by the program itself, is not taken over."""
-    signal.signal(signal.SIGINT, mine)
+    signal.signal(signum, mine)
     try:
-        module, events = sending(signal.SIGINT)
+        module, events = sending(signum)
         bare().fit(module, DATA)
-        assert signal.getsignal(signal.SIGINT) is mine
+        assert signal.getsignal(signum) is mine
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    assert events[-2:] == ["end 3", "teardown"]
+        signal.signal(signum, handlers[signum])
+    assert events[-4:] == ["end 3", "on_train_end", "on_fit_end", "teardown"]
 
 
 def test_no_handlers_in_another_thread(bare, handlers) -> None:
@@ -483,17 +498,22 @@ class Sends(Module):
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
-Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
+Trainer(max_epochs=1, accelerator="cpu", logger=False, default_root_dir="run",
         enable_progress_bar=False, enable_model_summary=False).fit(Sends(), [torch.ones(1, 2)] * 3)
 print("not reached")
 """
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("SIGTERM", 128 + signal.SIGTERM), ("SIGINT", -signal.SIGINT)]
+    ("name", "code", "saved"),
+    [
+        ("SIGTERM", 128 + signal.SIGTERM, ["preempted-epoch=0-step=1.ckpt"]),
+        ("SIGUSR1", 128 + signal.SIGUSR1, ["preempted-epoch=0-step=1.ckpt"]),
+        ("SIGINT", -signal.SIGINT, []),
+    ],
 )
-def test_the_exit_code_of_a_process(name, code, tmp_path) -> None:
-    """A process ends with 143 after SIGTERM, and as Python ends it after Ctrl-C."""
+def test_the_exit_code_of_a_process(name, code, saved, tmp_path) -> None:
+    """A process ends with 128 + n after SIGTERM and SIGUSR1, and as Python ends it after Ctrl-C."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, name],
         cwd=tmp_path,
@@ -506,6 +526,7 @@ def test_the_exit_code_of_a_process(name, code, tmp_path) -> None:
     assert done.returncode == code, done.stderr
     assert done.stdout.split("\n") == ["end 0", "teardown", ""]
     assert f"{name}: stopping after this batch" in done.stderr
+    assert [path.name for path in tmp_path.glob("run/checkpoints/*")] == saved
 
 
 # --- one run after another ---

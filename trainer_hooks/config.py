@@ -168,7 +168,11 @@ class TrainerConfig:
         default=None, metadata=_doc("Whether a ModelSummary takes part if none was given.")
     )
     default_root_dir: str | os.PathLike[str] | None = field(
-        default=None, metadata=_doc("Where logs and checkpoints go; the working directory if None.")
+        default=None,
+        metadata=_doc(
+            "Where logs and checkpoints go; the working directory if None. Checkpoints may go to "
+            "an address such as `s3://bucket/run`."
+        ),
     )
     deterministic: bool | str | None = field(
         default=None,

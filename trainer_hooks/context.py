@@ -141,6 +141,7 @@ class RunContext:
         resumed: what a checkpoint says on the place in the epoch, until the loop has taken it.
         before_validation: `random_states()` as a validation inside fit began, while it runs.
         pending_signal: the number of a signal to heed at the next batch, or 0.
+        is_leaving: whether one was heeded, so that another does not wait for anything.
         is_stopping: whether somebody asked the run to stop.
         stop_requests: how often `StopTraining` was raised.
         is_last_batch: whether the batch in work is the epoch's last.
@@ -166,6 +167,7 @@ class RunContext:
     resumed: dict[str, Any] = field(default_factory=dict)
     before_validation: dict[str, Any] = field(default_factory=dict)
     pending_signal: int = 0
+    is_leaving: bool = False
     is_stopping: bool = False
     stop_requests: int = 0
     is_last_batch: bool = False
@@ -203,4 +205,5 @@ class RunContext:
         if signum == signal.SIGINT:
             raise KeyboardInterrupt
         if signum:
-            raise TerminationSignal(signum)
+            self.is_leaving = True
+            raise TerminationSignal(signum, is_in_order=True)

@@ -12,6 +12,7 @@ from trainer_hooks.callbacks.model_summary import ModelSummary
 from trainer_hooks.callbacks.progress_bar import ProgressBar
 from trainer_hooks.callbacks.timer import Timer
 from trainer_hooks.callbacks.tqdm_progress import TQDMProgressBar
+from trainer_hooks.checkpoint.target import is_remote
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.csv import CSVLogger
@@ -56,7 +57,8 @@ def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
     """Make sure that nothing was given that an option switches off.
 
     Raises:
-        OptionError: something was, or two progress bars would write over each other.
+        OptionError: something was, two progress bars would write over each other, or the root is in
+            a store that cannot be reached from here.
     """
     for option, kind in (
         ("enable_checkpointing", Checkpoint),
@@ -71,6 +73,13 @@ def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
                 f"Trainer({option}=False) and the {given[0].label} contradict each other: leave "
                 "one of them out."
             )
+    root = root_dir(config)
+    if is_remote(root):
+        from trainer_hooks.checkpoint.remote import obstacle
+
+        found = obstacle(root)
+        if found:
+            raise OptionError(f"Trainer(default_root_dir={root!r}): {found}.")
     bars = [entry for entry in connector.entries if isinstance(entry.callback, ProgressBar)]
     if len(bars) > 1:
         raise OptionError(
@@ -89,7 +98,13 @@ def make_loggers(config: TrainerConfig) -> list[Logger]:
     if given is False or config.fast_dev_run:
         return []
     if given is None or given is True:
-        return [CSVLogger(root_dir(config))]
+        root = root_dir(config)
+        if is_remote(root):
+            raise OptionError(
+                f"Trainer(default_root_dir={root!r}): the default logger writes to a local folder. "
+                "Pass logger=CSVLogger('logs'), or logger=False."
+            )
+        return [CSVLogger(root)]
     is_several = isinstance(given, Iterable) and not isinstance(given, str)
     listed = list(given) if is_several else [given]
     for item in listed:

@@ -18,7 +18,7 @@
     `-- StopTraining                           raised by a hook or step to end the run in order
 
 Each message says what, where, the rule, and what to do. `TerminationSignal` is no error: it is the
-`SystemExit` that a SIGTERM becomes, with exit code 128 + the signal's number.
+`SystemExit` that a SIGTERM or SIGUSR1 becomes, with exit code 128 + the signal's number.
 """
 
 from __future__ import annotations
@@ -116,11 +116,17 @@ class StopTraining(TrainerHooksError):  # noqa: N818 - it is a request, not a fa
 
 
 class TerminationSignal(SystemExit):
-    """Leaves an entry point after SIGTERM; the process exits with 128 + the signal's number."""
+    """Leaves an entry point after SIGTERM or SIGUSR1; the process exits with 128 + its number.
 
-    def __init__(self, signum: int) -> None:
+    Attributes:
+        signum: the signal's number.
+        is_in_order: whether it was waited with until the batch in work was done.
+    """
+
+    def __init__(self, signum: int, *, is_in_order: bool = False) -> None:
         super().__init__(128 + signum)
         self.signum = signum
+        self.is_in_order = is_in_order
 
     def __reduce__(self) -> tuple[type[TerminationSignal], tuple[int]]:
         return type(self), (self.signum,)

@@ -10,11 +10,12 @@ import torch
 from trainer_hooks import snapshot
 from trainer_hooks._log import warn
 from trainer_hooks.adoption import adopted
+from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.checkpoint.loading import load_checkpoint
 from trainer_hooks.context import RunContext
 from trainer_hooks.data.module import DataModule
 from trainer_hooks.data.transfer import BatchTransfer
-from trainer_hooks.errors import StopTraining, TrainerHooksWarning
+from trainer_hooks.errors import StopTraining, TerminationSignal, TrainerHooksWarning
 from trainer_hooks.hooks.relay import call_noting, describe_error
 from trainer_hooks.job import Job, check_kinds, load_data
 from trainer_hooks.loops.evaluation import EvaluationLoop
@@ -107,10 +108,18 @@ class Run:
         self.session.state.status = "finished"
 
     def fail(self, error: BaseException) -> None:
-        """Tell everybody of an exception that ends the run; what fails in that is noted on it."""
+        """Tell everybody of an exception that ends the run; what fails in that is noted on it.
+
+        A fit that made way for a signal in order is ended as others are.
+        """
         self._error = error
         self.session.state.status = "interrupted"
         hooks, module = self.session.connector.relay, self.job.module
+        is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
+        if is_in_order and self.job.fn == "fit":
+            self.session.metrics.enter(Scope.CLOSED)
+            call_noting(error, hooks.on_fit_end, self.trainer, module)
+            return
         if isinstance(error, KeyboardInterrupt):
             call_noting(error, hooks.on_keyboard_interrupt, self.trainer, module)
         call_noting(error, hooks.on_exception, self.trainer, module, error)
@@ -232,6 +241,7 @@ class Run:
             snapshot.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
                 snapshot.restore_training(session, context, checkpoint)
+                session.saved_at = max(session.saved_at, summarize(path).saved_at)
             if takes_callbacks:
                 report = snapshot.restore_callbacks(session, checkpoint, upgraded)
                 session.load_report = report

@@ -49,7 +49,9 @@ class Session:
         context: the run under way, or the last one.
         fit_context: the last fit, of which a checkpoint is made.
         ckpt_path: the checkpoint that the last run was given.
+        named_ckpt_path: the same, but None where `"last"`, `"best"` or `"auto"` chose it.
         load_report: what restoring it found.
+        saved_at: when the last checkpoint was saved, or that which the last fit was given.
         stop_reason: why the run was asked to stop.
         hook_profile: what times the callbacks, or did so last.
     """
@@ -71,7 +73,9 @@ class Session:
     context: RunContext | None = None
     fit_context: RunContext | None = None
     ckpt_path: str | None = None
+    named_ckpt_path: str | None = None
     load_report: LoadReport | None = None
+    saved_at: int = 0
     stop_reason: str = ""
     hook_profile: HookProfile | None = None
 

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM during a run: heeded between two batches, so that a checkpoint is exact."""
+"""Signals during a run: heeded between two batches, so that a checkpoint is exact.
+
+SIGINT is Ctrl-C. SIGTERM and SIGUSR1 are what a scheduler sends before it takes the machine away.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ __all__ = ["heeding_signals"]
 
 @contextmanager
 def heeding_signals(context: RunContext) -> Iterator[None]:
-    """Hold SIGINT and SIGTERM back until the batch in work is done; a second one acts at once.
+    """Hold signals back until the batch in work is done; a second one acts at once.
 
     The handlers that were there before are put back. One that is not Python's own was installed or
     set to be ignored on purpose, and stays. In a thread other than the main one nothing is done,
@@ -39,8 +42,8 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
                 signal.signal(signum, signal.SIG_DFL)
                 os.kill(os.getpid(), signum)
             return
-        if context.pending_signal:
-            context.pending_signal = 0
+        if context.pending_signal or context.is_leaving:
+            context.pending_signal, context.is_leaving = 0, False
             _act_on(signum)
         context.pending_signal = signum
         name = signal.Signals(signum).name
@@ -51,7 +54,7 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
     own = (signal.SIG_DFL, signal.default_int_handler)
     before = {
         signum: signal.signal(signum, handle)
-        for signum in (signal.SIGINT, signal.SIGTERM)
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
         if signal.getsignal(signum) in own
     }
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
@@ -18,6 +19,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
     is_safetensors,
     require_writable,
 )
+from trainer_hooks.checkpoint.target import located
 from trainer_hooks.checkpoint.weights import load_weights, require_fitting
 from trainer_hooks.errors import (
     CheckpointError,
@@ -33,7 +35,7 @@ from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.context import RunContext
@@ -68,7 +70,8 @@ def save(
     """
     session.background.catch_up()
     _require_writable([path], weights_only)
-    written = _write(build(session, trainer, weights_only), path)
+    checkpoint = build(session, trainer, weights_only)
+    written = _writer(session)(checkpoint, path)
     session.connector.relay.on_checkpoint_saved(trainer, session.module, written)  # type: ignore[arg-type]
     session.background.finish()
     return written
@@ -93,8 +96,8 @@ def save_in_background(
     session.background.finish()
     _require_writable(paths, weights_only)
     checkpoint = build(session, trainer, weights_only)
-    files = tuple(str(Path(path).absolute()) for path in paths)
-    return session.background.start(checkpoint, files, _write)
+    files = tuple(located(path) for path in paths)
+    return session.background.start(checkpoint, files, _writer(session))
 
 
 def _require_writable(paths: Sequence[str | os.PathLike[str]], weights_only: bool) -> None:
@@ -103,9 +106,18 @@ def _require_writable(paths: Sequence[str | os.PathLike[str]], weights_only: boo
             require_writable(path, weights_only=weights_only)
 
 
-def _write(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -> str:
-    """Write a checkpoint in the format that the file's name says."""
-    return write_checkpoint(checkpoint, path, dump_safetensors if is_safetensors(path) else None)
+def _writer(session: Session) -> Callable[[dict[str, Any], str | os.PathLike[str]], str]:
+    """Return what writes a checkpoint of this moment, in the format that a file's name says."""
+    # later than the one before even where the clock was set back, as on another machine
+    session.saved_at = max(time.time_ns(), session.saved_at + 1)
+    return partial(_write, module=type(session.module).__name__, saved_at=session.saved_at)
+
+
+def _write(
+    checkpoint: dict[str, Any], path: str | os.PathLike[str], module: str, saved_at: int
+) -> str:
+    dump = dump_safetensors if is_safetensors(path) else None
+    return write_checkpoint(checkpoint, path, dump=dump, module=module, saved_at=saved_at)
 
 
 def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, Any]:

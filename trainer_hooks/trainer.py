@@ -9,14 +9,16 @@ import torch
 from trainer_hooks import description, snapshot
 from trainer_hooks._text import show_tree
 from trainer_hooks.checkpoint.background import BackgroundSaves
+from trainer_hooks.checkpoint.target import located
 from trainer_hooks.config import TrainerConfig, takes_options
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.defaults import check_switches, default_callbacks, make_loggers
-from trainer_hooks.errors import CheckpointNotFoundError, StopTraining, UsageError
+from trainer_hooks.errors import StopTraining, UsageError
 from trainer_hooks.hooks.relay import describe_error
 from trainer_hooks.job import Job
 from trainer_hooks.lifecycle import Run
 from trainer_hooks.profiling import active_profile, profile_from_start, put_in
+from trainer_hooks.resuming import find_checkpoint
 from trainer_hooks.runtime.device import pick_device
 from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.session import Session
@@ -93,14 +95,14 @@ class Trainer(TrainerView):
             train_dataloaders: an iterable of batches, or a list or dict of loaders.
             val_dataloaders: one, or a list of them, which are run one after another.
             datamodule: what has the loaders, instead.
-            ckpt_path: a checkpoint to resume from: a path, `"last"` or `"best"`. One of Lightning
-                2.x is taken too; from inside an epoch that is not exact, which is warned of.
+            ckpt_path: a checkpoint to resume from: a path; `"last"`, the newest that is whole;
+                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where there
+                is one, and else a new training. They are looked for where this trainer's checkpoint
+                callbacks save, in this process or an earlier one. A file of Lightning 2.x is taken
+                too; from inside an epoch that is not exact, which is warned of.
         """
-        self._run(
-            Job(
-                "fit", model, datamodule, train_dataloaders, val_dataloaders, self._found(ckpt_path)
-            )
-        )
+        path = self._found(ckpt_path, "fit", model)
+        self._run(Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
 
     def validate(
         self,
@@ -115,7 +117,8 @@ class Trainer(TrainerView):
         Args:
             model: the module; that of the last run unless given.
             dataloaders: one, or a list of them.
-            ckpt_path: a checkpoint whose weights are loaded first: a path, `"last"` or `"best"`.
+            ckpt_path: a checkpoint whose weights are loaded first: a path, `"last"` or `"best"`,
+                as for `fit`.
             verbose: whether to print the metrics.
             datamodule: what has the loaders, instead.
         """
@@ -141,7 +144,7 @@ class Trainer(TrainerView):
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[Any] | None:
         """Predict; return what the steps returned, in a list a loader where there are several."""
-        module, path = self._chosen(model, ckpt_path)
+        module, path = self._chosen(model, ckpt_path, "predict")
         job = Job(
             "predict",
             module,
@@ -263,7 +266,7 @@ class Trainer(TrainerView):
         verbose: bool,
         datamodule: DataModule | None,
     ) -> list[dict[str, float]]:
-        module, path = self._chosen(model, ckpt_path)
+        module, path = self._chosen(model, ckpt_path, fn)
         owner = self._datamodule(dataloaders, datamodule)
         results: list[dict[str, float]] = (
             self._run(Job(fn, module, owner, evaluation=dataloaders, ckpt_path=path)) or []
@@ -276,37 +279,29 @@ class Trainer(TrainerView):
         return results
 
     def _chosen(
-        self, model: Module | None, ckpt_path: str | os.PathLike[str] | None
+        self, model: Module | None, ckpt_path: str | os.PathLike[str] | None, fn: str
     ) -> tuple[Module, str | None]:
         """Return the module to run and the checkpoint to load into it."""
-        if model is not None:
-            return model, self._found(ckpt_path)
-        if self._session.module is None:
+        module = self._session.module if model is None else model
+        if module is None:
             raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
-        return self._session.module, self._found(ckpt_path)
+        return module, self._found(ckpt_path, fn, module)
 
     def _datamodule(self, loaders: Any, datamodule: DataModule | None) -> DataModule | None:
         """Return the data module to use: that of the last run if nothing else was given."""
         return self._session.datamodule if datamodule is None and loaders is None else datamodule
 
-    def _found(self, ckpt_path: str | os.PathLike[str] | None) -> str | None:
+    def _found(
+        self, ckpt_path: str | os.PathLike[str] | None, fn: str, module: Module
+    ) -> str | None:
         """Return the path that `ckpt_path` stands for."""
+        self._session.named_ckpt_path = None
         if ckpt_path is None:
             return None
-        if ckpt_path not in ("best", "last"):
-            return str(ckpt_path)
-        saver = self.checkpoint_callback
-        path = ""
-        if saver is not None:
-            path = getattr(
-                saver, "best_model_path" if ckpt_path == "best" else "last_model_path", ""
-            )
-        if not path:
-            raise CheckpointNotFoundError(
-                f"ckpt_path={ckpt_path!r}: no checkpoint callback of this trainer has saved one. "
-                "Train first, or give a path; 'last' needs ModelCheckpoint(save_last=True)."
-            )
-        return str(path)
+        if ckpt_path not in ("auto", "best", "last"):
+            self._session.named_ckpt_path = located(ckpt_path)
+            return self._session.named_ckpt_path
+        return find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)
 
     # --- control ---
 

@@ -158,6 +158,11 @@ class TrainerView(PlanView):
         return self._session.ckpt_path
 
     @property
+    def named_ckpt_path(self) -> str | None:
+        """The checkpoint that the run was given by its path, which no callback removes."""
+        return self._session.named_ckpt_path
+
+    @property
     def load_report(self) -> LoadReport | None:
         """What restoring the callbacks from it found: restored, missing, unexpected."""
         return self._session.load_report

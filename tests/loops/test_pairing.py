@@ -25,6 +25,7 @@ class Fault(Exception):
 
 CLOSE = ["on_close", "on_post_close"]
 BROKEN_OFF = ["on_exception", "teardown", *CLOSE]
+LEFT = ["on_fit_end", "teardown", *CLOSE]
 INTERRUPTED = ["on_keyboard_interrupt", *BROKEN_OFF]
 COMMON = {"setup", "on_configure_model", "on_before_load", "on_after_load", "on_epoch_start"}
 COMMON |= {"on_epoch_end", "teardown", *CLOSE}
@@ -414,7 +415,12 @@ SIGNALS = pytest.mark.parametrize(
     ],
 )
 def test_a_signal_in_fit(hook, following, signum, error, tail, stage, handlers) -> None:
-    """The batch in work is done and closed, in training and validation; then the run breaks off."""
+    """The batch in work is done and closed, in training and validation; then the run breaks off.
+
+    SIGTERM has the training saved and ended in order; the epoch goes on in another process.
+    """
+    if signum == signal.SIGTERM:
+        tail = ["on_save_checkpoint", "on_checkpoint_saved", "on_train_end", *LEFT]
     through = stage("fit", num_sanity_val_steps=0).first.names
     played = stage("fit", {hook: sending(signum)}, num_sanity_val_steps=0)
     place = through.index(hook)
@@ -448,6 +454,8 @@ def test_a_second_signal(hook, signum, error, tail, stage, handlers) -> None:
 @SIGNALS
 def test_a_signal_after_the_last_batch(signum, error, tail, stage, handlers) -> None:
     """It is heeded when the training has ended in order, before fit would have."""
+    if signum == signal.SIGTERM:
+        tail = LEFT
     through = stage("fit").first.names
     played = stage("fit", {"on_train_end": sending(signum)})
     assert_broken_off(played, error, through[: through.index("on_fit_end")], tail)

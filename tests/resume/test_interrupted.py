@@ -36,6 +36,10 @@ def terminate(trainer) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def preempt(trainer) -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
 def fail(trainer) -> None:
     raise ValueError("the disk of the data set is gone")
 
@@ -64,8 +68,9 @@ def broken_off(kit, lab, error, options, breaker):
     """Run until `error`; return the file that it left."""
     with pytest.raises(error):
         lab.run(lambda: setup(kit, lab.folder / "saved", options, breaker), "broken")
-    files = list((lab.folder / "saved").glob("exception-*.ckpt"))
-    assert len(files) == 1
+    files = list((lab.folder / "saved").glob("*.ckpt"))
+    kind = "preempted" if error is TerminationSignal else "exception"
+    assert [file.name.partition("-")[0] for file in files] == [kind]
     return files[0]
 
 
@@ -83,7 +88,9 @@ def compare_ends(lab, kit, file, options):
     assert kit.differences(uncut.module.seen[-len(seen) :], seen) == []
 
 
-@pytest.mark.parametrize("action", [interrupt, terminate], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    "action", [interrupt, terminate, preempt], ids=["SIGINT", "SIGTERM", "SIGUSR1"]
+)
 @pytest.mark.parametrize(
     ("hook", "time"),
     [
@@ -105,7 +112,7 @@ def test_a_signal_leaves_a_checkpoint_that_is_resumed_exactly(lab, kit, action, 
 
 
 @pytest.mark.parametrize("options", [{}, {"val_check_interval": 0.4}], ids=["at end", "inside"])
-@pytest.mark.parametrize("action", [interrupt, fail], ids=["SIGINT", "fault"])
+@pytest.mark.parametrize("action", [interrupt, fail, terminate], ids=["SIGINT", "fault", "SIGTERM"])
 @pytest.mark.parametrize(
     ("hook", "time"),
     [
@@ -119,7 +126,7 @@ def test_a_validation_that_is_broken_off_is_run_again_from_its_start(
     lab, kit, options, action, hook, time
 ):
     """What breaks off inside a validation repeats that validation with its random numbers."""
-    error = KeyboardInterrupt if action is interrupt else ValueError
+    error = {interrupt: KeyboardInterrupt, terminate: TerminationSignal}.get(action, ValueError)
     file = broken_off(kit, lab, error, options, Breaker(hook, time, action))
     compare_ends(lab, kit, file, options)
 

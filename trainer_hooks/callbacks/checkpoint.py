@@ -36,6 +36,14 @@ class Checkpoint(Callback):
 
     band: ClassVar[Band] = Band.SAVE
 
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return files that it may have saved, now or in an earlier process, in any order.
+
+        `ckpt_path="last"`, `"best"` and `"auto"` choose among them. This one names none; override
+        it to have its checkpoints found.
+        """
+        return []
+
     def save_now(self, trainer: Trainer, module: Module) -> None:
         """Save a checkpoint because `trainer.request_checkpoint()` was called; override it.
 
@@ -47,3 +55,14 @@ class Checkpoint(Callback):
             "one that calls trainer.save_checkpoint(path).",
             TrainerHooksWarning,
         )
+
+    def save_before_leaving(self, trainer: Trainer, module: Module) -> bool:
+        """Save because the process is told to end (SIGTERM, SIGUSR1); return whether it did.
+
+        It is called after the batch in work, of one callback after the other until one saves. This
+        one calls `save_now` where that is overridden.
+        """
+        if type(self).save_now is Checkpoint.save_now:
+            return False
+        self.save_now(trainer, module)
+        return True

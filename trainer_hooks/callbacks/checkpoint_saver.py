@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callbacks.filenames import check_template, template_names
-from trainer_hooks.callbacks.monitoring import check_count
-from trainer_hooks.callbacks.saved_files import Plan, matching_files
-from trainer_hooks.callbacks.saver import Saver, may_save
+from trainer_hooks.callbacks.filenames import check_template, read_template, template_names
+from trainer_hooks.callbacks.monitoring import check_count, is_training
+from trainer_hooks.callbacks.saved_files import Plan
+from trainer_hooks.callbacks.saver import Saver
 from trainer_hooks.callbacks.saver_options import check_dirpath, check_filename, check_flags
 from trainer_hooks.callbacks.watched_metric import nameable_metrics
+from trainer_hooks.checkpoint.target import exists, files_in, name_of
 from trainer_hooks.errors import CheckpointError, OptionError
 from trainer_hooks.interval import Interval, parse_interval
 from trainer_hooks.progress import EpochStage
@@ -129,17 +129,23 @@ class CheckpointSaver(Saver):
         super().forget()
         self._counted = None
 
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
+        found = super().candidates(trainer)
+        return [path for path in found if self._fields_of(path) is not None]
+
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Refuse to train if what will be saved would be written over other files."""
         super().on_fit_start(trainer, module)
-        if self.overwrite or not may_save(trainer):
+        if self.overwrite or not is_training(trainer):
             return
         now, template = _names(trainer), self.filename or ""
         counters = [name for name in template_names(template) if name in _COUNTERS]
         in_the_way = [
             path
-            for path, values in matching_files(self.dirpath or "", template)
-            if path not in self._books.best_k_models
+            for path in files_in(self.dirpath or "", "", template.count("/"))
+            if (values := self._fields_of(path)) is not None
+            and path not in self._books.best_k_models
             and (not counters or any(int(values[name]) > now[name] for name in counters))
         ]
         if in_the_way:
@@ -188,11 +194,11 @@ class CheckpointSaver(Saver):
     def _save(self, trainer: Trainer) -> None:
         """Save, unless this moment was saved already or nothing was trained."""
         done = trainer.progress.batches_completed
-        if not may_save(trainer) or done == self._books.considered_at:
+        if not is_training(trainer) or done == self._books.considered_at:
             return
         books, names = self._books.copy(), _names(trainer)
         path = self.free_path(names)
-        if not self.overwrite and path not in books.best_k_models and Path(path).exists():
+        if not self.overwrite and path not in books.best_k_models and exists(path):
             raise self._in_the_way([path])
         keep = self.num_checkpoints_to_keep
         books.best_k_models.pop(path, None)  # a name without counters is written over
@@ -204,8 +210,14 @@ class CheckpointSaver(Saver):
             link = books.last_model_path = self.format_checkpoint_name(names, self.latest_filename)
         self.write(trainer, Plan((path,), tuple(replaced), link), books)
 
+    def _fields_of(self, path: str) -> dict[str, str] | None:
+        """Return what stands in a path's name, or None if the filename cannot have made it."""
+        template = self.filename or ""
+        parts = path.split("/")[-1 - template.count("/") :]
+        return read_template(template, "/".join(parts))
+
     def _in_the_way(self, paths: list[str]) -> CheckpointError:
-        shown = ", ".join(repr(Path(path).name) for path in sorted(paths)[:_SHOWN])
+        shown = ", ".join(repr(name_of(path)) for path in sorted(paths)[:_SHOWN])
         more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
         return CheckpointError(
             f"files {shown}{more} in {self.dirpath!r}, the folder of {_WHERE}: this training would "

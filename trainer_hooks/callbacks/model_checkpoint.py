@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainer_hooks._log import log
-from trainer_hooks.callbacks.monitoring import check_choice, check_monitor
+from trainer_hooks.callbacks.monitoring import check_choice, check_monitor, is_training
 from trainer_hooks.callbacks.saved_files import Plan
-from trainer_hooks.callbacks.saver import Saver, may_save
+from trainer_hooks.callbacks.saver import Saver
 from trainer_hooks.callbacks.saver_options import (
     check_dirpath,
     check_filename,
@@ -37,16 +37,16 @@ class ModelCheckpoint(Saver):
     and never the one that the run was resumed from. A name that is taken gets a version: `-v1`.
 
     Args:
-        dirpath: the folder; by default `checkpoints` in the logger's folder, or without a logger
-            in `default_root_dir`.
+        dirpath: the folder, or an address such as `s3://bucket/run`; by default `checkpoints` in
+            the logger's folder, or without a logger in `default_root_dir`.
         filename: template with metrics, such as `"{epoch}-{val_loss:.2f}"`; without a suffix.
         monitor: the metric that ranks checkpoints; without one the newest counts as the best.
         verbose: whether each decision is logged at level INFO.
         save_last: True to save each time a second file, `last.ckpt`; `"link"` to make it a link to
             the newest of the best.
         save_top_k: how many of the best to keep: -1 all, 0 none; without a monitor -1, 0 or 1.
-        save_on_exception: whether whatever breaks a fit off, Ctrl-C and SIGTERM too, leaves a
-            checkpoint, `exception-epoch=E-step=S.ckpt`, under `last_exception_path`.
+        save_on_exception: whether whatever breaks a fit off, Ctrl-C too, leaves a checkpoint,
+            `exception-epoch=E-step=S.ckpt`, under `last_exception_path`. SIGTERM always does.
         save_weights_only: leave out what only a resume needs.
         mode: `"min"` or `"max"`: which values of `monitor` are better. NaN is never the best.
         auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
@@ -80,6 +80,7 @@ class ModelCheckpoint(Saver):
 
     CHECKPOINT_NAME_LAST: str = "last"
     CHECKPOINT_NAME_EXCEPTION: str = "exception-{epoch}-{step}"
+    CHECKPOINT_NAME_PREEMPTED: str = "preempted-{epoch}-{step}"
 
     def __init__(
         self,
@@ -204,7 +205,7 @@ class ModelCheckpoint(Saver):
         The file is named as they are and stays: it is not ranked, and no later one replaces it. It
         moves `save_last`, and leaves the schedule as it is.
         """
-        if not may_save(trainer):
+        if not is_training(trainer):
             return
         metrics, books = nameable_metrics(trainer), self._books.copy()
         # never over another file, which may be among the best
@@ -212,11 +213,23 @@ class ModelCheckpoint(Saver):
         self._tell(trainer, f"saving {path!r} as requested")
         self.write(trainer, self._planned(path, [], metrics, books), books)
 
+    def save_before_leaving(self, trainer: Trainer, module: Module) -> bool:
+        """Save the last checkpoint, or without one `preempted-epoch=E-step=S.ckpt`, for now."""
+        if not is_training(trainer):
+            return False
+        metrics, books = nameable_metrics(trainer), self._books.copy()
+        if self.save_last is True and not self.save_weights_only:
+            self.write(trainer, self._planned(None, [], metrics, books), books)
+        else:
+            path = self.free_path(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
+            self.write_for_now(trainer, path)
+        return True
+
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Save where the training stands, unless nothing was trained since it began."""
         start, done = self._batches_at_start, trainer.progress.batches_completed
         is_wanted = self.save_on_exception and start is not None and done > start
-        if not is_wanted or not may_save(trainer):
+        if not is_wanted or not is_training(trainer):
             return
         path = self.free_path(nameable_metrics(trainer), self.CHECKPOINT_NAME_EXCEPTION)
         trainer.save_checkpoint(path, self.save_weights_only)
@@ -228,7 +241,7 @@ class ModelCheckpoint(Saver):
 
     def _save(self, trainer: Trainer) -> None:
         """Decide what this moment is worth: a place among the best, the last, or nothing."""
-        if not may_save(trainer):
+        if not is_training(trainer):
             return
         metrics, books = nameable_metrics(trainer), self._books.copy()
         books.considered_at = trainer.progress.batches_completed

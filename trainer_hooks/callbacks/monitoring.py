@@ -25,6 +25,7 @@ __all__ = [
     "has_validation",
     "is_batch_the_last",
     "is_better",
+    "is_training",
     "missing_monitor",
     "validates_after_epoch",
 ]
@@ -125,6 +126,11 @@ def is_better(value: float, other: float, mode: str, margin: float = 0.0) -> boo
     if math.isnan(other):
         return True
     return value + margin < other if mode == "min" else value - margin > other
+
+
+def is_training(trainer: Trainer) -> bool:
+    """Return whether this is a fit whose results count."""
+    return trainer.state.fn == "fit" and not trainer.fast_dev_run
 
 
 def has_validation(trainer: Trainer) -> bool:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.callbacks.filenames import read_template
+from trainer_hooks.checkpoint.target import exists, is_inside, is_remote, joined, located
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Collection
 
-__all__ = ["Plan", "free_path", "is_removable", "link_to", "matching_files", "resolved_folder"]
+    from trainer_hooks.context import Trainer
+
+__all__ = [
+    "Plan",
+    "default_folder",
+    "earlier_folders",
+    "free_path",
+    "is_removable",
+    "link_to",
+    "resolved_folder",
+]
+
+_DEFAULT_NAME = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +36,40 @@ class Plan:
         files: the paths to write, in this order.
         obsolete: paths to remove once the last of `files` is durable.
         link: a path that then becomes a link to the first of `files`.
+        is_for_now: whether the next save replaces the file; it stands among `obsolete` then.
     """
 
     files: tuple[str, ...]
     obsolete: tuple[str, ...] = ()
     link: str | None = None
+    is_for_now: bool = False
 
 
 def resolved_folder(path: str | os.PathLike[str]) -> str:
-    """Return `path` absolute, with `~` and links resolved."""
-    return str(Path(path).expanduser().resolve())
+    """Return `path` absolute, with `~` and links resolved; an address as it is."""
+    if is_remote(path):
+        return located(path)
+    return str(Path(located(Path(path).expanduser())).resolve())
+
+
+def default_folder(trainer: Trainer) -> str:
+    """Return where checkpoints of this run go if no folder was given; nothing is created."""
+    root = trainer.log_dir if trainer.logger is not None else None
+    return resolved_folder(joined(root or trainer.default_root_dir, _DEFAULT_NAME))
+
+
+def earlier_folders(trainer: Trainer) -> list[str]:
+    """Return where earlier runs, if they had no folder given either, left their checkpoints.
+
+    A logger gives each run a folder of its own: those beside this run's are the earlier ones'.
+    """
+    folders = [resolved_folder(joined(trainer.default_root_dir, _DEFAULT_NAME))]
+    logger = trainer.logger
+    if logger is not None and logger.log_dir and logger.save_dir:
+        runs, top = Path(logger.log_dir).resolve().parent, Path(logger.save_dir).resolve()
+        if runs.is_relative_to(top):
+            folders += map(str, runs.glob(f"*/{_DEFAULT_NAME}"))
+    return folders
 
 
 def free_path(name: Callable[[int | None], str], first: int, reusable: Collection[str]) -> str:
@@ -45,7 +81,7 @@ def free_path(name: Callable[[int | None], str], first: int, reusable: Collectio
         reusable: paths that may be written over.
     """
     path, version = name(None), first
-    while path not in reusable and (Path(path).exists() or Path(path).is_symlink()):
+    while path not in reusable and exists(path):
         path, version = name(version), version + 1
     return path
 
@@ -58,34 +94,20 @@ def is_removable(
     It may if the file lies in its own folder and is not the one that this run was resumed from,
     whichever way the two are written.
     """
-    if folder is None:
+    if folder is None or not is_inside(path, folder):
         return False
-    file = Path(path)
-    # the file itself may be a link, and it is the link that would go: resolve its folder only
-    if not (file.parent.resolve() / file.name).is_relative_to(Path(folder).resolve()):
-        return False
-    return resumed_from is None or Path(resumed_from).resolve() != file.resolve()
-
-
-def matching_files(folder: str, template: str) -> list[tuple[str, dict[str, str]]]:
-    """Return the files in a folder whose name a template can have made, and what stands in it.
-
-    Args:
-        folder: where; there may be none.
-        template: text with fields, which may lead into folders below.
-    """
-    root = Path(folder)
-    levels = "/".join("*" for _ in Path(template).parts)
-    found = []
-    for path in root.glob(levels):
-        values = read_template(template, path.relative_to(root).as_posix())
-        if values is not None:
-            found.append((str(path), values))
-    return found
+    if resumed_from is None or is_remote(path) or is_remote(resumed_from):
+        return resumed_from is None or os.fspath(resumed_from) != path
+    return Path(resumed_from).resolve() != Path(path).resolve()
 
 
 def link_to(target: str, link: str) -> None:
     """Make `link` point to `target`, at once; where links are not allowed, make it a copy."""
+    if is_remote(link):
+        from trainer_hooks.checkpoint import remote
+
+        remote.copy(target, link)
+        return
     path = Path(link)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")

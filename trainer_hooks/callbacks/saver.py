@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks.callbacks.checkpoint import Checkpoint
+from trainer_hooks.callbacks.book_keeper import BookKeeper, UnderWay
 from trainer_hooks.callbacks.filenames import fill_template, template_names
 from trainer_hooks.callbacks.ranking import Books
 from trainer_hooks.callbacks.saved_files import (
     Plan,
+    default_folder,
+    earlier_folders,
     free_path,
     is_removable,
     link_to,
-    resolved_folder,
 )
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.checkpoint.file import summarize
+from trainer_hooks.checkpoint.target import exists, files_in, joined, remove
+from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from torch import Tensor
-
-    from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 
-__all__ = ["Saver", "may_save"]
+__all__ = ["Saver"]
 
 
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
-    """A save in the background, and the books before it."""
-
-    save: BackgroundSave
-    before: Books
-
-
-def may_save(trainer: Trainer) -> bool:
-    """Return whether this is a fit whose results count."""
-    return trainer.state.fn == "fit" and not trainer.fast_dev_run
-
-
-class Saver(Checkpoint):
+class Saver(BookKeeper):
     """Name and write checkpoints in one folder, and keep the books on them.
 
     Args:
@@ -56,10 +42,7 @@ class Saver(Checkpoint):
         enable_version_counter: whether a name that is taken gets a version.
         async_save: whether files are written in the background, while the training goes on.
 
-    What is still being written is part of what is saved, and of what the next save is decided on;
-    `best_model_path` and its kin name it once it is durable. If it fails, the books go back.
-
-    State: the books, and the folder that they belong to.
+    State: the books, the folder that they belong to, and what a save that is under way replaces.
     """
 
     CHECKPOINT_JOIN_CHAR: str = "-"
@@ -77,82 +60,38 @@ class Saver(Checkpoint):
         enable_version_counter: bool,
         async_save: bool = False,
     ) -> None:
+        super().__init__(mode)
         self.dirpath = dirpath
         self.filename = filename
         self.save_weights_only = save_weights_only
-        self.mode = mode
         self.auto_insert_metric_name = auto_insert_metric_name
         self.enable_version_counter = enable_version_counter
         self.async_save = async_save
         self._is_dirpath_given = dirpath is not None
-        self._entries = Books.opened(mode)
-        self._under_way: _UnderWay | None = None
-        self._when_durable: dict[str, Plan] = {}
+        self._left_over: tuple[str, ...] = ()
+        self._for_now: tuple[str, ...] = ()
         self._gaps_told: set[str] = set()
 
-    @property
-    def _books(self) -> Books:
-        """The books with what is under way, and without what failed."""
-        under_way = self._under_way
-        if under_way is not None and under_way.save.has_failed:
-            self._under_way, self._entries = None, under_way.before
-            self._when_durable.pop(under_way.save.paths[-1], None)
-        return self._entries
-
-    @_books.setter
-    def _books(self, books: Books) -> None:
-        self._entries = books
-
-    @property
-    def _durable(self) -> Books:
-        """The books of what is durable."""
-        books, under_way = self._books, self._under_way
-        return books if under_way is None or under_way.save.is_durable else under_way.before
-
-    @property
-    def best_model_path(self) -> str:
-        """The best checkpoint, without a monitor the newest; empty if there is none."""
-        return self._durable.best_model_path
-
-    @property
-    def best_model_score(self) -> Tensor | None:
-        """The monitored value of the best checkpoint."""
-        return self._durable.best_model_score
-
-    @property
-    def best_k_models(self) -> dict[str, Tensor]:
-        """The best checkpoints and their monitored values."""
-        return dict(self._durable.best_k_models)
-
-    @property
-    def kth_best_model_path(self) -> str:
-        """The worst of the best checkpoints, once there are as many as are kept."""
-        return self._durable.kth_best_model_path
-
-    @property
-    def kth_value(self) -> Tensor:
-        """The monitored value of the worst of the best; infinite until there are as many."""
-        return self._durable.kth_value
-
-    @property
-    def last_model_path(self) -> str:
-        """The newest checkpoint that `save_last` wrote; empty if there is none."""
-        return self._durable.last_model_path
-
-    @property
-    def current_score(self) -> Tensor | None:
-        """The monitored value that was looked at last, saved or not."""
-        return self._books.current_score
-
     def state_dict(self) -> dict[str, Any]:
-        """Return the books and the folder."""
-        return {"dirpath": self.dirpath, **self._books.state_dict()}
+        """Return the books, the folder, and what the save under way replaces.
+
+        If the process is killed between the two, it is removed after the resume.
+        """
+        books = self._books.state_dict()
+        obsolete = [
+            old
+            for plan in self._when_durable.values()
+            for old in plan.obsolete
+            if plan.is_for_now or old not in plan.files
+        ]
+        return {"dirpath": self.dirpath, "obsolete": obsolete, **books}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the books back; of another folder's only the best path."""
         folder = state_dict.get("dirpath", self.dirpath)
         if self.dirpath in (None, folder):
             self._books.load_state_dict(state_dict)
+            self._left_over = tuple(state_dict.get("obsolete", ()))
             return
         counts = ("best_model_path", "saved_step", "considered_at")
         self._books.load_state_dict({k: v for k, v in state_dict.items() if k in counts})
@@ -166,20 +105,33 @@ class Saver(Checkpoint):
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Resolve the default folder."""
         if not self._is_dirpath_given:
-            root = trainer.log_dir if trainer.logger is not None else None
-            folder = Path(root or trainer.default_root_dir) / "checkpoints"
-            self.dirpath = resolved_folder(folder)
+            self.dirpath = default_folder(trainer)
+
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
+        # a filename may lead into folders below
+        depth = (self.filename or "").count("/")
+        if self._is_dirpath_given and self.dirpath is not None:
+            return files_in(self.dirpath, self.FILE_EXTENSION, depth)
+        found = files_in(default_folder(trainer), self.FILE_EXTENSION, depth)
+        if found:
+            return found
+        earlier = earlier_folders(trainer)
+        return [path for item in earlier for path in files_in(item, self.FILE_EXTENSION, depth)]
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Open new books for a new training."""
+        """Open new books for a new training; go on with an earlier one's where it was cut."""
         if trainer.progress.is_fresh:
             self.forget()
+        else:
+            self._tidy(trainer)
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Link to what is now durable, and remove what it replaces."""
         plan = self._when_durable.pop(str(path), None)
         if plan is None:
             return
+        self._undo_failed()
         self._under_way = None
         if not trainer.is_global_zero:
             return
@@ -187,7 +139,7 @@ class Saver(Checkpoint):
             link_to(plan.files[0], plan.link)
         for old in plan.obsolete:
             is_wanted = self._books.names(old) or old in plan.files or old == plan.link
-            if not is_wanted and is_removable(old, self.dirpath, trainer.ckpt_path):
+            if not is_wanted and is_removable(old, self.dirpath, trainer.named_ckpt_path):
                 self.remove_checkpoint(trainer, old)
 
     def format_checkpoint_name(
@@ -205,7 +157,7 @@ class Saver(Checkpoint):
             template, metrics, self.CHECKPOINT_EQUALS_CHAR, self.auto_insert_metric_name
         )
         version = "" if ver is None else f"{self.CHECKPOINT_JOIN_CHAR}v{ver}"
-        return str(Path(self.dirpath or "", f"{name}{version}{self.FILE_EXTENSION}"))
+        return joined(self.dirpath or "", f"{name}{version}{self.FILE_EXTENSION}")
 
     def free_path(
         self,
@@ -238,6 +190,7 @@ class Saver(Checkpoint):
         """Forget an earlier training. Its files stay."""
         self._books, self._under_way = Books.opened(self.mode), None
         self._when_durable.clear()
+        self._left_over = self._for_now = ()
 
     def write(self, trainer: Trainer, plan: Plan, books: Books) -> None:
         """Write the files of a plan under new books, or begin to; a failure leaves the old ones.
@@ -247,33 +200,57 @@ class Saver(Checkpoint):
         Raises:
             CheckpointError: they cannot be written, or those before, in the background, could not.
         """
-        if self.async_save:
+        if self.async_save and not plan.is_for_now:
             trainer.finish_saves()  # what it replaces goes first: it may end with the same file
+        plan = replace(plan, obsolete=(*plan.obsolete, *self._for_now))
         before, self._books = self._books, books
         self._when_durable[plan.files[-1]] = plan
+        weights_only = self.save_weights_only and not plan.is_for_now
         try:
-            if self.async_save:
-                weights_only = self.save_weights_only
+            if self.async_save and not plan.is_for_now:
                 save = trainer.save_in_background(*plan.files, weights_only=weights_only)
-                self._under_way = _UnderWay(save, before)
+                self._under_way = UnderWay(save, before)
             else:
                 for path in plan.files:
-                    trainer.save_checkpoint(path, self.save_weights_only)
+                    trainer.save_checkpoint(path, weights_only)
         except BaseException:
             self._books = before
             self._when_durable.pop(plan.files[-1], None)
             raise
+        self._for_now = ()
+
+    def write_for_now(self, trainer: Trainer, path: str) -> None:
+        """Write all that a resume needs to a file that the resumed run's first save replaces."""
+        self.write(trainer, Plan((path,), (path,), is_for_now=True), self._books)
 
     def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
         """Remove a file. Override it to move old checkpoints elsewhere instead."""
         try:
-            Path(path).unlink(missing_ok=True)
-        except OSError as error:
+            remove(path)
+        except (OSError, CheckpointError) as error:
             warn(
                 f"checkpoint {path!r}: it is no longer among those to keep and cannot be removed "
                 f"({error}). Remove it yourself.",
                 TrainerHooksWarning,
             )
+
+    def _tidy(self, trainer: Trainer) -> None:
+        """Remove what the checkpoint that this fit was given had replaced, if a kill left it.
+
+        A checkpoint that was saved for now, and named itself, goes with the next save.
+        """
+        left, self._left_over = self._left_over, ()
+        resumed_from = trainer.ckpt_path
+        if resumed_from is None or not trainer.is_global_zero:
+            return
+        self._for_now = tuple(old for old in left if old == resumed_from)
+        for old in left:
+            is_wanted = self._books.names(old) or not exists(old)
+            if is_wanted or not is_removable(old, self.dirpath, resumed_from):
+                continue
+            # another training may have used the name since
+            if summarize(old).saved_at < summarize(resumed_from).saved_at:
+                self.remove_checkpoint(trainer, old)
 
     def _warn_of_gaps(self, metrics: Mapping[str, Any], template: str) -> None:
         """Say once which metrics of a filename were not logged."""

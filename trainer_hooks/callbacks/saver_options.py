@@ -8,6 +8,7 @@ from pathlib import Path
 from trainer_hooks.callbacks.filenames import check_template
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
 from trainer_hooks.callbacks.saved_files import resolved_folder
+from trainer_hooks.checkpoint.target import is_remote
 from trainer_hooks.errors import OptionError
 
 __all__ = ["check_dirpath", "check_filename", "check_flags", "check_top_k"]
@@ -49,16 +50,22 @@ def check_dirpath(dirpath: object, where: str) -> str | None:
     """Return `dirpath` as an absolute path, or None.
 
     Raises:
-        OptionError: it is no path, or the address of something that is no local folder.
+        OptionError: it is no path, or the address of a store that cannot be reached from here.
     """
     if dirpath is None:
         return None
     path = os.fspath(dirpath) if isinstance(dirpath, str | os.PathLike) else None
-    if not isinstance(path, str) or not path or "://" in path:
+    if not isinstance(path, str) or not path:
         raise OptionError(
-            f"dirpath {dirpath!r} of {where}: it must be the path of a local folder. Pass such a "
-            "path, or None for the default; mount a remote store to write to it."
+            f"dirpath {dirpath!r} of {where}: it must be the path of a folder. Pass such a path, "
+            "an address such as 's3://bucket/run', or None for the default."
         )
+    if is_remote(path):
+        from trainer_hooks.checkpoint.remote import obstacle
+
+        found = obstacle(path)
+        if found:
+            raise OptionError(f"dirpath {dirpath!r} of {where}: {found}.")
     return resolved_folder(path)
 
 

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import re
-import tempfile
-import zlib
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks.checkpoint import seal
+from trainer_hooks.checkpoint.parts import (
+    make_folder,
+    open_part,
+    remove_stale_parts,
+    sync_folder,
+)
+from trainer_hooks.checkpoint.seal import Summary
+from trainer_hooks.checkpoint.target import is_remote, located, modified_at
 from trainer_hooks.checkpoint.verified import load_verified
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from typing import IO
 
-__all__ = ["read_checkpoint", "write_checkpoint"]
+__all__ = ["read_checkpoint", "summarize", "verify_checkpoint", "write_checkpoint"]
 
 _SHOWN = 10
 
@@ -28,48 +37,53 @@ _SHOWN = 10
 def write_checkpoint(
     checkpoint: dict[str, Any],
     path: str | os.PathLike[str],
-    dump: Callable[[dict[str, Any], BinaryIO], None] | None = None,
+    *,
+    dump: Callable[[dict[str, Any], IO[bytes]], None] | None = None,
+    module: str = "",
+    saved_at: int | None = None,
 ) -> str:
-    """Write `checkpoint` to `path`, making its folder, and return the absolute path.
+    """Write `checkpoint` to `path`, making its folder; return the absolute path, or the address.
 
     It is written beside the target, synced to disk, and moved into place, so that a process killed
-    at any moment leaves either the old file or the new one.
+    at any moment leaves either the old file or the new one. What killed processes left unfinished
+    in the folder is removed first. To another store (`s3://...`) it is sent whole, and read back.
 
     Args:
-        checkpoint: what to write.
+        checkpoint: plain data and tensors.
         path: where.
-        dump: writes it into an open file; `torch.save` unless given.
+        dump: writes it into an open file, as another kind of file; sealed `torch.save` unless
+            given.
+        module: the name of the module's class, which the file's summary tells.
+        saved_at: when it is saved, in nanoseconds since 1970; now, unless given.
 
     Raises:
         CheckpointError: it cannot be written; the file that was there before is untouched.
     """
-    target = Path(path).absolute()
-    temporary = None
+    target = located(path)
+    summary = Summary.of(checkpoint, time.time_ns() if saved_at is None else saved_at, module)
+
+    def write(file: IO[bytes]) -> None:
+        if dump is not None:
+            dump(checkpoint, file)
+        else:
+            torch.save(checkpoint, file)
+            seal.seal(file, summary)
+        file.flush()
+        os.fsync(file.fileno())
+
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        )
-        with os.fdopen(descriptor, "wb") as file:
-            (dump or torch.save)(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        _take_usual_mode(temporary)
-        Path(temporary).replace(target)
-        temporary = None
-        _sync_folder(target.parent)
-    except CheckpointError:
-        raise
-    except (OSError, RuntimeError) as error:
+        if is_remote(target):
+            _send(write, target)
+        else:
+            _write(write, Path(target))
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, CheckpointError):
+            raise
         raise CheckpointError(
-            f"checkpoint {str(target)!r} could not be written: {error}. What was there before is "
-            "untouched. Check that the folder exists, is writable and has room."
+            f"checkpoint {target!r} could not be written: {_root_of(error)}. What was there before "
+            "is untouched. Check that the folder exists, is writable and has room."
         ) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-    return str(target)
+    return target
 
 
 def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> dict[str, Any]:
@@ -77,14 +91,98 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
 
     Raises:
         CheckpointNotFoundError: there is no such file.
-        CheckpointError: it is truncated, no checkpoint, or would need code to be run.
+        CheckpointError: it is truncated, damaged, no checkpoint, or would need code to be run.
     """
-    file = Path(path)
+    with _at_hand(path) as file:
+        name = str(path)
+        return load_verified(
+            lambda: _require_undamaged(file, name),
+            lambda: _load(file, name, map_location=map_location),
+        )
+
+
+def verify_checkpoint(path: str | os.PathLike[str]) -> None:
+    """Make sure that the file at `path` is what was written; nothing of it is loaded.
+
+    Raises:
+        CheckpointNotFoundError: there is no such file.
+        CheckpointError: it is truncated or damaged.
+    """
+    with _at_hand(path) as file:
+        _require_undamaged(file, str(path))
+
+
+def summarize(path: str) -> Summary:
+    """Return what the checkpoint at `path` is, from its last bytes; nothing is verified.
+
+    Of a file that another tool wrote, the part that tells is loaded, without its tensors.
+
+    Raises:
+        CheckpointNotFoundError: there is no such file.
+        CheckpointError: it is no checkpoint, or too damaged to tell.
+    """
+    if is_remote(path):
+        from trainer_hooks.checkpoint import remote
+
+        tail = remote.read_tail(path, seal.TAIL)
+    else:
+        try:
+            with _at_hand(path) as local, local.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - seal.TAIL))
+                tail = file.read()
+        except CheckpointNotFoundError:
+            raise
+        except OSError as error:
+            raise _unreadable(path, error) from error
+    try:
+        summary = seal.read_summary(tail)
+    except ValueError as error:
+        raise _damaged(path, error) from error
+    if summary is not None:
+        return summary
+    with _at_hand(path) as local:
+        checkpoint = _load(local, path, map_location="cpu", mmap=True)
+        return Summary.of(checkpoint, modified_at(path))
+
+
+def _write(write: Callable[[IO[bytes]], None], target: Path) -> None:
+    make_folder(target.parent)
+    remove_stale_parts(target.parent)
+    file, part = open_part(target)
+    try:
+        with file:  # closed, and so unlocked, once it has its place
+            write(file)
+            part.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+    sync_folder(target.parent)
+
+
+def _send(write: Callable[[IO[bytes]], None], target: str) -> None:
+    from trainer_hooks.checkpoint import remote
+
+    with TemporaryDirectory(prefix="trainer_hooks-") as folder:
+        local = Path(folder, "unsent")
+        with local.open("w+b") as file:
+            write(file)
+        remote.upload(local, target)
+
+
+@contextmanager
+def _at_hand(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give the local file that is at `path`, or is a copy of it while the context is open."""
+    if is_remote(path):
+        from trainer_hooks.checkpoint import remote
+
+        with remote.fetched(str(path)) as local:
+            yield local
+        return
+    file = Path(located(path))
     if not file.is_file():
         raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.{_others(file)}")
-    return load_verified(
-        lambda: _require_undamaged(file), lambda: _load(file, str(path), map_location=map_location)
-    )
+    yield file
 
 
 def _load(file: Path, name: str, **options: Any) -> dict[str, Any]:
@@ -115,23 +213,35 @@ def _load(file: Path, name: str, **options: Any) -> dict[str, Any]:
     return checkpoint
 
 
-def _require_undamaged(file: Path) -> None:
-    """Compare every part of the file with the checksum that was written with it.
-
-    torch does not: a bit that changed on the disk would become another weight.
-    """
-    damaged = None
+def _require_undamaged(file: Path, name: str) -> None:
     try:
-        if is_zipfile(file):
-            with ZipFile(file) as parts:
-                damaged = parts.testzip()
-    except (BadZipFile, EOFError, OSError, RuntimeError, ValueError, zlib.error) as error:
-        damaged = _first_line(error)
-    if damaged is not None:
-        raise CheckpointError(
-            f"checkpoint {str(file)!r} is damaged: it is not what was written ({damaged}). Resume "
-            "from an earlier one."
-        )
+        with file.open("rb") as content:
+            seal.check(content)
+    except ValueError as error:
+        raise _damaged(name, error) from error
+    except OSError as error:
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {name!r} cannot be read: {error}. Check the permissions and the disk."
+    )
+
+
+def _damaged(name: str, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {name!r} is damaged: it is not what was written ({error}). Resume from an "
+        "earlier one."
+    )
+
+
+def _root_of(error: BaseException) -> BaseException:
+    """Return the system's error that torch stumbled over, which says more than torch's own."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, OSError):
+        found = found.__cause__ or found.__context__
+    return found or error
 
 
 def _first_line(error: Exception) -> str:
@@ -148,19 +258,3 @@ def _others(file: Path) -> str:
         return " In its folder there is no .ckpt file."
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f" In its folder there are: {', '.join(names[:_SHOWN])}{more}."
-
-
-def _take_usual_mode(path: str) -> None:
-    """Give a temporary file the mode that a newly made file would have."""
-    umask = os.umask(0)
-    os.umask(umask)
-    Path(path).chmod(0o666 & ~umask)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

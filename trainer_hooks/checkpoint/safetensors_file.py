@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
 
@@ -41,7 +41,7 @@ def require_writable(path: str | os.PathLike[str], *, weights_only: bool) -> Non
     _library(path)
 
 
-def dump_safetensors(checkpoint: dict[str, Any], file: BinaryIO) -> None:
+def dump_safetensors(checkpoint: dict[str, Any], file: IO[bytes]) -> None:
     """Write a checkpoint's weights into an open file.
 
     A weight that is tied to another is written once, and named in the metadata. Hyperparameters

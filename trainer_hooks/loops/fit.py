@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.errors import StopTraining
 from trainer_hooks.hooks.relay import call_noting
 from trainer_hooks.loops.iterations import Iterations
+from trainer_hooks.loops.leaving import Leaving
 from trainer_hooks.loops.requests import CheckpointRequests
 from trainer_hooks.loops.schedule import SchedulerStepper
 from trainer_hooks.loops.train_step import TrainStep, make_step
@@ -59,33 +60,35 @@ class FitLoop:
                 on_train_epoch_end, on_epoch_end, on_epoch_checkpoint (_end_epoch)
             on_train_end
 
-        Iterations begin before an epoch's start hooks and end after its last slot (`Iterations`). A
-        resumed run enters the loop where the checkpoint was saved.
+        Cycles of epochs stand around this (`Iterations`). A resumed run enters the loop where the
+        checkpoint was saved; one that a signal ends saves, and leaves it there (`Leaving`).
         """
         context, progress = self.context, self.context.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        try:
-            if not context.resumed and not context.has_to_stop:
-                self._validation.check_sanity()
-            context.state.stage = "train"
-            context.metrics.enter(Scope.TRAIN_EPOCH)
-            hooks.on_train_start(trainer, module)
-            context.metrics.enter(Scope.CLOSED)
-            self._resume()
-            while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
-                if progress.stage is EpochStage.BETWEEN:
-                    self._begin_epoch()
-                if progress.stage is EpochStage.BATCHES:
-                    self._epoch()
-                    self._close_batches()
-                if progress.stage is EpochStage.VALIDATING:
-                    self._validate_epoch()
-                if progress.stage is EpochStage.CLOSING:
-                    self._end_epoch()
-                self._complete_epoch()
-        except StopTraining as request:
-            self._close_by(request)
-        self._iterations.close()
+        with Leaving(context):
+            try:
+                if not context.resumed and not context.has_to_stop:
+                    self._validation.check_sanity()
+                context.state.stage = "train"
+                context.metrics.enter(Scope.TRAIN_EPOCH)
+                hooks.on_train_start(trainer, module)
+                context.metrics.enter(Scope.CLOSED)
+                self._resume()
+                while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
+                    if progress.stage is EpochStage.BETWEEN:
+                        self._begin_epoch()
+                    if progress.stage is EpochStage.BATCHES:
+                        self._epoch()
+                        self._close_batches()
+                    if progress.stage is EpochStage.VALIDATING:
+                        self._validate_epoch()
+                    if progress.stage is EpochStage.CLOSING:
+                        self._end_epoch()
+                    self._complete_epoch()
+                context.heed_signal()
+            except StopTraining as request:
+                self._close_by(request)
+            self._iterations.close()
         hooks.on_train_end(trainer, module)
 
     def reason_to_end(self) -> str:

@@ -40,7 +40,7 @@ class FakeTrainer:
         self.should_stop = False
         self.stop_reason = ""
         self.stop_calls = []
-        self.ckpt_path = None
+        self.ckpt_path = self.named_ckpt_path = None
         self.is_global_zero = True
         self.saved = []
         self.logged = []
@@ -83,7 +83,7 @@ class FakeTrainer:
         self.fire("on_checkpoint_saved", str(path))
 
     def resume(self, path):
-        self.ckpt_path = str(path)
+        self.ckpt_path = self.named_ckpt_path = str(path)
         self.fire("setup", "fit")
         checkpoint = torch.load(path, weights_only=True)
         self.progress.load_state_dict(checkpoint["progress"])

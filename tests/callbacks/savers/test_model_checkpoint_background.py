@@ -45,14 +45,14 @@ class Gate:
         self.places: list[int] = []
         self.failing: set[str] = set()
 
-    def __call__(self, checkpoint, path, *options) -> str:
+    def __call__(self, checkpoint, path, **options) -> str:
         self.threads.append(threading.current_thread())
         self.places.append(checkpoint["state_dict"]["layer.weight"].data_ptr())
         self.begun.set()
         assert self.open.wait(30)
         if Path(path).name in self.failing:
             raise CheckpointError(f"checkpoint {path!r} could not be written: the disk is full")
-        return write_checkpoint(checkpoint, path, *options)
+        return write_checkpoint(checkpoint, path, **options)
 
 
 @pytest.fixture
@@ -264,10 +264,10 @@ def test_two_savers_never_write_at_once(fit, tmp_path, monkeypatch):
     """Savers share one writer: files are written one after another, in the order of the saves."""
     active, order = [0], []
 
-    def write(checkpoint, path, *options) -> str:
+    def write(checkpoint, path, **options) -> str:
         active[0] += 1
         assert active[0] == 1
-        written = write_checkpoint(checkpoint, path, *options)
+        written = write_checkpoint(checkpoint, path, **options)
         order.append(Path(path).parent.name)
         active[0] -= 1
         return written

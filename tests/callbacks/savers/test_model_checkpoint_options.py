@@ -31,7 +31,7 @@ BAD = [
     ({"dirpath": 3}, r"dirpath 3 of"),
     ({"dirpath": ""}, r"dirpath '' of"),
     ({"dirpath": b"x"}, r"dirpath b'x' of"),
-    ({"dirpath": "s3://bucket/x"}, r"dirpath 's3://bucket/x' .*local folder"),
+    ({"dirpath": "nowhere://x"}, r"dirpath 'nowhere://x' .*no store called nowhere://"),
     ({"every_n_epochs": -1}, r"every_n_epochs -1 of"),
     ({"every_n_train_steps": -1}, r"every_n_train_steps -1 of"),
     ({"every_n_train_steps": 2.0}, r"every_n_train_steps 2\.0 of"),

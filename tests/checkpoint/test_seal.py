@@ -1,0 +1,164 @@
+"""A checkpoint's seal: size and checksums cover all that is read; its summary says what it is."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zipfile
+import zlib
+
+import pytest
+import torch
+
+from trainer_hooks.checkpoint.file import (
+    read_checkpoint,
+    summarize,
+    verify_checkpoint,
+    write_checkpoint,
+)
+from trainer_hooks.errors import CheckpointError
+
+CONTENT = {
+    "state_dict": {"weight": torch.arange(24.0), "bias": torch.ones(3)},
+    "epoch": 3,
+    "global_step": 7,
+    "loops": {"fit_loop": {"batches_completed": 9}},
+    "optimizer_states": [],
+    "callbacks": {"A": {"n": [1, "text"]}},
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.ckpt"
+
+
+def is_as_written(back) -> bool:
+    weights = back.pop("state_dict")
+    same = all(torch.equal(weights[name], CONTENT["state_dict"][name]) for name in weights)
+    return same and {**back, "state_dict": CONTENT["state_dict"]} == CONTENT
+
+
+def test_each_byte_is_covered(path):
+    """A flip of any byte is refused or changes nothing; of data, directory and pickle, refused."""
+    write_checkpoint(CONTENT, path)
+    content = path.read_bytes()
+    with zipfile.ZipFile(path) as parts:
+        regions = {"directory": range(parts.start_dir, content.rindex(b"trainer_hooks:") - 22)}
+        for part in parts.infolist():
+            name, extra = struct.unpack_from("<HH", content, part.header_offset + 26)
+            start = part.header_offset + 30 + name + extra
+            regions[part.filename] = range(start, start + part.file_size)
+    assert {name.rpartition("/")[2] for name in regions} >= {"directory", "data.pkl", "0", "1"}
+    choose, passed = random.Random(4), []
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << choose.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            back = read_checkpoint(path)
+        except CheckpointError:
+            continue
+        assert is_as_written(back), place
+        passed.append(place)
+    for name, region in regions.items():
+        assert not set(region) & set(passed), name
+
+
+def test_bytes_after_the_end_are_noticed(path):
+    """A file that became longer is not what was written either."""
+    write_checkpoint(CONTENT, path)
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(CheckpointError, match="is damaged"):
+        verify_checkpoint(path)
+
+
+def test_a_wrong_size_is_told_in_bytes(path):
+    """Of a file with bytes put in or taken out in the middle, both sizes are told."""
+    write_checkpoint(CONTENT, path)
+    content = path.read_bytes()
+    path.write_bytes(content[:500] + bytes(64) + content[500:])
+    told = f"it has {len(content) + 64} bytes, and {len(content)} were written"
+    with pytest.raises(CheckpointError, match=told):
+        verify_checkpoint(path)
+
+
+def test_a_part_left_out_is_noticed(path):
+    """A file of the same parts but with another directory is not what was written."""
+    write_checkpoint(CONTENT, path)
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as parts:
+        entry = content.index(b"data/1", parts.start_dir)
+    content[entry : entry + 6] = b"data/0"  # two entries of one name
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="its directory has another checksum"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("options", [{}, {"mmap": True}], ids=["read", "mapped"])
+def test_torch_opens_a_sealed_file(path, options):
+    """torch.load reads the file as if there were no seal."""
+    write_checkpoint(CONTENT, path)
+    assert is_as_written(torch.load(path, weights_only=True, **options))
+
+
+def test_a_file_of_torch_has_no_seal_and_is_read(path):
+    """What torch.save wrote is verified by the checksums of its parts, and summarized."""
+    torch.save(CONTENT, path)
+    assert is_as_written(read_checkpoint(path))
+    found = summarize(str(path))
+    assert (found.saved_at, found.module) == (path.stat().st_mtime_ns, "")
+    assert (found.is_resumable, found.epoch, found.batches, found.step) == (True, 3, 9, 7)
+
+
+@pytest.mark.parametrize("loops", [None, [], {"fit_loop": 3}, {"fit_loop": {}}], ids=str)
+def test_a_file_that_another_tool_filled_in_another_way(path, loops):
+    """Counters that are not where they are expected count as 0."""
+    torch.save({"state_dict": {}, "loops": loops, "epoch": "3", "global_step": None}, path)
+    found = summarize(str(path))
+    assert (found.is_resumable, found.epoch, found.batches, found.step) == (False, 0, 0, 0)
+
+
+def test_the_summary_is_told_without_loading(path, monkeypatch):
+    """When it was saved, of what module, and how far it got is read from the end of the file."""
+    write_checkpoint(CONTENT, path, module="Net", saved_at=123)
+    monkeypatch.delattr(torch, "load")
+    found = summarize(str(path))
+    assert (found.saved_at, found.module, found.is_resumable) == (123, "Net", True)
+    assert (found.epoch, found.batches, found.step) == (3, 9, 7)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"size": ', b'"size":-'),
+        (b'"saved_at": 1', b'"saved_at": "'),
+        (b'{"size"', b'["size"'),
+        (b'"step": 7}', b'"step": 7]'),
+        (b'"saved_at"', b'"saved_by"'),
+    ],
+    ids=str,
+)
+def test_a_damaged_seal_is_refused(path, old, new):
+    """A seal that cannot be read is damage, for its summary too."""
+    write_checkpoint(CONTENT, path, saved_at=123)
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    for read in (read_checkpoint, verify_checkpoint, summarize):
+        with pytest.raises(CheckpointError, match="is damaged"):
+            read(str(path))
+
+
+def test_a_forged_directory_offset_is_an_error(path):
+    """A seal whose numbers lead out of the file is refused, not stumbled over."""
+    write_checkpoint(CONTENT, path, saved_at=123)
+    content = path.read_bytes()
+    start = content.rindex(b"trainer_hooks:")
+    text = content[start + 22 :]
+    shown = text[text.index(b'"directory": ') :].split(b",")[0]
+    forged = text.replace(shown, b'"directory": 9999'[: len(shown)])
+    crc = f"{zlib.crc32(forged):08x}".encode()
+    path.write_bytes(content[:start] + b"trainer_hooks:" + crc + forged)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        read_checkpoint(path)

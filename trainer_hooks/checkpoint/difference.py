@@ -1,0 +1,243 @@
+"""In what two checkpoints differ: each value by its path."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainer_hooks.checkpoint.contents import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer_hooks.checkpoint.inspection import Contents
+
+__all__ = ["Difference", "How", "Tolerance", "differences"]
+
+_CHUNK = 1 << 22
+"""Elements of two tensors that are compared at once, so that memory stays small."""
+
+_PARTS = {
+    "state_dict": "weights",
+    "callbacks": "callbacks",
+    "epoch": "counters",
+    "global_step": "counters",
+    "loops": "counters",
+    "optimizer_states": "optimizers",
+    "lr_schedulers": "optimizers",
+    "hyper_parameters": "hyperparameters",
+}
+
+
+class How(StrEnum):
+    """In what way two values differ."""
+
+    ONLY_A = "only in A"
+    ONLY_B = "only in B"
+    TYPE = "type"
+    DTYPE = "dtype"
+    SHAPE = "shape"
+    TENSOR = "tensor"
+    VALUE = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """By how much two numbers may differ and still count as equal: `atol + rtol * |b|`."""
+
+    atol: float = 0.0
+    rtol: float = 0.0
+
+    def takes(self, a: complex, b: complex) -> bool:
+        """Return whether two numbers count as equal. NaN is equal to NaN."""
+        if a == b or (a != a and b != b):  # NaN is not itself
+            return True
+        try:
+            is_finite = math.isfinite(abs(a)) and math.isfinite(abs(b))
+            return is_finite and abs(a - b) <= self.atol + self.rtol * abs(b)
+        except OverflowError:  # an int beyond what a float can be
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference.
+
+    Attributes:
+        part: of a checkpoint, such as `"weights"`; `"others"` if it has no name.
+        path: where: the weight's name, or the keys and indices that lead to the value.
+        how: in what way.
+        a: the value in the first file; a tensor's shape or dtype where that differs.
+        b: the value in the second.
+        max_abs: of two tensors, the greatest difference; NaN where only one of them is NaN.
+        differing: of two tensors, how many elements differ.
+        elements: of two tensors, how many there are.
+    """
+
+    part: str
+    path: str
+    how: How
+    a: Any = None
+    b: Any = None
+    max_abs: float = 0.0
+    differing: int = 0
+    elements: int = 0
+
+
+def differences(a: Contents, b: Contents, tolerance: Tolerance) -> Iterator[Difference]:
+    """Give in what two files differ, in the order of what they hold."""
+    for key in dict.fromkeys([*a.data, *b.data]):
+        part = _PARTS.get(str(key), "others")
+        walk = _Walk(part, tolerance)
+        if part == "weights":
+            yield from walk.mappings(a.weights, b.weights, "", is_weights=True)
+        elif part == "callbacks":  # each by its key, even if one of the files has none
+            yield from walk.mappings(a.callbacks, b.callbacks, str(key))
+        elif key not in b.data:
+            yield Difference(part, str(key), How.ONLY_A, a.data[key])
+        elif key not in a.data:
+            yield Difference(part, str(key), How.ONLY_B, None, b.data[key])
+        else:
+            yield from walk.values(a.data[key], b.data[key], str(key))
+
+
+class _Walk:
+    """A way through two values of the same place at once."""
+
+    def __init__(self, part: str, tolerance: Tolerance) -> None:
+        self._part = part
+        self._tolerance = tolerance
+        self._seen: dict[tuple[int, int], Any] = {}
+
+    def values(self, a: Any, b: Any, path: str) -> Iterator[Difference]:
+        """Give the differences of two values."""
+        a, b = _comparable(a), _comparable(b)
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            yield from self._tensors(a, b, path)
+        elif _is_number(a) and _is_number(b):
+            if not self._tolerance.takes(a, b):
+                yield Difference(self._part, path, How.VALUE, a, b)
+        elif _family(a) is not _family(b):
+            yield Difference(self._part, path, How.TYPE, a, b)
+        elif isinstance(a, dict | list | tuple):
+            if (id(a), id(b)) in self._seen:  # told already, or going in circles
+                return
+            self._seen[id(a), id(b)] = (a, b)
+            if isinstance(a, dict):
+                yield from self.mappings(a, b, path)
+            else:
+                yield from self._sequences(a, b, path)
+        elif a != b:
+            yield Difference(self._part, path, How.VALUE, a, b)
+
+    def mappings(
+        self, a: dict[Any, Any], b: dict[Any, Any], path: str, *, is_weights: bool = False
+    ) -> Iterator[Difference]:
+        """Give the differences of two dicts, key by key."""
+        for key in dict.fromkeys([*a, *b]):
+            place = str(key) if is_weights else _below(path, key)
+            if key not in b:
+                yield Difference(self._part, place, How.ONLY_A, a[key])
+            elif key not in a:
+                yield Difference(self._part, place, How.ONLY_B, None, b[key])
+            else:
+                yield from self.values(a[key], b[key], place)
+
+    def _sequences(self, a: Any, b: Any, path: str) -> Iterator[Difference]:
+        for number in range(max(len(a), len(b))):
+            place = f"{path}[{number}]"
+            if number >= len(b):
+                yield Difference(self._part, place, How.ONLY_A, a[number])
+            elif number >= len(a):
+                yield Difference(self._part, place, How.ONLY_B, None, b[number])
+            else:
+                yield from self.values(a[number], b[number], place)
+
+    def _tensors(self, a: Tensor, b: Tensor, path: str) -> Iterator[Difference]:
+        if a.shape != b.shape:
+            yield Difference(self._part, path, How.SHAPE, tuple(a.shape), tuple(b.shape))
+        elif a.dtype != b.dtype:
+            yield Difference(self._part, path, How.DTYPE, dtype_name(a), dtype_name(b))
+        else:
+            most, count = _compare(_dense(a), _dense(b), self._tolerance)
+            if count:
+                yield Difference(
+                    self._part, path, How.TENSOR, a, b, most, count, elements=a.numel()
+                )
+
+
+def _below(path: str, key: Any) -> str:
+    """Return the path of a dict's item: `path.key` where that reads as a name."""
+    if not isinstance(key, str):
+        return f"{path}[{key!r}]"
+    # an example of a key is "Counter{'what': 'batches'}"
+    return f"{path}.{key}" if key.isidentifier() else f'{path}["{key}"]'
+
+
+def _comparable(value: Any) -> Any:
+    """Return what a value is compared as: NumPy's as torch's or Python's, a deque as a list."""
+    if isinstance(value, deque):
+        return list(value)
+    if type(value).__module__ != "numpy":
+        return value
+    if value.ndim == 0:
+        return value.item()
+    if value.dtype.kind in "biufc":
+        with suppress(TypeError):  # numbers that torch does not have
+            return torch.from_numpy(value.copy())
+    return str(value.dtype), value.shape, value.tobytes()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | complex) and not isinstance(value, bool)
+
+
+def _family(value: Any) -> type:
+    """Return the type, where kinds of dicts and kinds of tensors are the same."""
+    for family in (dict, Tensor):
+        if isinstance(value, family):
+            return family
+    return type(value)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    plain = tensor.dequantize() if tensor.is_quantized else tensor
+    return plain.detach().to_dense().resolve_conj().resolve_neg().reshape(-1)
+
+
+def _compare(a: Tensor, b: Tensor, tolerance: Tolerance) -> tuple[float, int]:
+    """Return the greatest difference of two flat tensors, and how many elements differ."""
+    most, count = 0.0, 0
+    for start in range(0, a.numel(), _CHUNK):
+        one, other = a[start : start + _CHUNK], b[start : start + _CHUNK]
+        same = _same(one, other, tolerance)
+        differing = int((~same).sum())
+        if differing:
+            count += differing
+            gaps = (_wide(one[~same]) - _wide(other[~same])).abs()
+            gap = float(gaps.max())
+            most = gap if math.isnan(gap) or gap > most else most
+    return most, count
+
+
+def _same(a: Tensor, b: Tensor, tolerance: Tolerance) -> Tensor:
+    """Return which elements count as equal."""
+    if a.dtype.is_floating_point or a.dtype.is_complex:
+        return torch.isclose(
+            _wide(a), _wide(b), rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True
+        )
+    if tolerance.atol or tolerance.rtol:
+        return torch.isclose(_wide(a), _wide(b), rtol=tolerance.rtol, atol=tolerance.atol)
+    return a == b
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """Return the numbers in a dtype that holds them all, whatever they are stored as."""
+    return tensor.to(torch.complex128 if tensor.dtype.is_complex else torch.float64)

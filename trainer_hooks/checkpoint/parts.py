@@ -1,0 +1,74 @@
+"""Unfinished files: where a checkpoint is written before it takes its place, and what is left."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+__all__ = ["SUFFIX", "make_folder", "open_part", "remove_stale_parts", "sync_folder"]
+
+SUFFIX = ".trainer_hooks.part"
+"""How the name of an unfinished file ends; it begins with a dot."""
+
+_SHOWN = 60
+
+
+def open_part(target: Path) -> tuple[IO[bytes], Path]:
+    """Make an unfinished file beside `target`; return it, open, and its path.
+
+    It is locked for as long as it is open, so that others see that its process is alive: the system
+    takes the lock away from a process that was killed.
+    """
+    while True:
+        descriptor, name = tempfile.mkstemp(
+            prefix=f".{target.name[:_SHOWN]}.", suffix=SUFFIX, dir=target.parent
+        )
+        path = Path(name)
+        with suppress(OSError):  # a file system without locks, where nothing is tidied either
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if path.exists():
+            _take_usual_mode(path)
+            return os.fdopen(descriptor, "w+b"), path
+        os.close(descriptor)  # another process took it for a leftover before it was locked
+
+
+def remove_stale_parts(folder: Path) -> None:
+    """Remove the unfinished files of processes that are gone. It never fails."""
+    for path in folder.glob(f".*{SUFFIX}"):
+        # locked by a live process, removed by another one, or not ours to remove
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, durably."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make what was renamed in a folder, or added to it, durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _take_usual_mode(path: Path) -> None:
+    """Give a temporary file the mode that a newly made file would have."""
+    umask = os.umask(0)
+    os.umask(umask)
+    path.chmod(0o666 & ~umask)

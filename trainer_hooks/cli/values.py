@@ -1,0 +1,134 @@
+"""Values of a checkpoint as text and as JSON.
+
+A file may come from anywhere: what it holds is made harmless for a terminal, and finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from reprlib import Repr
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from trainer_hooks.checkpoint.contents import dtype_name, tensor_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["JsonWriter", "counted", "printable", "shortened", "size_text"]
+
+_LONGEST_TENSOR = 1000
+"""Elements of a tensor that are written out as JSON."""
+
+_MOST_VALUES = 1_000_000
+"""Values that are written as JSON; a small file can hold the same list a billion times."""
+
+_WIDTH = 240
+"""Characters of a value in a few words."""
+
+_SIZE_STEP = 1000
+
+
+class _Short(Repr):
+    """`repr`, cut short; of a tensor its kind, or its value if it is a single number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 72
+        self.maxlevel = 4
+
+    def repr_float(self, number: float, level: int) -> str:  # noqa: ARG002
+        return f"{number:.6g}"
+
+    def repr_Tensor(self, tensor: Tensor, level: int) -> str:  # noqa: ARG002, N802
+        if tensor.numel() == 1 and not tensor.is_sparse:
+            return f"tensor({tensor.item():.6g})" if tensor.is_floating_point() else repr(tensor)
+        return f"{dtype_name(tensor)} tensor of shape {tuple(tensor.shape)}"
+
+    repr_Parameter = repr_Tensor  # noqa: N815
+
+
+_SHORT = _Short()
+
+
+def shortened(value: Any) -> str:
+    """Return a value in a few words."""
+    text = printable(_SHORT.repr(value))
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
+def printable(text: object) -> str:
+    """Return a text on one line, with what would steer a terminal written out."""
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes in a readable unit, such as `12.3 MB`."""
+    value, units = float(size), ["B", "kB", "MB", "GB"]
+    while value >= _SIZE_STEP and len(units) > 1:
+        value /= _SIZE_STEP
+        units.pop(0)
+    return f"{size} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 tensor` or `1,234 tensors`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class JsonWriter:
+    """Turns values into what JSON knows.
+
+    Tensors become dicts of dtype, shape and, up to 1000 elements, values; bytes a dict with their
+    hexadecimal digits; NaN and infinities texts; NumPy's arrays of up to 1000 elements lists; what
+    JSON does not know the text that it has.
+    """
+
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
+
+    def write(self, value: Any) -> Any:
+        """Return `value` as JSON knows it.
+
+        Raises:
+            ValueError: there are too many values.
+        """
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
+        if isinstance(value, bytes | bytearray):
+            return {"bytes": value.hex()}
+        if isinstance(value, dict):
+            return {str(key): self.write(item) for key, item in value.items()}
+        if isinstance(value, set | frozenset):
+            return self._items(sorted(value, key=repr))
+        if isinstance(value, list | tuple | deque):
+            return self._items(value)
+        if type(value).__module__ == "numpy" and value.size <= _LONGEST_TENSOR:
+            return self.write(value.tolist())
+        return str(value)
+
+    def _items(self, values: Iterable[Any]) -> list[Any]:
+        return [self.write(item) for item in values]
+
+    def _tensor(self, tensor: Tensor) -> dict[str, Any]:
+        told: dict[str, Any] = {"dtype": dtype_name(tensor), "shape": list(tensor.shape)}
+        if tensor.numel() > _LONGEST_TENSOR:
+            return {**told, "bytes": tensor_bytes(tensor)}
+        if tensor.is_quantized:
+            tensor = tensor.dequantize()
+        whole = tensor.detach().to_dense()
+        if whole.is_complex():
+            return {**told, "values": str(whole.tolist())}
+        return {**told, "values": self.write(whole.tolist())}
