@@ -191,6 +191,32 @@ def test_a_dry_run_saves_and_refuses_nothing(fit, tmp_path):
     assert names(tmp_path) == ["1.pt"]
 
 
+def test_the_newest_is_found_as_the_last(fit, tmp_path):
+    """`ckpt_path="last"` finds its newest file, among files that are not its own."""
+    fit(CheckpointSaver(tmp_path / "a"), max_epochs=1)
+    (tmp_path / "a" / "notes.pt").write_text("")
+    trainer = fit(CheckpointSaver(tmp_path / "a"), ckpt_path="last")
+    assert trainer.global_step == 8
+    assert names(tmp_path / "a")[:2] == ["ep1-ba4-rank0.pt", "ep2-ba8-rank0.pt"]
+
+
+def test_files_in_another_store(fit):
+    """A folder may be an address: what is there is refused, and rotation works there too."""
+    fsspec = pytest.importorskip("fsspec")
+
+    def saver() -> CheckpointSaver:
+        return CheckpointSaver(
+            "memory://savers/a", "{batch}.pt", None, "2ba", num_checkpoints_to_keep=2
+        )
+
+    fit(saver())
+    store = fsspec.filesystem("memory")
+    assert sorted(store.ls("/savers/a", detail=False)) == ["/savers/a/6.pt", "/savers/a/8.pt"]
+    with pytest.raises(CheckpointError, match=r"files '6.pt', '8.pt' in 'memory://savers/a'"):
+        fit(saver())
+    store.rm("/savers", recursive=True)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

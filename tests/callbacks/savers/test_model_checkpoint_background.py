@@ -253,6 +253,23 @@ def test_an_exception_waits_for_what_is_under_way(fit, tmp_path, gate, error, sa
     assert found == [[*own, "step=2.ckpt"]]
 
 
+@pytest.mark.parametrize("failing", [set(), {"step=2.ckpt"}], ids=["whole", "failed"])
+def test_a_signal_saves_after_what_is_under_way(fit, tmp_path, gate, failing, handlers):
+    """The save before a preemption is waited for and written, whatever became of the one before."""
+    gate.failing = failing
+
+    def terminate(trainer) -> None:
+        threading.Thread(target=gate.open.set).start()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(CheckpointError if failing else SystemExit) as stopped:
+        fit(At({3: terminate}), saver(tmp_path, save_top_k=1))
+    if not failing:
+        assert stopped.value.code == 128 + signal.SIGTERM
+    found = [torch.load(path, weights_only=True)["global_step"] for path in tmp_path.glob("*.ckpt")]
+    assert sorted(found) == ([3] if failing else [2, 3])
+
+
 def test_the_name_of_a_file_under_way_is_taken(fit, tmp_path, gate):
     """Two saves with one name get two files, though the first is not there yet at the second."""
     gate.open.set()
