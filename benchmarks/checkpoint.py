@@ -1,10 +1,10 @@
 """What saving and resuming costs, over torch's own functions on the same state.
 
 A model and its Adam state, 1 GB by default, belong to a training that has just ended its only
-step. Every contestant does one thing in a fresh process, several times; the processes are
-interleaved. Of a process the fastest repeat counts, because whatever else the machine does can only
-add time; per round, the ratio of that to the baseline's of the same round; over the rounds, the
-median. `best/best` is the fastest repeat of all rounds by the baseline's fastest.
+step. Every contestant does one thing in a fresh process, several times, in turns with the
+baseline; the processes are interleaved. Of a process the fastest repeat of each counts, because
+whatever else the machine does can only add time; then their ratio, and over the rounds the median.
+`best/best` is the fastest repeat of all rounds by the fastest of the baseline in these processes.
 
 `peak` is how much more memory a process took while it saved than before, by the size of the state.
 """
@@ -97,10 +97,10 @@ def report(results: dict[Contestant, list[dict[str, Any]]]) -> list[str]:
         runs = {c: found for c, found in results.items() if c.task == task and found}
         if not runs:
             continue
-        baseline = [min(run["seconds"]) for run in next(iter(runs.values()))]
         rows = []
         for contestant, found in runs.items():
             own = [min(run["seconds"]) for run in found]
+            baseline = [min(run["baseline_seconds"]) for run in found]
             ratio = statistics.median(a / b for a, b in zip(own, baseline, strict=True))
             best = min(own) / min(baseline)
             peak = statistics.median(run["peak"] for run in found)
