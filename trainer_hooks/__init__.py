@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainer_hooks import callbacks as callbacks
     from trainer_hooks import loggers as loggers
     from trainer_hooks.callback import Callback
-    from trainer_hooks.data.loaders import CombinedLoader
+    from trainer_hooks.data.combined import CombinedLoader
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.errors import StopTraining, TrainerHooksError, TrainerHooksWarning
     from trainer_hooks.hooks.catalogue import Hooks
@@ -43,7 +43,7 @@ __all__ = [
 _HOMES = {
     "Band": "trainer_hooks.hooks.order",
     "Callback": "trainer_hooks.callback",
-    "CombinedLoader": "trainer_hooks.data.loaders",
+    "CombinedLoader": "trainer_hooks.data.combined",
     "DataModule": "trainer_hooks.data.module",
     "Hooks": "trainer_hooks.hooks.catalogue",
     "Module": "trainer_hooks.module",

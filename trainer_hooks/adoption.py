@@ -97,8 +97,11 @@ def _position(stream: TrainStream, later: dict[str, Any]) -> dict[str, Any]:
         **state,
         "opened_with": {"rng": now, "rng_at_first": now, "generators": state["generators"]},
         "generators": [
+            # those of Python and NumPy have states of their own kinds, and go on as they are
             torch.Generator().manual_seed(seed + number).get_state()
-            for number in range(len(state["generators"]))
+            if isinstance(kept, torch.Tensor)
+            else kept
+            for number, kept in enumerate(state["generators"])
         ],
         "loader": None,
     }

@@ -144,6 +144,7 @@ class RunContext:
         is_leaving: whether one was heeded, so that another does not wait for anything.
         is_stopping: whether somebody asked the run to stop.
         stop_requests: how often `StopTraining` was raised.
+        is_in_batch: whether a training batch is taken or in work, and not yet counted as done.
         is_last_batch: whether the batch in work is the epoch's last.
         skips_batch: whether somebody asked to leave the batch in work out.
     """
@@ -170,6 +171,7 @@ class RunContext:
     is_leaving: bool = False
     is_stopping: bool = False
     stop_requests: int = 0
+    is_in_batch: bool = False
     is_last_batch: bool = False
     skips_batch: bool = False
 

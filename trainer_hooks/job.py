@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import warn
 from trainer_hooks.context import EvalData
 from trainer_hooks.data.hooks import defines
-from trainer_hooks.data.loaders import (
-    as_eval_loaders,
-    as_train_loader,
-    limited,
-    number_of_batches,
-    without_shuffling,
-)
+from trainer_hooks.data.loaders import as_eval_loaders, as_train_loader, without_shuffling
 from trainer_hooks.data.module import DataModule
+from trainer_hooks.data.sizes import limited, number_of_batches
 from trainer_hooks.data.stream import TrainStream
 from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning
 from trainer_hooks.loops.steps import has_evaluation

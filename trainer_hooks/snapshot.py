@@ -29,7 +29,12 @@ from trainer_hooks.errors import (
     UsageError,
 )
 from trainer_hooks.loops.steps import overrides
-from trainer_hooks.metrics.objects import load_metric_states, metric_states
+from trainer_hooks.metrics.objects import (
+    load_metric_states,
+    lost_metrics,
+    metric_parts,
+    metric_states,
+)
 from trainer_hooks.reports import LoadReport
 from trainer_hooks.runtime import rng
 
@@ -169,14 +174,16 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
     own["stream"] = {"opened_with": {}, "generators": [], "loader": None, "num_batches": math.inf}
     own["val_generators"] = []
     own["gradients"] = {}
+    own["inside_batch"] = context is not None and context.is_in_batch
+    own["world_size"] = 1
     module = session.module
     if module is None:
         return
-    parts = dict(module.named_modules())
+    parts = _parts(session, module)
     own["metrics"] = session.metrics.state_dict(parts)
     own["metric_objects"] = metric_states(parts)
     if context is not None and context.stream is not None:
-        own["stream"] = context.stream.state_dict()
+        own["stream"] = context.stream.state_dict(session.progress.batches_in_epoch)
         own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
         own.update(context.before_validation or context.random_states())
     if session.progress.batches_in_window or _keeps_gradients(module):
@@ -185,6 +192,15 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
             for name, parameter in module.named_parameters()
             if parameter.grad is not None
         }
+
+
+def _parts(session: Session, module: Module) -> dict[str, Any]:
+    """Return the module's parts, and the metric objects that are kept elsewhere, by name."""
+    owners = {
+        f"callback {entry.callback.state_key}": entry.callback
+        for entry in session.connector.entries
+    }
+    return metric_parts(module, {**owners, "datamodule": session.datamodule})
 
 
 def _keeps_gradients(module: Module) -> bool:
@@ -283,15 +299,7 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
             "neither by trainer_hooks nor by Lightning. To start anew from its weights, use "
             f"{module}.load_from_checkpoint."
         )
-    progress = own["progress"]
-    accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
-    if progress["batches_in_window"] and accumulated != context.plan.accumulate_grad_batches:
-        raise CheckpointError(
-            f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
-            f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the "
-            "gradients saved with it cannot be used. Resume with the same number, or from a "
-            "checkpoint that was saved at the end of an epoch."
-        )
+    _require_same_conditions(context, checkpoint, source)
     require_fitting(context.module, checkpoint["state_dict"], source)
     try:
         context.optimization.require_same(checkpoint)
@@ -304,6 +312,25 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
             raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
 
 
+def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
+    """Make sure that gradients and shares of the data are of use to this run."""
+    own = checkpoint["trainer_hooks"]
+    progress = own["progress"]
+    accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
+    if progress["batches_in_window"] and accumulated != context.plan.accumulate_grad_batches:
+        raise CheckpointError(
+            f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
+            f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the "
+            "gradients saved with it cannot be used. Resume with the same number, or from a "
+            "checkpoint that was saved at the end of an epoch."
+        )
+    if own.get("world_size", 1) != 1:
+        raise CheckpointError(
+            f"checkpoint {source!r} was saved by {own['world_size']} processes, and this run has "
+            "1: each had a share of the data and random numbers of its own. Resume with as many."
+        )
+
+
 def restore_training(session: Session, context: RunContext, checkpoint: dict[str, Any]) -> None:
     """Put back what a training needs to go on: counters, optimizers, metrics, random numbers."""
     own = checkpoint["trainer_hooks"]
@@ -311,7 +338,29 @@ def restore_training(session: Session, context: RunContext, checkpoint: dict[str
     context.optimization.load_state_dict(checkpoint)
     if "MixedPrecision" in checkpoint:
         session.precision.load_state_dict(checkpoint["MixedPrecision"])
-    parts = dict(context.module.named_modules())
+    parts = _parts(session, context.module)
     session.metrics.load_state_dict(own["metrics"], parts, session.device)
     load_metric_states(parts, own["metric_objects"], session.device)
+    _warn_of_gaps(session, own, parts)
     context.resumed = {name: own[name] for name in ("rng", "stream", "gradients", "val_generators")}
+
+
+def _warn_of_gaps(session: Session, own: dict[str, Any], parts: dict[str, Any]) -> None:
+    """Say what of a checkpoint cannot be gone on from exactly."""
+    lost = lost_metrics(own["metrics"]["epoch"], parts)
+    if lost:
+        warn(
+            f"the metric objects logged as {', '.join(map(repr, lost))} were not found, so what "
+            "they held of the epoch under way is left out: keep each as an attribute of the "
+            "module, or in a list or dict that is one.",
+            TrainerHooksWarning,
+        )
+    if own.get("inside_batch"):
+        warn(
+            f"the checkpoint was saved inside batch {session.progress.batches_in_epoch} of epoch "
+            f"{session.progress.epochs_completed}, before that was done. It is trained again from "
+            "its start, but random numbers, gradients, metrics and perhaps weights had moved on "
+            "by then, so that this run is not exactly the one that was cut. Resume from a "
+            "checkpoint that was saved between two batches to have that.",
+            TrainerHooksWarning,
+        )

@@ -23,12 +23,10 @@ from trainer_hooks.data.loaders import (
     as_train_loader,
     copy_loader,
     generators_of,
-    limited,
-    no_batch,
-    number_of_batches,
     set_epoch,
     without_shuffling,
 )
+from trainer_hooks.data.sizes import limited, no_batch, number_of_batches
 from trainer_hooks.errors import DataError
 
 numpy = pytest.importorskip("numpy")

@@ -87,6 +87,16 @@ class Net(Module):
         return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
 
 
+class PairNet(Net):
+    """Takes batches of several loaders, of which one may have ended."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        parts = batch.values() if isinstance(batch, dict) else batch
+        parts = [part for part in parts if part is not None]
+        joined = [torch.cat(items) for items in zip(*parts, strict=True)]
+        return super().training_step(joined, batch_idx)
+
+
 class Recorder(Callback):
     """Note every hook call with the counters, and what loggers are given."""
 
@@ -157,6 +167,8 @@ class Setup:
     val: Any = None
     options: dict[str, Any] = field(default_factory=dict)
     callbacks: list[Callback] = field(default_factory=list)
+    ignores: list[str] = field(default_factory=list)
+    """Keys of callbacks whose states differ from run to run."""
 
 
 @dataclass
@@ -251,6 +263,8 @@ class Laboratory:
             scramble(resume_from.stat().st_size % 1000)
         trainer.fit(setup.module, setup.train, setup.val, ckpt_path=resume_from)
         end = torch.load(self.folder / name / "end.ckpt", weights_only=True)
+        for state_key in setup.ignores:
+            assert end["callbacks"].pop(state_key), state_key
         return Outcome(trainer, setup.module, recorder, cutter, end)
 
     def compare(self, uncut: Outcome, resumed: Outcome, calls_before: int, name: str) -> None:
@@ -292,7 +306,7 @@ def kit(tmp_path) -> Any:
     class Kit:
         pass
 
-    for part in (Samples, Net, Setup, Recorder, Cutter, scramble, differences):
+    for part in (Samples, Net, PairNet, Setup, Recorder, Cutter, scramble, differences):
         setattr(Kit, part.__name__, staticmethod(part))
     Kit.BATCH_SIZE = BATCH_SIZE
     Kit.EPOCHS = EPOCHS

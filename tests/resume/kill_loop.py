@@ -89,6 +89,7 @@ def kill_one(folder: str, choose: random.Random, *, in_save: bool) -> dict[str, 
     child = os.fork()
     if child == 0:
         os.close(receiving)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a run says of its resume is not told
         code = 1
         try:
             train(folder, sending)
@@ -140,9 +141,11 @@ def main() -> None:
         found = find_checkpoint(make_trainer(folder), "auto", "fit", "Net")
         batches = 0
         if found is not None:
-            batches = read_checkpoint(found)["loops"]["fit_loop"]["batches_completed"]
+            batches = read_checkpoint(found)["trainer_hooks"]["progress"]["batches_completed"]
         files = sorted(path.name for path in Path(folder).glob("*"))
-        print(json.dumps({**told, "finished": finished, "found": batches, "files": files}))
+        print(
+            json.dumps({**told, "finished": finished, "found": batches, "files": files}), flush=True
+        )
 
 
 if __name__ == "__main__":

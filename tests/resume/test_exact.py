@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
+from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler
 
 from trainer_hooks import Callback, CombinedLoader
@@ -129,6 +130,56 @@ def sampler_with_replacement(kit):
     return kit.Setup(kit.Net(), shuffled(kit, shuffle=False, sampler=sampler))
 
 
+class Wandering(RandomBatches):
+    """Draws sample after sample without replacement, from the global random numbers, as it goes."""
+
+    def __iter__(self):
+        left = list(range(self.count))
+        while left:
+            place = int(torch.randint(len(left), ())) + random.randrange(9) + np.random.randint(9)
+            yield left.pop(place % len(left))
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def sampler_drawing_as_it_goes(kit):
+    data = kit.Samples(augment=augment_with_torch)
+    loader = shuffled(kit, dataset=data, shuffle=False, sampler=Wandering(kit.SAMPLES))
+    return kit.Setup(kit.Net(), loader, validation(kit))
+
+
+def batch_sampler_drawing_global_numbers_as_it_goes(kit):
+    class Sized(Wandering):
+        def __iter__(self):
+            order = list(Wandering(self.count))
+            for start in range(0, 16, 4):
+                yield [order[(start + np.random.randint(9)) % len(order)], *order[start:][:2]]
+
+        def __len__(self) -> int:
+            return 4
+
+    return kit.Setup(kit.Net(), DataLoader(kit.Samples(), batch_sampler=Sized(kit.SAMPLES)))
+
+
+class Kept:
+    """Augments by generators of its own, one of each kind."""
+
+    def __init__(self) -> None:
+        self.numpy = np.random.default_rng(4)
+        self.others = {"python": random.Random(5), "old": np.random.RandomState(6)}
+        self.torch = seeded(7)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        noise = self.numpy.normal() + self.others["python"].random() + self.others["old"].normal()
+        return inputs + noise + torch.randn(3, generator=self.torch)
+
+
+def augmented_by_kept_generators(kit):
+    data, val = kit.Samples(augment=Kept()), kit.Samples(7, augment=Kept())
+    return kit.Setup(kit.Net(), shuffled(kit, dataset=data), DataLoader(val, batch_size=4))
+
+
 def augment_with_torch(inputs: Tensor) -> Tensor:
     return inputs + torch.randn(3)
 
@@ -201,6 +252,71 @@ def augmented_stream_with_length(kit):
     return kit.Setup(kit.Net(), loader)
 
 
+def augment_in_all_ways(inputs: Tensor) -> Tensor:
+    return augment_with_torch(augment_with_numpy(augment_with_python(inputs)))
+
+
+def augmented_stream_without_length(kit):
+    data = Numbers(kit.Samples(augment=augment_in_all_ways))
+    return kit.Setup(kit.Net(), DataLoader(data, batch_size=4), validation(kit))
+
+
+class Buffered(Numbers):
+    """Shuffles through a buffer, drawing from the global random numbers."""
+
+    def __iter__(self):
+        buffer = [self.samples[index] for index in range(6)]
+        for index in range(6, len(self.samples) + 6):
+            yield buffer.pop(int(torch.randint(len(buffer), ())))
+            if index < len(self.samples):
+                buffer.append(self.samples[index])
+
+
+def stream_through_a_buffer(kit):
+    return kit.Setup(kit.Net(), DataLoader(Buffered(kit.Samples()), batch_size=4), validation(kit))
+
+
+class Plain:
+    """An iterable of batches that is no DataLoader, with a length or without."""
+
+    def __init__(self, samples: Any) -> None:
+        self.samples = samples
+
+    def __iter__(self):
+        left = list(range(len(self.samples)))
+        while left:
+            rows = [left.pop(np.random.randint(len(left))) for _ in range(min(4, len(left)))]
+            noise = torch.randn(len(rows), 3)
+            yield self.samples.inputs[rows] + noise, self.samples.targets[rows], torch.tensor(rows)
+
+
+class SizedPlain(Plain):
+    def __len__(self) -> int:
+        return 5
+
+
+def own_iterable(kit):
+    return kit.Setup(kit.Net(), Plain(kit.Samples()), validation(kit))
+
+
+def own_iterable_with_length(kit):
+    return kit.Setup(kit.Net(), SizedPlain(kit.Samples()), validation(kit))
+
+
+def list_of_batches(kit):
+    return kit.Setup(kit.Net(), list(shuffled(kit, shuffle=False)), validation(kit))
+
+
+class OwnLoader(DataLoader):
+    """A loader of a class that torch does not know."""
+
+
+def own_loader(kit):
+    data = kit.Samples(augment=augment_in_all_ways)
+    loader = OwnLoader(data, batch_size=4, sampler=Wandering(kit.SAMPLES))
+    return kit.Setup(kit.Net(), loader, validation(kit))
+
+
 class OwnState:
     """A loader that keeps its position itself, and shuffles by the numbers it keeps."""
 
@@ -238,32 +354,44 @@ def own_state_with_length(kit):
     return kit.Setup(kit.Net(), OwnState(kit.Samples(20), sized=True), validation(kit))
 
 
-class PairNet:
-    """Makes of a module one that takes batches of two loaders."""
-
-    def __new__(cls, kit: Any, *args: Any) -> Any:
-        class Paired(kit.Net):
-            def training_step(self, batch, batch_idx):
-                parts = batch.values() if isinstance(batch, dict) else batch
-                joined = [torch.cat(items) for items in zip(*parts, strict=True)]
-                return super().training_step(joined, batch_idx)
-
-        return Paired(*args)
-
-
 def two_loaders(kit):
-    return kit.Setup(PairNet(kit), [shuffled(kit), shuffled(kit)], validation(kit))
+    return kit.Setup(kit.PairNet(), [shuffled(kit), shuffled(kit)], validation(kit))
 
 
 def two_loaders_one_starting_again(kit):
     short = shuffled(kit, dataset=kit.Samples(11, augment_with_torch))
     shorter = shuffled(kit, dataset=kit.Samples(7, augment_with_python), generator=seeded())
-    return kit.Setup(PairNet(kit), [shuffled(kit), short, shorter], validation(kit))
+    return kit.Setup(kit.PairNet(), [shuffled(kit), short, shorter], validation(kit))
 
 
 def two_loaders_by_name(kit):
     loaders = {"a": shuffled(kit), "b": shuffled(kit, dataset=kit.Samples(9))}
-    return kit.Setup(PairNet(kit), CombinedLoader(loaders, mode="min_size"))
+    return kit.Setup(kit.PairNet(), CombinedLoader(loaders, mode="min_size"))
+
+
+def three_loaders_to_the_longest(kit):
+    short = shuffled(kit, dataset=kit.Samples(7, augment_in_all_ways))
+    loaders = [shuffled(kit), short, Plain(kit.Samples(9))]
+    return kit.Setup(kit.PairNet(), CombinedLoader(loaders, mode="max_size"), validation(kit))
+
+
+def three_loaders_to_the_shortest(kit):
+    data = kit.Samples(13, augment_in_all_ways)
+    loaders = {
+        "a": shuffled(kit, shuffle=False, sampler=Wandering(kit.SAMPLES)),
+        "b": shuffled(kit, dataset=data, generator=seeded()),
+    }
+    return kit.Setup(kit.PairNet(), CombinedLoader(loaders, mode="min_size"), validation(kit))
+
+
+def loaders_of_which_one_keeps_its_position(kit):
+    loaders = [shuffled(kit), OwnState(kit.Samples(20), sized=True)]
+    return kit.Setup(kit.PairNet(), loaders, validation(kit))
+
+
+def limited_to_a_share(kit):
+    options = {"limit_train_batches": 0.7, "limit_val_batches": 0.5, "max_epochs": 4}
+    return kit.Setup(kit.Net(), shuffled(kit), validation(kit, shuffle=True), options)
 
 
 def limited(kit):
@@ -469,6 +597,41 @@ def logged_in_all_ways(kit):
     return kit.Setup(Logging(), shuffled(kit), validation(kit), {"log_every_n_steps": 3})
 
 
+def metric_objects_that_are_no_part_of_the_module(kit):
+    torchmetrics = pytest.importorskip("torchmetrics")
+
+    class Measured(kit.Net):
+        def __init__(self):
+            super().__init__()
+            self.kept = {"error": torchmetrics.MeanSquaredError()}
+            self.listed = [torchmetrics.MeanMetric(), torchmetrics.CatMetric()]
+
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            self.kept["error"](loss.detach().reshape(1), torch.zeros(1))
+            self.log("error", self.kept["error"], on_step=True, on_epoch=True)
+            self.listed[0].update(loss.detach())
+            self.listed[1].update(loss.detach())
+            return loss
+
+        def on_train_epoch_end(self):
+            self.log("mean", self.listed[0].compute() + self.listed[1].compute()[0])
+            for metric in self.listed:
+                metric.reset()
+
+    class Measuring(Callback):
+        def __init__(self):
+            self.worst = torchmetrics.MaxMetric()
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.worst.update(outputs["loss"].detach())
+
+        def on_train_epoch_end(self, trainer, module):
+            module.log("worst_of_all", self.worst.compute())
+
+    return kit.Setup(Measured(), shuffled(kit), validation(kit), callbacks=[Measuring()])
+
+
 def metric_objects(kit):
     torchmetrics = pytest.importorskip("torchmetrics")
 
@@ -528,6 +691,49 @@ class Counter(Callback):
         self.count, self.noise = state_dict["count"], state_dict["noise"]
 
 
+class Averaging(Callback):
+    """Keeps an average of the weights, and validates with it in the last epoch."""
+
+    def __init__(self, **how: Any) -> None:
+        self.how = how
+        self.average: AveragedModel | None = None
+
+    def on_fit_start(self, trainer, module) -> None:
+        if self.average is None:
+            self.average = AveragedModel(module.layers, **self.how)
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
+        self.average.update_parameters(module.layers)
+
+    def on_train_epoch_end(self, trainer, module) -> None:
+        first = next(iter(self.average.module.parameters()))
+        module.log("averaged", first.sum().detach())
+
+    def state_dict(self):
+        return {} if self.average is None else dict(self.average.state_dict())
+
+    def load_state_dict(self, state_dict) -> None:
+        layers = nn.Sequential(
+            nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.4), nn.Linear(4, 1)
+        )
+        self.average = AveragedModel(layers, **self.how)
+        self.average.load_state_dict(state_dict)
+
+
+def averaged_exponentially(kit):
+    averaging = Averaging(multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
+    return kit.Setup(kit.Net(), shuffled(kit), validation(kit), callbacks=[averaging])
+
+
+def averaged_and_annealed(kit):
+    def make(net):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        annealing = SWALR(optimizer, swa_lr=0.02, anneal_epochs=4)
+        return [optimizer], [{"scheduler": annealing, "interval": "step", "frequency": 2}]
+
+    return kit.Setup(kit.Net(make), shuffled(kit), validation(kit), callbacks=[Averaging()])
+
+
 class Drawing(Callback):
     """Draws random numbers wherever it can."""
 
@@ -570,6 +776,13 @@ def stopped_early_but_not_yet(kit):
     return kit.Setup(kit.Net(), shuffled(kit), validation(kit), options, [stopping])
 
 
+def within_a_time(kit):
+    # the time that has passed is saved, and is another one in each run
+    return kit.Setup(
+        kit.Net(), shuffled(kit), validation(kit), {"max_time": "00:01:00:00"}, ignores=["Timer"]
+    )
+
+
 def ended_by_steps(kit):
     options = {"max_epochs": -1, "max_steps": 8}
     return kit.Setup(kit.Net(), shuffled(kit), validation(kit), options)
@@ -603,6 +816,19 @@ SCENARIOS = [
     augmented_stream_with_length,
     own_state_without_length,
     own_state_with_length,
+    sampler_drawing_as_it_goes,
+    batch_sampler_drawing_global_numbers_as_it_goes,
+    augmented_by_kept_generators,
+    augmented_stream_without_length,
+    stream_through_a_buffer,
+    own_iterable,
+    own_iterable_with_length,
+    list_of_batches,
+    own_loader,
+    three_loaders_to_the_longest,
+    three_loaders_to_the_shortest,
+    loaders_of_which_one_keeps_its_position,
+    limited_to_a_share,
     two_loaders,
     two_loaders_one_starting_again,
     two_loaders_by_name,
@@ -626,6 +852,10 @@ SCENARIOS = [
     validation_every_other_epoch,
     logged_in_all_ways,
     metric_objects,
+    metric_objects_that_are_no_part_of_the_module,
+    averaged_exponentially,
+    averaged_and_annealed,
+    within_a_time,
     callbacks_that_draw,
     several_callbacks,
     stopped_early,

@@ -24,7 +24,8 @@ def killed(folder: Path, seed: int, kills: int) -> list[dict]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    lines = done.stdout.splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]  # not those of warm_up
 
 
 def check(rounds: list[dict]) -> None:

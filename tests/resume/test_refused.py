@@ -11,7 +11,12 @@ from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, CombinedLoader, Module, Trainer
-from trainer_hooks.errors import CheckpointError, DataError, TrainerHooksError
+from trainer_hooks.errors import (
+    CheckpointError,
+    DataError,
+    TrainerHooksError,
+    TrainerHooksWarning,
+)
 
 
 class Net(Module):
@@ -213,10 +218,17 @@ def test_another_number_of_loaders_inside_an_epoch(saved):
 
 
 def test_another_loader_between_epochs_goes_on(saved):
-    """At the end of an epoch nothing depends on the loader of that epoch."""
+    """Between two epochs a loader may be another one, and one warning says what is different."""
     trainer = trainer_of(saved, accumulate_grad_batches=2)
     train = loader(samples=15, generator=torch.Generator())
-    trainer.fit(Net(), train, ckpt_path=saved / "epoch-0.ckpt")
+    with pytest.warns(TrainerHooksWarning) as said:
+        trainer.fit(Net(), train, ckpt_path=saved / "epoch-0.ckpt")
+    (warning,) = said
+    assert str(warning.message) == (
+        "the training loader is not as it was: number of batches was 4 and is 5; number of samples "
+        "was 12 and is 15. The run goes on with it from the epoch that begins, and is not the one "
+        "that was saved any more."
+    )
     assert trainer.progress.batches_completed == 4 + 5
 
 

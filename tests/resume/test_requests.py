@@ -103,6 +103,7 @@ def test_resumed_from_what_was_asked_for(hook, options, lab, kit) -> None:
         assert len(again.cuts) == len(saver.cuts) - 1 - number
 
 
+@pytest.mark.filterwarnings("ignore:the checkpoint was saved inside batch")
 @pytest.mark.parametrize("options", OPTIONS, ids=["at end", "inside"])
 @pytest.mark.parametrize(
     ("asked", "saved", "at"),

@@ -28,7 +28,19 @@ def _to_2(checkpoint: dict[str, Any]) -> dict[str, Any]:
     if progress is not None:
         own["progress"] = progress
         changed["loops"] = loops_of(progress)
+        # whether it was saved inside a batch was not noted
+        own |= {"world_size": 1, "inside_batch": False, "stream": _stream_of_2(own["stream"])}
     return {**changed, "trainer_hooks": own}
+
+
+def _stream_of_2(stream: dict[str, Any]) -> dict[str, Any]:
+    """Positions of loaders that keep their own, and whether workers drew random numbers."""
+    keeps_position = stream.get("loader") is not None
+    return {
+        **stream,
+        "positions": [stream["loader"]] if keeps_position else [],
+        "workers_have_drawn": not keeps_position,
+    }
 
 
 MIGRATIONS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (_to_2,)

@@ -36,7 +36,7 @@ def obstacle(address: str) -> str:
     """Return why an address cannot be used here, or an empty string. Nothing is contacted."""
     protocol = address.partition("://")[0]
     try:
-        from fsspec import get_filesystem_class
+        from fsspec import get_filesystem_class  # type: ignore[import-untyped]
 
         get_filesystem_class(protocol)
     except ImportError as error:
@@ -173,7 +173,7 @@ def _rename(store: Any, old: str, new: str, *, is_flat: bool) -> None:
 
 def _opened(address: str) -> tuple[Any, str]:
     """Return the store of an address and the path inside it."""
-    from fsspec.core import url_to_fs
+    from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
     store, path = url_to_fs(address)
     return store, path

@@ -1,200 +1,26 @@
-"""Loaders: count their batches, tell one from several, copy one with another sampler."""
+"""Loaders: tell one from several, know their parts, copy one with another sampler."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, SubsetRandomSampler
 
+from trainer_hooks.data.combined import CombinedLoader
+from trainer_hooks.data.generators import KeptGenerator, generators_in
 from trainer_hooks.errors import DataError
-from trainer_hooks.runtime import rng
 
 __all__ = [
-    "CombinedLoader",
     "as_eval_loaders",
     "as_train_loader",
     "copy_loader",
     "generators_of",
-    "has_state",
-    "iterator_of",
-    "limited",
-    "no_batch",
-    "number_of_batches",
     "set_epoch",
-    "shape_of",
-    "shortage",
+    "singles_of",
     "without_shuffling",
 ]
-
-_MODES = ("max_size_cycle", "min_size", "max_size")
-
-
-class CombinedLoader:
-    """Take one batch of each of several loaders at a time.
-
-    Args:
-        loaders: a list or dict of loaders; a batch is then a list or dict of their batches.
-        mode: what happens when a loader ends: `"max_size_cycle"` starts it again until the longest
-            has ended, `"min_size"` ends with the shortest, `"max_size"` gives None in its place.
-    """
-
-    def __init__(
-        self, loaders: Sequence[Any] | Mapping[str, Any], mode: str = "max_size_cycle"
-    ) -> None:
-        if mode not in _MODES:
-            raise DataError(f"CombinedLoader(mode={mode!r}): must be one of {', '.join(_MODES)}.")
-        if not loaders:
-            raise DataError("CombinedLoader was given no loader: it needs at least one.")
-        self.loaders = loaders
-        self.mode = mode
-
-    @property
-    def flattened(self) -> list[Any]:
-        """The loaders in a list."""
-        return list(self.loaders.values() if isinstance(self.loaders, Mapping) else self.loaders)
-
-    def __len__(self) -> int:
-        sizes = [number_of_batches(loader) for loader in self.flattened]
-        size = min(sizes) if self.mode == "min_size" else max(sizes)
-        if size == math.inf:
-            raise TypeError("a combined loader has no length where one of its loaders has none")
-        return int(size)
-
-    def __iter__(self) -> Iterator[Any]:
-        iterators = [iterator_of(loader) for loader in self.flattened]
-        ended = [False] * len(iterators)
-        # a loader that starts again must not draw from the run's random numbers: how far those are
-        # by then depends on the training, and a resume could not find its order again
-        seed = int(torch.randint(_MAX_SEED, ())) if self.mode == "max_size_cycle" else 0
-        while True:
-            batches: list[Any] = []
-            for position, loader in enumerate(self.flattened):
-                batch = next(iterators[position], _END)
-                if batch is _END:
-                    ended[position] = True
-                    if self.mode == "min_size" or all(ended):
-                        return
-                    batch = None
-                    if self.mode == "max_size_cycle":
-                        seed = (seed + 1) % _MAX_SEED
-                        with rng.isolated():
-                            rng.reseed(seed)
-                            iterators[position] = iterator_of(loader)
-                            batch = next(iterators[position], _END)
-                        if batch is _END:
-                            raise DataError(
-                                f"loader {loader!r} of a CombinedLoader gives no batch: it cannot "
-                                "be repeated until the longest has ended. Leave it out, or give a "
-                                "loader that can be iterated more than once."
-                            )
-                batches.append(batch)
-            if isinstance(self.loaders, Mapping):
-                yield dict(zip(self.loaders, batches, strict=True))
-            else:
-                yield batches
-
-
-_END = object()
-_MAX_SEED = 2**32
-
-
-def iterator_of(loader: Any) -> Iterator[Any]:
-    """Return `iter(loader)`, which draws the same random numbers in every epoch.
-
-    A DataLoader draws the seed of its workers when it starts them. Persistent ones are started once
-    in a process, so in the first epoch of a run and in the first after a resume: that seed comes
-    from elsewhere.
-    """
-    if not getattr(loader, "persistent_workers", False):
-        return iter(loader)
-    own = loader.generator
-    loader.generator = Generator().manual_seed(torch.initial_seed() % _MAX_SEED)
-    try:
-        return iter(loader)
-    finally:
-        loader.generator = own
-
-
-def has_state(loader: Any) -> bool:
-    """Return whether a loader can save its own position and come back to it."""
-    return hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
-
-
-def shape_of(loader: Any) -> list[dict[str, int | float | None]]:
-    """Return what is known of the size of a loader, or of each of several, to tell a change."""
-    found = []
-    for single in loader.flattened if isinstance(loader, CombinedLoader) else [loader]:
-        size = number_of_batches(single)
-        batch_size = getattr(single, "batch_size", None)
-        if batch_size is None:
-            batch_size = getattr(getattr(single, "batch_sampler", None), "batch_size", None)
-        samples = number_of_batches(getattr(single, "dataset", None))
-        found.append(
-            {
-                "number of batches": None if size == math.inf else size,
-                "batch_size": batch_size if isinstance(batch_size, int) else None,
-                "number of samples": None if samples == math.inf else samples,
-            }
-        )
-    return found
-
-
-def number_of_batches(loader: Any) -> int | float:
-    """Return how many batches a loader has, or infinity where it cannot say."""
-    try:
-        return len(loader)
-    except (TypeError, NotImplementedError):
-        return math.inf
-
-
-def no_batch(what: str, loader: Any) -> str:
-    """Return the message for a loader that gave nothing; `what` is how it is spoken of."""
-    if hasattr(loader, "__next__"):
-        return (
-            f"{what} gave no batch: {loader!r} is an iterator, which can be gone through only once."
-            " Pass what begins anew each time, such as a DataLoader or a list."
-        )
-    return (
-        f"{what} gave no batch: {loader!r} must give at least one each time it is iterated. Check "
-        "the length of its data, and drop_last."
-    )
-
-
-def limited(size: int | float, limit: int | float, option: str) -> int | float:
-    """Return how many of `size` batches a `limit_*_batches` option lets through.
-
-    Raises:
-        DataError: a fraction of an unknown number, or one that leaves not even one batch.
-    """
-    if isinstance(limit, int) or limit == 0.0:
-        return min(size, int(limit))
-    if limit == 1.0:
-        return size
-    if size == math.inf:
-        raise DataError(
-            f"Trainer({option}={limit!r}) asks for a fraction of a loader that has no length: give "
-            f"a number of batches as an int, such as {option}=100, or give the loader a __len__."
-        )
-    count = int(size * limit)
-    if count == 0 < size:
-        raise DataError(
-            f"Trainer({option}={limit!r}) leaves none of the {size} batches of a loader: a share "
-            f"must leave at least one. Use {option}={1 / size:.2g} or more, or 1 for one batch."
-        )
-    return count
-
-
-def shortage(loader: Any, kind: str, given: int) -> str:
-    """Return how to report that a loader gave fewer batches than its length says."""
-    return (
-        f"the {kind} loader {loader!r} ended after {given} batches, but its length is "
-        f"{number_of_batches(loader)}: a StopIteration that its data set raises ends it, too. Mend "
-        "its __len__, or what it loads."
-    )
 
 
 def as_train_loader(source: Any) -> Any:
@@ -255,21 +81,29 @@ def set_epoch(loader: Any, epoch: int) -> None:
             tell(epoch)
 
 
-def generators_of(loaders: Iterable[Any]) -> list[Generator]:
-    """Return the random generators that loaders and their samplers own, each once, in order."""
-    found: list[Generator] = []
+def generators_of(loaders: Iterable[Any]) -> list[KeptGenerator]:
+    """Return the random generators that loaders, samplers and data sets keep, each once.
+
+    Torch's, Python's and NumPy's are found among the attributes; the global ones are none of them.
+    """
+    owners: list[Any] = []
     for loader in loaders:
         for part in _parts_of(loader):
-            generator = getattr(part, "generator", None)
-            if isinstance(generator, Generator) and not any(generator is g for g in found):
-                found.append(generator)
-    return found
+            owners.append(getattr(part, "generator", None))
+            # a DataLoader's other attributes are torch's own, among them its running iterator
+            owners += [part.dataset, part.collate_fn] if isinstance(part, DataLoader) else [part]
+    return generators_in(owners)
+
+
+def singles_of(loader: Any) -> list[Any]:
+    """Return the loaders that one consists of: itself, or several combined."""
+    return loader.flattened if isinstance(loader, CombinedLoader) else [loader]
 
 
 def _parts_of(loader: Any) -> list[Any]:
     """Return a loader, or several combined, with their samplers, each object once."""
     parts: list[Any] = []
-    for single in loader.flattened if isinstance(loader, CombinedLoader) else [loader]:
+    for single in singles_of(loader):
         batch_sampler = getattr(single, "batch_sampler", None)
         for part in (
             single,

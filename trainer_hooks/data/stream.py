@@ -6,21 +6,29 @@ import math
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
-from trainer_hooks._log import log, warn
-from trainer_hooks.data.loaders import (
-    copy_loader,
-    generators_of,
-    has_state,
-    iterator_of,
-    limited,
-    no_batch,
-    number_of_batches,
-    set_epoch,
+from trainer_hooks._log import warn
+from trainer_hooks.data.combined import CombinedLoader
+from trainer_hooks.data.comparing import (
+    require_same,
     shape_of,
-    shortage,
+    warn_of_another,
+    warn_of_changes,
+    warn_of_workers,
 )
+from trainer_hooks.data.loaders import generators_of, set_epoch, singles_of
+from trainer_hooks.data.lookahead import LookAhead, OwnBatches
+from trainer_hooks.data.passage import pass_over
+from trainer_hooks.data.positions import Positions
+from trainer_hooks.data.sampling import (
+    LateSampler,
+    has_indices,
+    has_own_sampler,
+    with_late_sampler,
+)
+from trainer_hooks.data.sizes import limited, no_batch, number_of_batches, shortage
+from trainer_hooks.data.workers import has_state, have_drawn, iterator_of
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import rng
 
@@ -34,10 +42,13 @@ class TrainStream:
     """Opens the training loader once an epoch, at its start or where a checkpoint was saved.
 
     What an epoch's batches depend on is noted when it is opened and when its first batch is taken,
-    for that is when samplers draw: the random numbers and the states of the loader's own
-    generators. To come back to batch k, both are put back, the loader is opened again, and k
-    batches are passed over: by index where samples are loaded in this process, by loading and
-    dropping them otherwise. A loader that keeps a state of its own is asked for it.
+    for that is when samplers draw: the random numbers, and the states of the generators that the
+    loader and its parts keep. To come back to batch k, these are put back, the loader is opened
+    again, and k batches are passed over: by index where a batch depends on its indices alone, by
+    loading and dropping them otherwise. A loader that keeps its own position is asked for it.
+
+    What is not torch's own, and may draw random numbers while the training does so too, is given
+    random numbers of its own: iterables, combined loaders, and samplers of other classes.
 
     Args:
         loader: an iterable of batches.
@@ -56,13 +67,24 @@ class TrainStream:
         self.loader = loader
         self._size = limited(number_of_batches(loader), limit, option)
         self.num_batches = self._size
+        self._positions = Positions(loader)
+        self._opened: Any = loader
+        self._late: LateSampler | None = None
+        if has_indices(loader) and has_own_sampler(loader):
+            self._opened, self._late = with_late_sampler(loader)
         self._opened_with: dict[str, Any] = {}
-        self._ahead: _LookAhead | None = None
-        self._own: Iterator[Any] | None = None
+        self._ahead: LookAhead | None = None
+        self._own: OwnBatches | None = None
+        self._stateful: Iterator[Any] | None = None
 
     def open(self, epoch: int) -> Iterator[Any]:
         """Return an iterator over the batches of a new epoch."""
-        self._opened_with = {"rng": rng.capture(), "generators": self._generator_states()}
+        self._opened_with = {
+            "rng": rng.capture(),
+            "generators": self._generator_states(),
+            "positions": self._positions.read(),
+        }
+        self._positions.note_opened()
         return self._watched(self._iterate(epoch), 0)
 
     def reopen(self, epoch: int, done: int, state: dict[str, Any]) -> Iterator[Any]:
@@ -79,14 +101,24 @@ class TrainStream:
             DataError: the loader ends too early.
         """
         self._opened_with = dict(state["opened_with"])
-        if state["loader"] is not None and has_state(self.loader):
+        warn_of_workers(self.loader, state["shape"])
+        has_drawn = state.get("workers_have_drawn", True)
+        is_direct = state["loader"] is not None and has_state(self.loader) and not has_drawn
+        if not is_direct:
+            self._positions.restore(self._opened_with.get("positions", []))
+        rng.restore(self._opened_with["rng"])
+        self._set_generator_states(self._opened_with["generators"])
+        if is_direct:
             self.loader.load_state_dict(state["loader"])
             has_seen_end = self._size == math.inf and state["num_batches"] == done
             iterator = iter(()) if has_seen_end else self._iterate(epoch)
+            # the batch that was taken ahead was loaded before the training drew what it drew last
+            rng.restore(state.get("rng_ahead") or self._opened_with["rng"])
         else:
-            rng.restore(self._opened_with["rng"])
-            self._set_generator_states(self._opened_with["generators"])
-            iterator = self._iterate(epoch, skip=done)
+            iterator = self._iterate_after(epoch, done, state)
+            what = "batches" if self._late is None else "an order"
+            warn_of_another(self.loader, what, state.get("last_batch"), self._last_print(done))
+        self._positions.note_opened()
         iterator = self._watched(iterator, done)
         self._set_generator_states(state["generators"])
         return iterator
@@ -94,8 +126,8 @@ class TrainStream:
     def restore_between(self, state: dict[str, Any]) -> None:
         """Take back what the next epoch depends on, after one that was over at the checkpoint."""
         self.num_batches = state["num_batches"]
-        if state["loader"] is not None and has_state(self.loader):
-            self.loader.load_state_dict(state["loader"])
+        warn_of_changes(self.loader, state.get("shape", []))
+        self._positions.restore(state.get("positions", []))
         if len(state["generators"]) == len(self._generator_states()):
             self._set_generator_states(state["generators"])
 
@@ -106,10 +138,11 @@ class TrainStream:
             is_complete: whether all its batches were taken. A loader that keeps its own state is
                 then let see its end, which is where such loaders turn to the next epoch.
         """
-        if is_complete and self._own is not None and self._size == number_of_batches(self.loader):
-            next(self._own, None)
+        is_whole = self._size == number_of_batches(self.loader)
+        if is_complete and self._stateful is not None and is_whole:
+            next(self._stateful, None)
         self._opened_with = {}
-        self._ahead = self._own = None
+        self._ahead = self._own = self._stateful = None
 
     def warn_of_shortage(self, given: int) -> None:
         """Report that an epoch's batches ended after `given`, before they were expected to.
@@ -122,19 +155,31 @@ class TrainStream:
         if given < number_of_batches(self.loader) < math.inf:
             warn(shortage(self.loader, "training", given), TrainerHooksWarning)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what `reopen` needs at the present batch, and what the loader must be like."""
+    def state_dict(self, done: int = 0) -> dict[str, Any]:
+        """Return what `reopen` needs at the present batch, and what the loader must be like.
+
+        Args:
+            done: batches of the epoch that are behind.
+        """
+        is_open = bool(self._opened_with)
         loader_state = None
-        if has_state(self.loader):
-            ahead = self._ahead
-            is_ahead = ahead is not None and self.num_batches == math.inf
-            loader_state = ahead.state_before if ahead and is_ahead else self.loader.state_dict()
+        if has_state(self.loader) and is_open:
+            is_ahead = self._ahead is not None and self.num_batches == math.inf
+            loader_state = (
+                self._ahead.state_before
+                if self._ahead is not None and is_ahead
+                else self.loader.state_dict()
+            )
         return {
             "opened_with": self._opened_with,
             "generators": self._generator_states(),
             "loader": loader_state,
+            "positions": [] if is_open else self._positions.read(),
             "num_batches": self.num_batches,
             "shape": shape_of(self.loader),
+            "rng_ahead": self._ahead.rng_before if self._ahead is not None else None,
+            "workers_have_drawn": is_open and self._have_workers_drawn(),
+            "last_batch": self._last_print(done) if is_open else None,
         }
 
     def require_same(self, state: dict[str, Any]) -> None:
@@ -143,56 +188,84 @@ class TrainStream:
         Raises:
             DataError: the loader is not built as it was; the message says what differs.
         """
-        if not state["opened_with"]:
-            return
-        before, now = state["shape"], shape_of(self.loader)
-        saved, present = len(state["generators"]), len(generators_of([self.loader]))
-        changes = [
-            f"{what} was {old} and is {new}"
-            for loader_before, loader_now in zip(before, now, strict=False)
-            for what, old, new in _changes(loader_before, loader_now)
-        ]
-        if len(before) != len(now):
-            changes.append(f"the number of loaders was {len(before)} and is {len(now)}")
-        if saved != present:
-            changes.append(
-                f"the number of random generators of its own (generator=) was {saved} and is "
-                f"{present}"
-            )
-        if changes:
-            raise DataError(
-                "the training loader is not the one of the epoch that was cut, so its batches "
-                f"cannot be found again: {'; '.join(changes)}. Build it as it was, or resume from "
-                "a checkpoint that was saved at the end of an epoch."
-            )
+        if state["opened_with"]:
+            require_same(self.loader, state, len(self._generator_states()))
 
-    def _iterate(self, epoch: int, skip: int = 0) -> Iterator[Any]:
+    def _iterate(self, epoch: int) -> Iterator[Any]:
         set_epoch(self.loader, epoch)
         self.num_batches = self._size
         self._ahead = None
-        if not skip:
-            return iterator_of(self.loader)
-        if _skips_by_index(self.loader):
-            return _open_tail(self.loader, skip, self._opened_with["rng_at_first"])
-        iterator = iterator_of(self.loader)
-        rng.restore(self._opened_with["rng_at_first"])
-        _drop(iterator, skip)
+        if has_indices(self.loader) or has_state(self.loader) or _is_list(self.loader):
+            return iterator_of(self._opened)
+        numbers = rng.OwnNumbers(rng.draw_seed())
+        self._own = OwnBatches(lambda: iterator_of(self.loader), numbers)
+        return self._own
+
+    def _iterate_after(self, epoch: int, done: int, state: dict[str, Any]) -> Iterator[Any]:
+        """Open an epoch and pass over its first batches, without loading them where it may be."""
+        workers = getattr(self.loader, "num_workers", 0)
+        has_drawn = state.get("workers_have_drawn", True)
+        if not done or not has_indices(self.loader) or (workers and has_drawn):
+            iterator = self._iterate(epoch)
+            if "rng_at_first" in self._opened_with:
+                rng.restore(self._opened_with["rng_at_first"])
+            if done:
+                pass_over(iterator, done, self._why_loading())
+            return iterator
+        if self._late is None:
+            self._opened, self._late = with_late_sampler(self.loader)
+        # so that each of the batches to come is loaded by the worker that it would have had
+        rest = done % workers if workers else 0
+        self._late.skip = done - rest
+        iterator = self._iterate(epoch)
+        self._late.skip = 0
+        if not state["shape"][0].get("num_workers"):
+            # for workers, the order is drawn as the loader is opened, else with the first batch
+            rng.restore(self._opened_with["rng_at_first"])
+        self._late.begin()
+        for _ in range(rest):
+            next(iterator, None)
         return iterator
+
+    def _why_loading(self) -> str:
+        if has_indices(self.loader) or has_state(self.loader):
+            return "its workers draw random numbers, which depend on what they loaded before"
+        if isinstance(self.loader, CombinedLoader):
+            return "several loaders are combined"
+        if isinstance(self.loader, DataLoader) and type(self.loader) is not DataLoader:
+            return f"a {type(self.loader).__qualname__} may do anything in its iterator"
+        return "only by going through an iterable a place in it is found"
 
     def _watched(self, iterator: Iterator[Any], done: int) -> Iterator[Any]:
         """Return the iterator with what has still to be noted of it, and no Python frame more."""
         if "rng_at_first" not in self._opened_with:
             iterator = chain(self._noted_first(iterator), iterator)
         if self._size == math.inf:
-            self._ahead = iterator = _LookAhead(self, iterator, done)
+            self._ahead = iterator = LookAhead(self.loader, iterator, done, self._learn_size)
         elif has_state(self.loader):
-            self._own = iterator
+            self._stateful = iterator
         return iterator
+
+    def _learn_size(self, size: int) -> None:
+        self.num_batches = size
 
     def _noted_first(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """Give the first batch, and note the random numbers that it begins with."""
         self._opened_with["rng_at_first"] = rng.capture()
         yield from islice(iterator, 1)
+
+    def _have_workers_drawn(self) -> bool:
+        return any(
+            have_drawn(self._opened if single is self.loader else single)
+            for single in singles_of(self.loader)
+            if getattr(single, "num_workers", 0)
+        )
+
+    def _last_print(self, done: int) -> int | None:
+        """Return the fingerprint of the last batch or its indices, where something else decides."""
+        if self._own is not None:
+            return self._own.print_of(done)
+        return dict(self._late.recent).get(done) if self._late is not None else None
 
     def _generator_states(self) -> list[Any]:
         return [generator.get_state() for generator in generators_of([self.loader])]
@@ -202,103 +275,6 @@ class TrainStream:
             generator.set_state(state)
 
 
-class _LookAhead:
-    """Hands batches out one late, so that the last one is known to be the last."""
-
-    def __init__(self, stream: TrainStream, iterator: Iterator[Any], done: int) -> None:
-        self._stream = stream
-        self._iterator = iterator
-        self._taken = done
-        self.state_before: Any = None
-        self._held = self._fetch()
-        if self._held is _END and done:
-            stream.num_batches = done
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        batch = self._held
-        if batch is _END:
-            raise StopIteration
-        self._held = self._fetch()
-        self._taken += 1
-        if self._held is _END:
-            self._stream.num_batches = self._taken
-        return batch
-
-    def _fetch(self) -> Any:
-        loader = self._stream.loader
-        if has_state(loader):
-            self.state_before = loader.state_dict()
-        return next(self._iterator, _END)
-
-
-_END = object()
-
-
-class _Tail:
-    """A sampler without its first items."""
-
-    def __init__(self, sampler: Any, done: int) -> None:
-        self._sampler = sampler
-        self._done = done
-        self._items: Iterator[Any] = iter(())
-
-    def __iter__(self) -> Iterator[Any]:
-        self._items = iter(self._sampler)
-        return self._items
-
-    def pass_over(self) -> None:
-        """Drop the first items of the iterator that was handed out."""
-        _drop(self._items, self._done)
-
-    def __len__(self) -> int:
-        return max(0, len(self._sampler) - self._done)
-
-
-def _skips_by_index(loader: Any) -> bool:
-    """Return whether passing over indices gives the same batches as loading and dropping them.
-
-    Not so with workers: what they draw at random depends on what they loaded before.
-    """
-    return (
-        type(loader) is DataLoader
-        and loader.num_workers == 0
-        and not isinstance(loader.dataset, IterableDataset)
-    )
-
-
-def _open_tail(
-    loader: DataLoader[Any], done: int, first_drawn_with: dict[str, Any]
-) -> Iterator[Any]:
-    """Return an iterator over a loader's batches after the first `done`, which are not loaded."""
-    if loader.batch_sampler is None:
-        tail = _Tail(loader.sampler, done)
-        iterator = iter(copy_loader(loader, sampler=tail))
-    else:
-        tail = _Tail(loader.batch_sampler, done)
-        iterator = iter(copy_loader(loader, batch_sampler=tail))
-    # now, not at the first batch: samplers draw their seed after the loader drew its own
-    rng.restore(first_drawn_with)
-    tail.pass_over()
-    return iterator
-
-
-def _changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Return what is known of both loaders and differs, with both values."""
-    for what, old in before.items():
-        new = now.get(what)
-        if old is not None and new is not None and old != new:
-            yield what, old, new
-
-
-def _drop(iterator: Iterator[Any], count: int) -> None:
-    if count:
-        log.info("resuming: passing over %d batches", count)
-    for number in range(count):
-        if next(iterator, _END) is _END:
-            raise DataError(
-                f"the training loader ended after {number} batches, but {count} of this epoch were "
-                "done when the checkpoint was saved: it must give the same batches as then."
-            )
+def _is_list(loader: Any) -> bool:
+    """Return whether a loader is a list of batches, which draws nothing."""
+    return isinstance(loader, list | tuple)

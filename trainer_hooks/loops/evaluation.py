@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.data.loaders import iterator_of, no_batch, number_of_batches, shortage
+from trainer_hooks.data.sizes import no_batch, number_of_batches, shortage
+from trainer_hooks.data.workers import iterator_of
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning
 from trainer_hooks.loops.steps import evaluation_step
 from trainer_hooks.metrics.store import Scope, floats

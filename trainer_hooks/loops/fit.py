@@ -134,6 +134,7 @@ class FitLoop:
             if context.pending_signal:
                 context.heed_signal()
             hooks.on_before_dataloader(trainer, module)
+            context.is_in_batch = True
             try:
                 batch = next(iterator)
             except StopIteration:
@@ -165,6 +166,7 @@ class FitLoop:
                 context.stop_by(request)
                 outputs, closes_window = {}, False
             progress.count_batch(closes_window)
+            context.is_in_batch = False
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
@@ -223,6 +225,7 @@ class FitLoop:
         context = self.context
         is_complete = self._is_complete()
         self.stream.close(is_complete=is_complete)
+        context.is_in_batch = False
         context.progress.abandon_window()
         if is_complete:
             self._schedulers.after_batches()

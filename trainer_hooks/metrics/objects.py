@@ -1,21 +1,49 @@
-"""Metric objects that a module holds: their states, which its own state_dict leaves out."""
+"""Metric objects, wherever a run keeps them: their states, which no state_dict holds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import torch
 
-__all__ = ["load_metric_states", "metric_states"]
+__all__ = ["load_metric_states", "lost_metrics", "metric_parts", "metric_states"]
+
+_MOST_ITEMS = 64
+_OF_TORCH = frozenset({"_parameters", "_buffers", "_modules"})
+
+
+def metric_parts(module: nn.Module, owners: Mapping[str, object]) -> dict[str, Any]:
+    """Return a module's parts by name, and the metric objects that are no part of it.
+
+    Those are looked for among the attributes of the module, of its parts and of `owners`, and in
+    lists, tuples and dicts that are attributes.
+
+    Args:
+        module: the module.
+        owners: what else may keep metric objects, such as callbacks, by name.
+    """
+    parts: dict[str, Any] = dict(module.named_modules())
+    known = {id(part) for part in parts.values()}
+    keepers = [(name, part) for name, part in parts.items() if not _is_metric(part)]
+    for owner_name, owner in [*keepers, *owners.items()]:
+        for name, value in list(getattr(owner, "__dict__", {}).items()):
+            if name in _OF_TORCH:
+                continue
+            path = f"{owner_name}.{name}" if owner_name else name
+            for found_name, found in _metrics_in(path, value, 2):
+                if id(found) not in known:
+                    known.add(id(found))
+                    parts[found_name] = found
+    return parts
 
 
 def metric_states(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the states of the metric objects among a module's parts, by name.
+    """Return the states of the metric objects among parts, by name.
 
     Metric objects are told by torchmetrics' `metric_state`, a dict of tensors and lists of tensors,
     and `update_count`.
@@ -23,7 +51,7 @@ def metric_states(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         name: {"values": dict(part.metric_state), "updates": part.update_count}
         for name, part in parts.items()
-        if hasattr(part, "metric_state") and hasattr(part, "update_count")
+        if _is_metric(part)
     }
 
 
@@ -40,6 +68,38 @@ def load_metric_states(
         # torchmetrics has no public way to set either; means depend on the count
         part.__dict__["_update_count"] = state["updates"]
         part.__dict__["_computed"] = None
+
+
+def lost_metrics(epoch: Iterable[Mapping[str, Any]], parts: Mapping[str, Any]) -> list[str]:
+    """Return the names that were logged in the epoch under way with an object that is not found.
+
+    Args:
+        epoch: what the metric store saved of that epoch.
+        parts: what `metric_parts` returned in this run.
+    """
+    return [
+        item["name"]
+        for item in epoch
+        if item.get("has_metric") and not _is_metric(parts.get(item["metric"]))
+    ]
+
+
+def _metrics_in(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Give the metric objects in a value, a module or a container, with their paths."""
+    if isinstance(value, nn.Module):
+        for name, part in value.named_modules(prefix=path):
+            if _is_metric(part):
+                yield name, part
+    elif depth and isinstance(value, dict) and len(value) <= _MOST_ITEMS:
+        for key, item in value.items():
+            yield from _metrics_in(f"{path}[{key!r}]", item, depth - 1)
+    elif depth and isinstance(value, list | tuple) and len(value) <= _MOST_ITEMS:
+        for place, item in enumerate(value):
+            yield from _metrics_in(f"{path}[{place}]", item, depth - 1)
+
+
+def _is_metric(part: object) -> bool:
+    return hasattr(part, "metric_state") and hasattr(part, "update_count")
 
 
 def _on(device: torch.device, value: Any) -> Any:

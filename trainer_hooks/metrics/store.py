@@ -217,6 +217,7 @@ class MetricStore:
                     "name": name,
                     "call": slot.saved_call,
                     "metric": names.get(id(slot.metric)),
+                    "has_metric": slot.metric is not None,
                     **slot.state_dict(),
                 }
                 for (scope, _), slots in self._tables.items()

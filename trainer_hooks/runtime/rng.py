@@ -16,7 +16,7 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["capture", "isolated", "reseed", "restore", "seed_everything"]
+__all__ = ["OwnNumbers", "capture", "draw_seed", "isolated", "reseed", "restore", "seed_everything"]
 
 _MAX_SEED = 2**32 - 1
 
@@ -119,6 +119,61 @@ def isolated() -> Iterator[None]:
         yield
     finally:
         restore(state)
+
+
+def draw_seed(generator: torch.Generator | None = None) -> int:
+    """Draw a seed from 0 to 2**32 - 1 from a generator, or from torch's global numbers."""
+    return int(torch.randint(_MAX_SEED + 1, (), generator=generator))
+
+
+class OwnNumbers:
+    """Random numbers that only what runs inside the `with` draws from, and that only it moves on.
+
+    Python's, NumPy's and torch's global functions give them there, on the host. What draws from
+    them as it goes then gives the same again, whatever else drew in between.
+
+    Args:
+        seed: what they start with, from 0 to 2**32 - 1.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._python: Any = None
+        self._torch: Any = None
+        self._numpy: Any = None
+        self._outer: tuple[Any, Any, Any] = (None, None, None)
+
+    def __enter__(self) -> None:
+        numpy = _numpy()
+        # the generator object is exchanged: to read a state takes a hundred times as long
+        outer = None if numpy is None else numpy.random.get_bit_generator()
+        self._outer = (random.getstate(), torch.get_rng_state(), outer)
+        if self._python is None:
+            random.seed(self._seed)
+            torch.set_rng_state(_seeded(self._seed, like=self._outer[1]))
+        else:
+            random.setstate(self._python)
+            torch.set_rng_state(self._torch)
+        if numpy is not None:
+            self._numpy = self._numpy or numpy.random.MT19937(self._seed)
+            numpy.random.set_bit_generator(self._numpy)
+
+    def __exit__(self, *error: object) -> None:
+        self._python, self._torch = random.getstate(), torch.get_rng_state()
+        python, torch_state, numpy_outer = self._outer
+        random.setstate(python)
+        torch.set_rng_state(torch_state)
+        if numpy_outer is not None:
+            numpy = _numpy()
+            numpy.random.set_bit_generator(numpy_outer)
+
+
+def _seeded(seed: int, like: torch.Tensor) -> torch.Tensor:
+    """Return a state of torch's numbers on the host, with the `initial_seed` of another."""
+    state = torch.Generator().manual_seed(seed).get_state()
+    # its first eight bytes: workers that are started inside are to be told the run's seed
+    state[:8] = like[:8]
+    return state
 
 
 def _numpy() -> Any:

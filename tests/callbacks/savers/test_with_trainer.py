@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint, Timer
-from trainer_hooks.errors import MetricError, UsageError
+from trainer_hooks.errors import MetricError, TrainerHooksWarning, UsageError
 from trainer_hooks.loggers import CSVLogger
 
 
@@ -137,7 +137,7 @@ class Breaks(Callback):
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt(), SystemExit(1)])
 def test_exception_checkpoint_can_be_resumed(tmp_path, error):
-    """What is left by a run that breaks off ends as the run that did not."""
+    """What is left by a run that breaks off in a batch can be gone on with, and says what it is."""
     whole = Scored(4.0, 3.0)
     fit(trainer_with(tmp_path / "a", max_epochs=2), whole)
     saver = ModelCheckpoint(tmp_path / "b", save_on_exception=True)
@@ -146,7 +146,8 @@ def test_exception_checkpoint_can_be_resumed(tmp_path, error):
     assert saver.last_exception_path == str(tmp_path / "b" / "exception-epoch=1-step=6.ckpt")
     resumed = Scored(4.0, 3.0)
     again = ModelCheckpoint(tmp_path / "b")
-    fit(trainer_with(tmp_path, again, max_epochs=2), resumed, saver.last_exception_path)
+    with pytest.warns(TrainerHooksWarning, match="saved inside batch 2 of epoch 1"):
+        fit(trainer_with(tmp_path, again, max_epochs=2), resumed, saver.last_exception_path)
     assert torch.equal(resumed.layer.weight, whole.layer.weight)
 
 

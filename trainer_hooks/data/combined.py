@@ -1,0 +1,84 @@
+"""CombinedLoader: several loaders as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from trainer_hooks.data.sizes import number_of_batches
+from trainer_hooks.data.workers import iterator_of
+from trainer_hooks.errors import DataError
+from trainer_hooks.runtime import rng
+
+__all__ = ["CombinedLoader"]
+
+_END = object()
+_MAX_SEED = 2**32
+_MODES = ("max_size_cycle", "min_size", "max_size")
+
+
+class CombinedLoader:
+    """Take one batch of each of several loaders at a time.
+
+    Args:
+        loaders: a list or dict of loaders; a batch is then a list or dict of their batches.
+        mode: what happens when a loader ends: `"max_size_cycle"` starts it again until the longest
+            has ended, `"min_size"` ends with the shortest, `"max_size"` gives None in its place.
+    """
+
+    def __init__(
+        self, loaders: Sequence[Any] | Mapping[str, Any], mode: str = "max_size_cycle"
+    ) -> None:
+        if mode not in _MODES:
+            raise DataError(f"CombinedLoader(mode={mode!r}): must be one of {', '.join(_MODES)}.")
+        if not loaders:
+            raise DataError("CombinedLoader was given no loader: it needs at least one.")
+        self.loaders = loaders
+        self.mode = mode
+
+    @property
+    def flattened(self) -> list[Any]:
+        """The loaders in a list."""
+        return list(self.loaders.values() if isinstance(self.loaders, Mapping) else self.loaders)
+
+    def __len__(self) -> int:
+        sizes = [number_of_batches(loader) for loader in self.flattened]
+        size = min(sizes) if self.mode == "min_size" else max(sizes)
+        if size == math.inf:
+            raise TypeError("a combined loader has no length where one of its loaders has none")
+        return int(size)
+
+    def __iter__(self) -> Iterator[Any]:
+        iterators = [iterator_of(loader) for loader in self.flattened]
+        ended = [False] * len(iterators)
+        # a loader that starts again must not draw from the run's random numbers: how far those are
+        # by then depends on the training, and a resume could not find its order again
+        seed = int(torch.randint(_MAX_SEED, ())) if self.mode == "max_size_cycle" else 0
+        while True:
+            batches: list[Any] = []
+            for position, loader in enumerate(self.flattened):
+                batch = next(iterators[position], _END)
+                if batch is _END:
+                    ended[position] = True
+                    if self.mode == "min_size" or all(ended):
+                        return
+                    batch = None
+                    if self.mode == "max_size_cycle":
+                        seed = (seed + 1) % _MAX_SEED
+                        with rng.OwnNumbers(seed):
+                            iterators[position] = iterator_of(loader)
+                            batch = next(iterators[position], _END)
+                        if batch is _END:
+                            raise DataError(
+                                f"loader {loader!r} of a CombinedLoader gives no batch: it cannot "
+                                "be repeated until the longest has ended. Leave it out, or give a "
+                                "loader that can be iterated more than once."
+                            )
+                batches.append(batch)
+            if isinstance(self.loaders, Mapping):
+                yield dict(zip(self.loaders, batches, strict=True))
+            else:
+                yield batches

@@ -1,0 +1,149 @@
+"""What a loader must be like for the batches of an epoch that was cut to be found again."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import IterableDataset
+
+from trainer_hooks._log import warn
+from trainer_hooks.data.loaders import singles_of
+from trainer_hooks.data.sizes import number_of_batches
+from trainer_hooks.errors import DataError, TrainerHooksWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["require_same", "shape_of", "warn_of_another", "warn_of_changes", "warn_of_workers"]
+
+_WORKERS = "num_workers"
+_IS_STREAM = "is a stream"
+
+
+def shape_of(loader: Any) -> list[dict[str, int | float | None]]:
+    """Return what is known of the size of a loader, or of each of several, to tell a change."""
+    found = []
+    for single in singles_of(loader):
+        size = number_of_batches(single)
+        batch_size = getattr(single, "batch_size", None)
+        if batch_size is None:
+            batch_size = getattr(getattr(single, "batch_sampler", None), "batch_size", None)
+        dataset = getattr(single, "dataset", None)
+        samples = number_of_batches(dataset)
+        workers = getattr(single, _WORKERS, None)
+        found.append(
+            {
+                "number of batches": None if size == math.inf else size,
+                "batch_size": batch_size if isinstance(batch_size, int) else None,
+                "number of samples": None if samples == math.inf else samples,
+                _WORKERS: workers if isinstance(workers, int) else None,
+                _IS_STREAM: isinstance(dataset, IterableDataset),
+            }
+        )
+    return found
+
+
+def require_same(loader: Any, state: dict[str, Any], generators: int) -> None:
+    """Make sure that the batches of an epoch that was cut can be found again.
+
+    Args:
+        loader: the training loader.
+        state: what the stream saved inside that epoch.
+        generators: how many random generators the loader and its parts keep.
+
+    Raises:
+        DataError: the loader is not built as it was; the message says what differs.
+    """
+    changes = _changes(state["shape"], shape_of(loader), state.get("workers_have_drawn", True))
+    saved = len(state["generators"])
+    if saved != generators:
+        changes.append(
+            f"the number of random generators of its own (generator=) was {saved} and is "
+            f"{generators}"
+        )
+    if changes:
+        raise DataError(
+            "the training loader is not the one of the epoch that was cut, so its batches cannot "
+            f"be found again: {'; '.join(changes)}. Build it as it was, or resume from a "
+            "checkpoint that was saved at the end of an epoch."
+        )
+
+
+def warn_of_changes(loader: Any, before: list[dict[str, Any]]) -> None:
+    """Say what is different in the epochs to come, where a loader was built otherwise."""
+    changes = _changes(before, shape_of(loader), False) if before else []
+    if changes:
+        warn(
+            f"the training loader is not as it was: {'; '.join(changes)}. The run goes on with it "
+            "from the epoch that begins, and is not the one that was saved any more.",
+            TrainerHooksWarning,
+        )
+
+
+def warn_of_workers(loader: Any, before: list[dict[str, Any]]) -> None:
+    """Say what may be different in an epoch that is taken up by workers, and was begun without."""
+    for old, new in zip(before, shape_of(loader), strict=False):
+        if old.get(_WORKERS) == 0 and new[_WORKERS]:
+            warn(
+                f"num_workers was 0 and is {new[_WORKERS]}: if the data set draws random numbers, "
+                "the batches that are left of this epoch differ from those of the run that was "
+                "cut. Resume with num_workers=0 to have the same.",
+                TrainerHooksWarning,
+            )
+    for single in singles_of(loader):
+        if getattr(single, _WORKERS, 0) and not getattr(single, "in_order", True):
+            warn(
+                f"the training loader {single!r} has in_order=False: its batches come in the order "
+                "in which its workers are done, so that those that are left of this epoch need not "
+                "be those of the run that was cut. Use in_order=True for an exact resume.",
+                TrainerHooksWarning,
+            )
+
+
+def warn_of_another(loader: Any, what: str, saved: int | None, present: int | None) -> None:
+    """Warn where what was passed over is not what the run that was cut had.
+
+    Args:
+        loader: the training loader.
+        what: what of it was compared.
+        saved: the fingerprint of the last of it at the checkpoint; None if that is not known.
+        present: the same now.
+    """
+    if saved is None or present is None or saved == present:
+        return
+    warn(
+        f"this run does not go on exactly where the one that was cut would have: {what} drawn by "
+        f"{loader!r} came out otherwise, so it draws random numbers that no checkpoint holds. Let "
+        "it draw from the global ones of torch, Python or NumPy, or from a generator that is an "
+        "attribute of it, its data set or its sampler; or give it state_dict and load_state_dict.",
+        TrainerHooksWarning,
+    )
+
+
+def _changes(
+    before: list[dict[str, Any]], now: list[dict[str, Any]], workers_have_drawn: bool
+) -> list[str]:
+    """Return how loaders differ, as far as it matters to what they give.
+
+    The number of workers matters to what they draw at random, and to how they share a stream.
+    """
+    changes: list[str] = []
+    for old, new in zip(before, now, strict=False):
+        number_matters = workers_have_drawn or bool(old.get(_IS_STREAM))
+        changes += [
+            f"{what} was {was} and is {new_value}"
+            for what, was, new_value in _differences(old, new)
+            if what != _WORKERS or number_matters
+        ]
+    if len(before) != len(now):
+        changes.append(f"the number of loaders was {len(before)} and is {len(now)}")
+    return changes
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Return what is known of both loaders and differs, with both values."""
+    for what, old in before.items():
+        new = now.get(what)
+        if what != _IS_STREAM and old is not None and new is not None and old != new:
+            yield what, old, new
