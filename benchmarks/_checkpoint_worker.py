@@ -65,14 +65,20 @@ class Bench:
             "optimizer_states": [self.optimizer.state_dict()],
         }
 
+    def remove_files(self) -> None:
+        """Give the disk and the page cache back, so that each save finds the same of both."""
+        for path in self.file.parent.glob("*.pt"):
+            path.unlink()
+
     # --- torch ---
 
     def torch_save(self) -> Task:
-        def save() -> None:
+        def save() -> Task:
             with self.plain.open("wb") as file:
                 torch.save(self.state(), file)
                 file.flush()
                 os.fsync(file.fileno())
+            return self.remove_files
 
         return save
 
@@ -123,7 +129,12 @@ class Bench:
 
     def ours_save(self) -> Task:
         trainer = self._fitted()
-        return lambda: trainer.save_checkpoint(self.file)
+
+        def save() -> Task:
+            trainer.save_checkpoint(self.file)
+            return self.remove_files
+
+        return save
 
     def ours_hold(self, *, is_first: bool) -> Task:
         trainer = self._fitted()
@@ -195,7 +206,12 @@ class Bench:
 
     def lightning_save(self) -> Task:
         trainer = self._lightning()
-        return lambda: trainer.save_checkpoint(self.file)
+
+        def save() -> Task:
+            trainer.save_checkpoint(self.file)
+            return self.remove_files
+
+        return save
 
     def lightning_hold(self) -> Task:
         from lightning.pytorch.plugins.io import AsyncCheckpointIO
@@ -226,15 +242,16 @@ class Bench:
 
         parts = {"model": self.model, "optimizer": self.optimizer}
         saver = DiskSaver(str(self.file.parent), require_empty=False)
-        handler = Checkpoint(parts, saver, n_saved=1)
+        handler = Checkpoint(parts, saver, n_saved=None)  # what it saved is removed below
         from ignite.engine import Engine
 
         engine = Engine(lambda engine, batch: None)
         engine.run([0])
 
-        def save() -> None:
+        def save() -> Task:
             engine.state.iteration += 1
             handler(engine)
+            return self.remove_files
 
         return save
 
