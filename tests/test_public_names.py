@@ -31,6 +31,7 @@ NAMES = [
 ]
 CALLBACKS = [
     "Checkpoint",
+    "CheckpointSaver",
     "EarlyStopping",
     "LambdaCallback",
     "LearningRateMonitor",

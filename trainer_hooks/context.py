@@ -14,6 +14,7 @@ from trainer_hooks.runtime import rng
 if TYPE_CHECKING:
     import torch
 
+    from trainer_hooks.checkpoint.background import BackgroundSaves
     from trainer_hooks.connector import CallbackConnector
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.data.stream import TrainStream
@@ -125,6 +126,7 @@ class RunContext:
         module: likewise.
         datamodule: the data module, or None.
         connector: the callbacks.
+        background: what is written while the training goes on.
         hooks: call a hook here to call it on every callback and the module.
         plan: the numbers to go by.
         progress: the counters of the module's training.
@@ -151,6 +153,7 @@ class RunContext:
     module: Module
     datamodule: DataModule | None
     connector: CallbackConnector
+    background: BackgroundSaves
     hooks: HookRelay
     plan: Plan
     progress: Progress

@@ -94,6 +94,7 @@ class Run:
         hooks, module = self.session.connector.relay, self.job.module
         self._guards.close()
         self.session.metrics.enter(Scope.CLOSED)
+        self.session.background.finish()
         if self.job.fn == "fit":
             hooks.on_fit_end(self.trainer, module)
         elif self.job.fn != "predict":
@@ -131,6 +132,8 @@ class Run:
         fault = self._error
         steps: list[tuple[Any, tuple[Any, ...]]] = [
             (self._guards.close, ()),
+            (session.background.finish, ()),
+            (session.background.release, ()),
             (session.connector.relay.teardown, (self.trainer, module, self.job.fn)),
         ]
         if self.job.datamodule is not None:
@@ -201,6 +204,7 @@ class Run:
             module=module,
             datamodule=job.datamodule,
             connector=session.connector,
+            background=session.background,
             hooks=session.connector.relay,
             plan=session.plan,
             progress=session.progress,

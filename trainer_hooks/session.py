@@ -12,6 +12,7 @@ from trainer_hooks.progress import Progress
 if TYPE_CHECKING:
     import torch
 
+    from trainer_hooks.checkpoint.background import BackgroundSaves
     from trainer_hooks.config import TrainerConfig
     from trainer_hooks.connector import CallbackConnector
     from trainer_hooks.context import Plan
@@ -34,6 +35,7 @@ class Session:
         config: the options as given.
         plan: the numbers to go by; a later `trainer.max_epochs = n` replaces it.
         connector: the callbacks.
+        background: what is written while the training goes on.
         loggers: the loggers.
         device: where modules go.
         precision: what forwards run in.
@@ -57,6 +59,7 @@ class Session:
     config: TrainerConfig
     plan: Plan
     connector: CallbackConnector
+    background: BackgroundSaves
     loggers: list[Logger]
     device: torch.device
     precision: Precision

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
@@ -18,6 +19,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
     is_safetensors,
     require_writable,
 )
+from trainer_hooks.checkpoint.target import located
 from trainer_hooks.checkpoint.weights import load_weights, require_fitting
 from trainer_hooks.errors import (
     CheckpointError,
@@ -38,7 +40,9 @@ from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable, Sequence
 
+    from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.context import RunContext
     from trainer_hooks.module import Module
     from trainer_hooks.session import Session
@@ -51,6 +55,7 @@ __all__ = [
     "restore_module",
     "restore_training",
     "save",
+    "save_in_background",
     "upgrade_callbacks",
 ]
 
@@ -60,27 +65,64 @@ def save(
 ) -> str:
     """Write a checkpoint of the session and return its absolute path.
 
+    What is being written in the background comes first; if that failed, it is said after this one
+    is written.
+
     Raises:
         UsageError: there is no module to save yet, or more than weights for a safetensors file.
         CheckpointStateError: a state cannot be loaded back safely; it is named.
-        CheckpointError: the file cannot be written.
+        CheckpointError: the file cannot be written, or the one in the background was not.
     """
-    dump = None
-    if is_safetensors(path):
-        require_writable(path, weights_only=weights_only)
-        weights_only, dump = True, dump_safetensors
+    session.background.catch_up()
+    _require_writable([path], weights_only)
     checkpoint = build(session, trainer, weights_only)
+    written = _writer(session)(checkpoint, path)
+    session.connector.relay.on_checkpoint_saved(trainer, session.module, written)  # type: ignore[arg-type]
+    session.background.finish()
+    return written
+
+
+def save_in_background(
+    session: Session,
+    trainer: Trainer,
+    paths: Sequence[str | os.PathLike[str]],
+    weights_only: bool,
+) -> BackgroundSave:
+    """Copy the session's state, and let other hands write it to each of `paths`.
+
+    Raises:
+        UsageError: there is no module to save yet, no path, or more than weights for a safetensors
+            file.
+        CheckpointStateError: a state cannot be loaded back safely; it is named.
+        CheckpointError: the save in the background before this one failed.
+    """
+    if not paths:
+        raise UsageError("save_in_background() was given no path: pass at least one.")
+    session.background.finish()
+    _require_writable(paths, weights_only)
+    checkpoint = build(session, trainer, weights_only)
+    files = tuple(located(path) for path in paths)
+    return session.background.start(checkpoint, files, _writer(session))
+
+
+def _require_writable(paths: Sequence[str | os.PathLike[str]], weights_only: bool) -> None:
+    for path in paths:
+        if is_safetensors(path):
+            require_writable(path, weights_only=weights_only)
+
+
+def _writer(session: Session) -> Callable[[dict[str, Any], str | os.PathLike[str]], str]:
+    """Return what writes a checkpoint of this moment, in the format that a file's name says."""
     # later than the one before even where the clock was set back, as on another machine
     session.saved_at = max(time.time_ns(), session.saved_at + 1)
-    written = write_checkpoint(
-        checkpoint,
-        path,
-        dump=dump,
-        module=type(session.module).__name__,
-        saved_at=session.saved_at,
-    )
-    session.connector.relay.on_checkpoint_saved(trainer, session.module, written)  # type: ignore[arg-type]
-    return written
+    return partial(_write, module=type(session.module).__name__, saved_at=session.saved_at)
+
+
+def _write(
+    checkpoint: dict[str, Any], path: str | os.PathLike[str], module: str, saved_at: int
+) -> str:
+    dump = dump_safetensors if is_safetensors(path) else None
+    return write_checkpoint(checkpoint, path, dump=dump, module=module, saved_at=saved_at)
 
 
 def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, Any]:

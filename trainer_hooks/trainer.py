@@ -8,6 +8,7 @@ import torch
 
 from trainer_hooks import description, snapshot
 from trainer_hooks._text import show_tree
+from trainer_hooks.checkpoint.background import BackgroundSaves
 from trainer_hooks.checkpoint.target import located
 from trainer_hooks.config import TrainerConfig, takes_options
 from trainer_hooks.connector import CallbackConnector
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trainer_hooks.callback import Callback
+    from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.hooks.profile import HookProfile
     from trainer_hooks.module import Module
@@ -66,6 +68,7 @@ class Trainer(TrainerView):
             config=config,
             plan=config.plan(),
             connector=connector,
+            background=BackgroundSaves(self._tell_saved),
             loggers=make_loggers(config),
             device=device,
             precision=make_precision(config.precision, device),
@@ -169,17 +172,52 @@ class Trainer(TrainerView):
         """
         snapshot.save(self._session, self, filepath, weights_only)
 
+    def save_in_background(
+        self, *filepaths: str | os.PathLike[str], weights_only: bool = False
+    ) -> BackgroundSave:
+        """Save as things are now, and go on while the same promises are kept by another thread.
+
+        The caller is held while the state is copied in memory, and as long as the save before is
+        still being written. `on_checkpoint_saved` fires in the main thread once a file is durable:
+        at the next slot of the savers, the next save, or the end of the run, which waits for it.
+
+        Args:
+            filepaths: where; each gets the same state, one after another.
+            weights_only: leave out what a resume needs beyond the weights.
+
+        Raises:
+            CheckpointStateError: a state cannot be loaded back safely; it is named.
+            CheckpointError: the save in the background before this one failed.
+        """
+        return snapshot.save_in_background(self._session, self, filepaths, weights_only)
+
+    def finish_saves(self) -> None:
+        """Wait until what is saved in the background is durable, and tell the callbacks.
+
+        Raises:
+            CheckpointError: it could not be written.
+        """
+        self._session.background.finish()
+
+    def _tell_saved(self, path: str) -> None:
+        self._session.connector.relay.on_checkpoint_saved(self, self._session.module, path)  # type: ignore[arg-type]
+
     def close(self) -> None:
-        """Let the callbacks flush, close and back up; a second time does nothing."""
+        """Finish saves, let the callbacks flush, close and back up; a second time does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
         hooks, module = self._session.connector.relay, self._session.module
         fault: BaseException | None = None
-        for hook in (hooks.on_close, hooks.on_post_close):
+        steps: list[tuple[Any, tuple[Any, ...]]] = [
+            (self.finish_saves, ()),
+            (hooks.on_close, (self, module)),
+            (hooks.on_post_close, (self, module)),
+        ]
+        for step, arguments in steps:
             try:
-                hook(self, module)  # type: ignore[arg-type]
-            except BaseException as error:  # noqa: BLE001 - raised below, once both have run
+                step(*arguments)
+            except BaseException as error:  # noqa: BLE001 - raised below, once all have run
                 if fault is None:
                     fault = error
                 else:

@@ -9,6 +9,7 @@ import pytest
 from trainer_hooks import Callback, callbacks
 from trainer_hooks.callbacks import (
     Checkpoint,
+    CheckpointSaver,
     EarlyStopping,
     LambdaCallback,
     LearningRateMonitor,
@@ -27,6 +28,14 @@ def _nothing(*args: object) -> None:
 
 CASES = {
     "Checkpoint": (Checkpoint, {}),
+    # its second fit finds the files of the first
+    "CheckpointSaver": (lambda: CheckpointSaver(overwrite=True), {}),
+    "CheckpointSaver, batches": (
+        lambda: CheckpointSaver(
+            "kept", save_interval="1ba", num_checkpoints_to_keep=2, overwrite=True
+        ),
+        {},
+    ),
     "EarlyStopping": (lambda: EarlyStopping("val_loss"), {}),
     "EarlyStopping, at once": (lambda: EarlyStopping("val_loss", patience=1, min_delta=9.0), {}),
     "EarlyStopping, after training": (
@@ -42,6 +51,10 @@ CASES = {
     "ModelCheckpoint": (ModelCheckpoint, {}),
     "ModelCheckpoint, best and last": (
         lambda: ModelCheckpoint(monitor="val_loss", save_top_k=2, save_last=True),
+        {},
+    ),
+    "ModelCheckpoint, in the background": (
+        lambda: ModelCheckpoint(monitor="val_loss", save_last=True, async_save=True),
         {},
     ),
     "ModelCheckpoint, steps": (

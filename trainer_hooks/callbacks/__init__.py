@@ -1,6 +1,7 @@
 """The callbacks that come with trainer_hooks."""
 
 from trainer_hooks.callbacks.checkpoint import Checkpoint
+from trainer_hooks.callbacks.checkpoint_saver import CheckpointSaver
 from trainer_hooks.callbacks.early_stopping import EarlyStopping
 from trainer_hooks.callbacks.lambda_callback import LambdaCallback
 from trainer_hooks.callbacks.lr_monitor import LearningRateMonitor
@@ -13,6 +14,7 @@ from trainer_hooks.callbacks.tqdm_progress import TQDMProgressBar
 
 __all__ = [
     "Checkpoint",
+    "CheckpointSaver",
     "EarlyStopping",
     "LambdaCallback",
     "LearningRateMonitor",

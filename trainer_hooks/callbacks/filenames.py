@@ -11,10 +11,11 @@ from trainer_hooks.errors import MetricError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_template", "fill_template", "template_names"]
+__all__ = ["check_template", "fill_template", "read_template", "template_names"]
 
 _FIELD = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _COUNTERS = ("epoch", "step")
+_WHOLE = (*_COUNTERS, "batch", "batch_in_epoch", "rank", "world_size")
 
 
 def template_names(template: str) -> tuple[str, ...]:
@@ -68,6 +69,28 @@ def fill_template(template: str, metrics: Mapping[str, Any], equals: str, insert
         return f"{name}{equals}{text}" if insert else text
 
     return _FIELD.sub(filled, template)
+
+
+def read_template(template: str, name: str) -> dict[str, str] | None:
+    """Return the texts that `name` has in the places of the fields, or None if it has others.
+
+    Where a field is repeated, the first counts. Counters match digits alone.
+
+    Args:
+        template: text with fields, as `fill_template` fills it without inserting names.
+        name: a file's name.
+    """
+    pattern, end, names = "", 0, []
+    for match in _FIELD.finditer(template):
+        is_counter = match[1] in _WHOLE
+        pattern += re.escape(template[end : match.start()])
+        pattern += r"(\d+)" if is_counter else r"([^/]+?)"
+        names.append(match[1])
+        end = match.end()
+    found = re.fullmatch(pattern + re.escape(template[end:]), name)
+    if found is None:
+        return None
+    return dict(reversed(list(zip(names, found.groups(), strict=True))))
 
 
 def _format(name: str, value: Any, spec: str) -> str:

@@ -58,6 +58,10 @@ class ModelCheckpoint(Saver):
             (True) or after each validation (False); by default the former where each epoch has
             one validation, at its end, and where there is none.
         enable_version_counter: False to write over a file whose name is taken.
+        async_save: whether files are written in the background: the training is held while the
+            state is copied in memory, and as long as the save before is still being written. A
+            failure is raised at the next save; the end of a run waits for what is under way. What
+            `save_on_exception` writes is waited for.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -95,6 +99,7 @@ class ModelCheckpoint(Saver):
         every_n_epochs: int | None = None,
         save_on_train_epoch_end: bool | None = None,
         enable_version_counter: bool = True,
+        async_save: bool = False,
     ) -> None:
         flags = {
             "verbose": verbose,
@@ -102,6 +107,7 @@ class ModelCheckpoint(Saver):
             "save_weights_only": save_weights_only,
             "auto_insert_metric_name": auto_insert_metric_name,
             "enable_version_counter": enable_version_counter,
+            "async_save": async_save,
         }
         if save_on_train_epoch_end is not None:
             flags["save_on_train_epoch_end"] = save_on_train_epoch_end
@@ -113,6 +119,7 @@ class ModelCheckpoint(Saver):
             check_choice("mode", mode, _WHERE),
             auto_insert_metric_name,
             enable_version_counter,
+            async_save,
         )
         self.monitor = None if monitor is None else check_monitor(monitor, _WHERE)
         self.verbose = verbose

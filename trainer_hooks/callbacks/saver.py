@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks.callbacks.checkpoint import Checkpoint
+from trainer_hooks.callbacks.book_keeper import BookKeeper, UnderWay
 from trainer_hooks.callbacks.filenames import fill_template, template_names
 from trainer_hooks.callbacks.ranking import Books
 from trainer_hooks.callbacks.saved_files import (
@@ -24,15 +24,13 @@ from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from torch import Tensor
-
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 
 __all__ = ["Saver"]
 
 
-class Saver(Checkpoint):
+class Saver(BookKeeper):
     """Name and write checkpoints in one folder, and keep the books on them.
 
     Args:
@@ -42,6 +40,7 @@ class Saver(Checkpoint):
         mode: `"min"` or `"max"`: which scores are better.
         auto_insert_metric_name: whether names stand before values in file names.
         enable_version_counter: whether a name that is taken gets a version.
+        async_save: whether files are written in the background, while the training goes on.
 
     State: the books, the folder that they belong to, and what a save that is under way replaces.
     """
@@ -59,67 +58,33 @@ class Saver(Checkpoint):
         mode: str,
         auto_insert_metric_name: bool,
         enable_version_counter: bool,
+        async_save: bool = False,
     ) -> None:
+        super().__init__(mode)
         self.dirpath = dirpath
         self.filename = filename
         self.save_weights_only = save_weights_only
-        self.mode = mode
         self.auto_insert_metric_name = auto_insert_metric_name
         self.enable_version_counter = enable_version_counter
+        self.async_save = async_save
         self._is_dirpath_given = dirpath is not None
-        self._books = Books.opened(mode)
-        self._when_durable: dict[str, Plan] = {}
         self._left_over: tuple[str, ...] = ()
         self._for_now: tuple[str, ...] = ()
         self._gaps_told: set[str] = set()
-
-    @property
-    def best_model_path(self) -> str:
-        """The best checkpoint, without a monitor the newest; empty if there is none."""
-        return self._books.best_model_path
-
-    @property
-    def best_model_score(self) -> Tensor | None:
-        """The monitored value of the best checkpoint."""
-        return self._books.best_model_score
-
-    @property
-    def best_k_models(self) -> dict[str, Tensor]:
-        """The best checkpoints and their monitored values."""
-        return dict(self._books.best_k_models)
-
-    @property
-    def kth_best_model_path(self) -> str:
-        """The worst of the best checkpoints, once there are as many as are kept."""
-        return self._books.kth_best_model_path
-
-    @property
-    def kth_value(self) -> Tensor:
-        """The monitored value of the worst of the best; infinite until there are as many."""
-        return self._books.kth_value
-
-    @property
-    def last_model_path(self) -> str:
-        """The newest checkpoint that `save_last` wrote; empty if there is none."""
-        return self._books.last_model_path
-
-    @property
-    def current_score(self) -> Tensor | None:
-        """The monitored value that was looked at last, saved or not."""
-        return self._books.current_score
 
     def state_dict(self) -> dict[str, Any]:
         """Return the books, the folder, and what the save under way replaces.
 
         If the process is killed between the two, it is removed after the resume.
         """
+        books = self._books.state_dict()
         obsolete = [
             old
             for plan in self._when_durable.values()
             for old in plan.obsolete
             if plan.is_for_now or old not in plan.files
         ]
-        return {"dirpath": self.dirpath, "obsolete": obsolete, **self._books.state_dict()}
+        return {"dirpath": self.dirpath, "obsolete": obsolete, **books}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the books back; of another folder's only the best path."""
@@ -164,7 +129,11 @@ class Saver(Checkpoint):
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Link to what is now durable, and remove what it replaces."""
         plan = self._when_durable.pop(str(path), None)
-        if plan is None or not trainer.is_global_zero:
+        if plan is None:
+            return
+        self._undo_failed()
+        self._under_way = None
+        if not trainer.is_global_zero:
             return
         if plan.link is not None:
             link_to(plan.files[0], plan.link)
@@ -207,6 +176,8 @@ class Saver(Checkpoint):
             is_versioned: whether a name that is taken gets a version, whatever the user chose.
         """
         self._warn_of_gaps(metrics, filename or self.filename or "")
+        if self._under_way is not None:
+            self._under_way.save.wait()  # the name that it takes is not free any more
 
         def name(version: int | None) -> str:
             return self.format_checkpoint_name(metrics, filename, version)
@@ -217,21 +188,31 @@ class Saver(Checkpoint):
 
     def forget(self) -> None:
         """Forget an earlier training. Its files stay."""
-        self._books = Books.opened(self.mode)
+        self._books, self._under_way = Books.opened(self.mode), None
         self._when_durable.clear()
         self._left_over = self._for_now = ()
 
     def write(self, trainer: Trainer, plan: Plan, books: Books) -> None:
-        """Write the files of a plan under new books; a failure leaves the old ones.
+        """Write the files of a plan under new books, or begin to; a failure leaves the old ones.
 
         The books come first, because they are part of what is saved.
+
+        Raises:
+            CheckpointError: they cannot be written, or those before, in the background, could not.
         """
+        if self.async_save and not plan.is_for_now:
+            trainer.finish_saves()  # what it replaces goes first: it may end with the same file
         plan = replace(plan, obsolete=(*plan.obsolete, *self._for_now))
         before, self._books = self._books, books
         self._when_durable[plan.files[-1]] = plan
+        weights_only = self.save_weights_only and not plan.is_for_now
         try:
-            for path in plan.files:
-                trainer.save_checkpoint(path, self.save_weights_only and not plan.is_for_now)
+            if self.async_save and not plan.is_for_now:
+                save = trainer.save_in_background(*plan.files, weights_only=weights_only)
+                self._under_way = UnderWay(save, before)
+            else:
+                for path in plan.files:
+                    trainer.save_checkpoint(path, weights_only)
         except BaseException:
             self._books = before
             self._when_durable.pop(plan.files[-1], None)

@@ -22,6 +22,7 @@ from trainer_hooks.checkpoint.parts import (
 )
 from trainer_hooks.checkpoint.seal import Summary
 from trainer_hooks.checkpoint.target import is_remote, located, modified_at
+from trainer_hooks.checkpoint.verified import load_verified
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
 if TYPE_CHECKING:
@@ -93,8 +94,11 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
         CheckpointError: it is truncated, damaged, no checkpoint, or would need code to be run.
     """
     with _at_hand(path) as file:
-        _require_undamaged(file, str(path))
-        return _load(file, str(path), map_location=map_location)
+        name = str(path)
+        return load_verified(
+            lambda: _require_undamaged(file, name),
+            lambda: _load(file, name, map_location=map_location),
+        )
 
 
 def verify_checkpoint(path: str | os.PathLike[str]) -> None:

@@ -181,6 +181,8 @@ class FitLoop:
         if can_be_due and self._validation.schedule.is_due_on_batch():
             self._validation.run()
         progress.is_batch_open = False
+        if context.background.has_news:
+            context.background.tell_news()
         context.hooks.on_batch_checkpoint(context.trainer, context.module)
         if progress.is_checkpoint_requested:
             self._requests.save()
@@ -250,6 +252,8 @@ class FitLoop:
             trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
         context.metrics.enter(Scope.CLOSED)
         context.progress.stage = EpochStage.ENDED
+        if context.background.has_news:
+            context.background.tell_news()
         hooks.on_epoch_checkpoint(trainer, module)
         if context.progress.is_checkpoint_requested:
             self._requests.save()
