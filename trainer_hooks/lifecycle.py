@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks import snapshot
+from trainer_hooks import restoring
 from trainer_hooks._log import warn
 from trainer_hooks.adoption import adopted
 from trainer_hooks.checkpoint.file import summarize
@@ -233,17 +233,17 @@ class Run:
             checkpoint = adopted(load_checkpoint(path), context, path)
             hooks.on_load_checkpoint(trainer, module, checkpoint)
             if self.job.fn == "fit":
-                snapshot.require_resumable(context, checkpoint, path)
+                restoring.require_resumable(context, checkpoint, path)
             takes_callbacks = self.job.fn == "fit" or (
                 session.progress.is_fresh and "callbacks" in checkpoint
             )
-            upgraded = snapshot.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
-            snapshot.restore_module(context, checkpoint, path)
+            upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
+            restoring.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
-                snapshot.restore_training(session, context, checkpoint)
+                restoring.restore_training(session, context, checkpoint)
                 session.saved_at = max(session.saved_at, summarize(path).saved_at)
             if takes_callbacks:
-                report = snapshot.restore_callbacks(session, checkpoint, upgraded)
+                report = restoring.restore_callbacks(session, checkpoint, upgraded)
                 session.load_report = report
             if self.job.fn == "fit":
                 self._tell_place(path)

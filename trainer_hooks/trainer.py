@@ -4,41 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-import torch
-
 from trainer_hooks import description, snapshot
 from trainer_hooks._text import show_tree
 from trainer_hooks.checkpoint.background import BackgroundSaves
 from trainer_hooks.checkpoint.target import located
 from trainer_hooks.config import TrainerConfig, takes_options
 from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.control import TrainerControl
 from trainer_hooks.defaults import check_switches, default_callbacks, make_loggers
 from trainer_hooks.errors import StopTraining, UsageError
 from trainer_hooks.hooks.relay import describe_error
 from trainer_hooks.job import Job
 from trainer_hooks.lifecycle import Run
-from trainer_hooks.profiling import active_profile, profile_from_start, put_in
+from trainer_hooks.profiling import profile_from_start
 from trainer_hooks.resuming import find_checkpoint
 from trainer_hooks.runtime.device import pick_device
 from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.session import Session
-from trainer_hooks.view import TrainerView
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
 
-    from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.data.module import DataModule
-    from trainer_hooks.hooks.profile import HookProfile
     from trainer_hooks.module import Module
-    from trainer_hooks.progress import Progress
 
 __all__ = ["Trainer"]
 
 
-class Trainer(TrainerView):
+class Trainer(TrainerControl):
     """Fit, validate, test and predict with modules; every moment of it is a hook.
 
     The options are those of `trainer_hooks.config.TrainerConfig`, by keyword; `docs/trainer.md`
@@ -303,111 +297,6 @@ class Trainer(TrainerView):
             return self._session.named_ckpt_path
         return find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)
 
-    # --- control ---
-
-    def stop(self, reason: str = "") -> None:
-        """Ask the fit to stop after the batch in work; it ends in order, `min_epochs` heeded."""
-        if self._session.context is not None:
-            self._session.context.is_stopping = True
-        self._session.stop_reason = reason
-
-    def skip_batch(self) -> None:
-        """Leave out the batch that is starting; for `on_train_batch_start`."""
-        if self._session.context is not None:
-            self._session.context.skips_batch = True
-
-    def request_validation(self) -> None:
-        """Ask for a validation after the training batch in work, whatever is scheduled.
-
-        Any number of requests before it are one. From the epoch's last batch on it is the epoch's
-        own validation; between epochs it waits for the next batch. Weights that were just validated
-        are not validated again.
-
-        Raises:
-            UsageError: no fit is under way.
-        """
-        instead = "trainer.validate(...)"
-        self._requested("request_validation", instead).is_validation_requested = True
-
-    def request_checkpoint(self) -> None:
-        """Ask every checkpoint callback to save at its next slot, whatever is scheduled.
-
-        That is the end of the batch in work, or of the epoch or iteration, whichever comes first.
-        Any number of requests before it are one.
-
-        Raises:
-            UsageError: no fit is under way.
-        """
-        instead = "trainer.save_checkpoint(path)"
-        self._requested("request_checkpoint", instead).is_checkpoint_requested = True
-
-    def _requested(self, verb: str, instead: str) -> Progress:
-        """Return the counters of the fit under way, in which requests are kept."""
-        fn = self._session.state.fn
-        if fn != "fit":
-            raise UsageError(
-                f"trainer.{verb}() was called {f'in {fn}' if fn else 'outside of a run'}: it is "
-                f"for hooks and steps of fit. Call {instead} instead."
-            )
-        return self._session.progress
-
-    def call_event(self, event: str, **kwargs: Any) -> None:
-        """Fire an event of your own, or a hook that an installed package adds.
-
-        Args:
-            event: the name of the method that is called on every callback that has it.
-            **kwargs: what it is given, by name; a hook is given the trainer and the module first.
-
-        Raises:
-            UsageError: the event is one of the trainer's own hooks or a misspelt one, or the
-                arguments are not the hook's.
-        """
-        self._session.connector.call_event(event, (self, self._session.module), kwargs)
-
-    def add_callback(self, callback: Callback) -> None:
-        """Register one more callback."""
-        self._session.connector.add(callback)
-
-    def remove_callback(self, callback: Callback) -> None:
-        """Take a callback out."""
-        self._session.connector.remove(callback)
-
-    def profile_hooks(self, budget: str | float | None = None) -> HookProfile:
-        """Time every call of a callback from here on, until the profile's `stop()`.
-
-        A profile that is in already is given again. As a context manager it stops at the end.
-
-        Args:
-            budget: the share of a training batch's time that a callback may take, as `"2%"`.
-
-        Raises:
-            OptionError: the budget is no share.
-        """
-        return put_in(self._session, budget)
-
-    @property
-    def hook_profile(self) -> HookProfile | None:
-        """What times the callbacks, or None."""
-        return active_profile(self._session)
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Hand metrics to every logger, and fire `on_log`.
-
-        Args:
-            metrics: values by name; one named `step` takes the place of `step`.
-            step: their place on the x axis; the number of windows done so far unless given.
-        """
-        session = self._session
-        values = dict(metrics)
-        if step is None:
-            step = int(values.pop("step", max(0, session.progress.batches_stepped - 1)))
-        session.metrics.logged_metrics.update(
-            {name: torch.as_tensor(value) for name, value in values.items()}
-        )
-        for logger in session.loggers:
-            logger.log_metrics(values, step)
-        session.connector.relay.on_log(self, session.module, values, step)  # type: ignore[arg-type]
-
     def describe_hooks(
         self, model: Module | None = None, fn: str | None = None, *, file: TextIO | None = None
     ) -> None:
@@ -426,11 +315,3 @@ class Trainer(TrainerView):
         tree = description.describe(self, self._session.connector, model, fn)
         if self.is_global_zero:
             show_tree(tree, file=file)
-
-    def print(self, *args: Any, **kwargs: Any) -> None:
-        """Print without tearing the progress bar."""
-        bar = self.progress_bar_callback
-        if bar is not None and bar.is_enabled:
-            bar.print(*args, **kwargs)
-        else:
-            print(*args, **kwargs)
