@@ -6,8 +6,10 @@ import fcntl
 import os
 import secrets
 from contextlib import suppress
-from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["SUFFIX", "make_folder", "open_part", "remove_stale_parts", "sync_folder"]
 
