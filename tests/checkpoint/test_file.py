@@ -64,6 +64,13 @@ def test_a_relative_path_is_taken_from_the_working_directory(tmp_path, monkeypat
     assert write_checkpoint(GOOD, "run.ckpt") == str(tmp_path / "run.ckpt")
 
 
+def test_the_umask_of_the_process_is_left_alone(path, monkeypatch):
+    """A file written by one thread does not change, however shortly, how others make theirs."""
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was set"))
+    write_checkpoint(GOOD, path)
+    assert path.exists()
+
+
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002], ids=oct)
 def test_the_mode_of_the_file_follows_the_umask(path, umask):
     """A checkpoint is as readable for others as any new file, though it was a temporary one."""
@@ -170,7 +177,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
         def refuse(*args, **kwargs):
             raise PermissionError(13, "Permission denied", str(folder))
 
-        monkeypatch.setattr("tempfile.mkstemp", refuse)
+        monkeypatch.setattr("trainer_hooks.checkpoint.file.open_part", refuse)
     text = message(lambda: write_checkpoint(GOOD, folder / "a.ckpt"))
     assert "Permission denied" in text
     assert names(folder) == []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
+import secrets
 from contextlib import suppress
-from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["SUFFIX", "make_folder", "open_part", "remove_stale_parts", "sync_folder"]
 
@@ -24,14 +26,16 @@ def open_part(target: Path) -> tuple[IO[bytes], Path]:
     takes the lock away from a process that was killed.
     """
     while True:
-        descriptor, name = tempfile.mkstemp(
-            prefix=f".{target.name[:_SHOWN]}.", suffix=SUFFIX, dir=target.parent
-        )
-        path = Path(name)
+        path = target.with_name(f".{target.name[:_SHOWN]}.{secrets.token_hex(4)}{SUFFIX}")
+        try:
+            # with the mode of any new file: the umask cannot be read without changing it for
+            # the whole process, and another thread may be making files
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            continue
         with suppress(OSError):  # a file system without locks, where nothing is tidied either
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if path.exists():
-            _take_usual_mode(path)
             return os.fdopen(descriptor, "w+b"), path
         os.close(descriptor)  # another process took it for a leftover before it was locked
 
@@ -65,10 +69,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _take_usual_mode(path: Path) -> None:
-    """Give a temporary file the mode that a newly made file would have."""
-    umask = os.umask(0)
-    os.umask(umask)
-    path.chmod(0o666 & ~umask)
