@@ -21,6 +21,8 @@ from trainer_hooks.callbacks import (
     TQDMProgressBar,
 )
 
+pytestmark = pytest.mark.slow  # a training for each check of each callback
+
 
 def _nothing(*args: object) -> None:
     pass

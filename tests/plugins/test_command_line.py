@@ -10,6 +10,8 @@ import pytest
 if TYPE_CHECKING:
     import subprocess
 
+pytestmark = pytest.mark.slow  # packages are built, and each command has a process of its own
+
 OURS = "trainer_hooks.callbacks_factory"
 MAIN = "import sys\nfrom trainer_hooks.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
 NO_TORCH = "import sys\nsys.modules['torch'] = None\n" + MAIN.removeprefix("import sys\n")

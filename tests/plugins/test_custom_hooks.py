@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.slow  # packages are built, and trainings run where they are installed
+
 OURS = "trainer_hooks.callbacks_factory"
 HOOKS = "trainer_hooks.hooks"
 DRIFT = '''

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.slow  # packages are built, and each fault has a process of its own
+
 OURS = "trainer_hooks.callbacks_factory"
 CALLBACK = "from trainer_hooks.callback import Callback\n"
 

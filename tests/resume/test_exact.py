@@ -865,7 +865,19 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def marked(index, scenario):
+    """Return a scenario as a parameter; every fifth is enough while one works on something else."""
+    marks = [pytest.mark.slow] if index % 5 else []
+    if isinstance(scenario, type(pytest.param())):
+        return pytest.param(*scenario.values, marks=[*scenario.marks, *marks], id=scenario.id)
+    return pytest.param(scenario, marks=marks)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [marked(index, scenario) for index, scenario in enumerate(SCENARIOS)],
+    ids=lambda scenario: scenario.__name__,
+)
 def test_a_cut_at_any_batch_or_epoch_changes_nothing(scenario, lab, kit):
     """Every resumed run ends with the uncut run's weights, states, metrics, calls and batches."""
     assert lab.check(lambda: scenario(kit)) >= 5

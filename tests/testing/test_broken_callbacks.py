@@ -22,6 +22,8 @@ from trainer_hooks.testing import examine_callback
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # trainings for each of fifty callbacks
+
 
 class Counter(Callback):
     """A callback without a fault, which the others spoil."""

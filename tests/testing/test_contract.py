@@ -22,6 +22,8 @@ from trainer_hooks.testing import (
 from trainer_hooks.testing.checks import CHECKS
 from trainer_hooks.testing.world import changes, read
 
+pytestmark = pytest.mark.slow  # likewise, whole contracts
+
 
 class Good(Callback):
     def __init__(self) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # pytest in processes of its own
+
 pytest_plugins = ["pytester"]
 
 PLUGIN = "trainer_hooks.testing.pytest_plugin"
