@@ -117,6 +117,14 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
             context.stream.require_same(own["stream"])
         except DataError as error:
             raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
+    accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
+    if accumulated != context.plan.accumulate_grad_batches:
+        warn(
+            f"checkpoint {source!r} was saved with accumulate_grad_batches={accumulated}, and this "
+            f"run has {context.plan.accumulate_grad_batches}: from here on as many batches make a "
+            "step, so it is not the run that was cut, whose steps were of another size.",
+            TrainerHooksWarning,
+        )
 
 
 def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:

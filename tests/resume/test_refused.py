@@ -183,9 +183,11 @@ def test_another_accumulation_inside_a_window(saved):
 
 
 def test_another_accumulation_between_windows_goes_on(saved):
-    """Between two windows the number of batches that accumulate may change."""
+    """Between two windows the number of batches that accumulate may change, which is told."""
     trainer = trainer_of(saved, accumulate_grad_batches=4)
-    trainer.fit(Net(), loader(), ckpt_path=saved / "batch-4.ckpt")
+    expected = "was saved with accumulate_grad_batches=2, and this run has 4"
+    with pytest.warns(TrainerHooksWarning, match=expected):
+        trainer.fit(Net(), loader(), ckpt_path=saved / "batch-4.ckpt")
     assert trainer.progress.batches_completed == 8
 
 
