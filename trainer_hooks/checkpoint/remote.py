@@ -9,6 +9,7 @@ from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import log
 from trainer_hooks.checkpoint.parts import SUFFIX
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
@@ -192,8 +193,8 @@ def _discard(store: Any, path: str) -> None:
     try:
         if store.exists(path):
             store.rm_file(path)
-    except Exception:  # noqa: BLE001, S110 - the store that just failed
-        pass
+    except Exception:  # noqa: BLE001 - the store that just failed
+        log.debug("what an upload that failed left at %s was not removed", path, exc_info=True)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.hooks.spec import ALIASES, overrides
+from trainer_hooks.hooks.member import Member
 
 if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
@@ -30,5 +30,5 @@ def enter(trainer: Trainer, entry_point: str, module: Module) -> None:
 
 def listens(callback: Callback, hook: str) -> bool:
     """Return whether a callback is called at a hook."""
-    older = [old for old, new in ALIASES.items() if new == hook]
-    return callback.routes_events or any(overrides(callback, name) for name in (hook, *older))
+    member = Member(callback, type(callback).__qualname__, routes_events=callback.routes_events)
+    return member.listener(hook) is not None
