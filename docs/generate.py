@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from callback_pages import callback_pages
 from trainer_hooks._text import show_tree
 from trainer_hooks.config import NOT_YET, option_docs
 from trainer_hooks.hooks.places import branches_of
@@ -104,13 +105,20 @@ def trainer_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"hooks.md": hooks_page, "trainer.md": trainer_page}
+def pages() -> dict[str, str]:
+    """Return the text of every page that is made, by its path below docs/."""
+    return {"hooks.md": hooks_page(), "trainer.md": trainer_page(), **callback_pages()}
 
 
 def main() -> None:
-    """Write all pages."""
-    for name, make in PAGES.items():
-        (FOLDER / name).write_text(make(), encoding="utf-8")
+    """Write all pages, and remove those of callbacks that are no more."""
+    made = pages()
+    (FOLDER / "callbacks").mkdir(exist_ok=True)
+    for name, text in made.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    for page in (FOLDER / "callbacks").glob("*.md"):
+        if f"callbacks/{page.name}" not in made:
+            page.unlink()
 
 
 if __name__ == "__main__":

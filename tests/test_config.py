@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_hooks import Trainer, TrainerHooksError
+from trainer_hooks import Time, Trainer, TrainerHooksError
 from trainer_hooks.config import NOT_YET, TrainerConfig, option_docs
 from trainer_hooks.errors import OptionError
 
@@ -36,6 +36,7 @@ DEFAULTS = {
     "max_steps": -1,
     "min_steps": None,
     "max_time": None,
+    "max_duration": None,
     "limit_train_batches": None,
     "limit_val_batches": None,
     "limit_test_batches": None,
@@ -47,12 +48,14 @@ DEFAULTS = {
     "num_sanity_val_steps": None,
     "log_every_n_steps": None,
     "accumulate_grad_batches": 1,
+    "microbatch_size": None,
     "gradient_clip_val": None,
     "gradient_clip_algorithm": None,
     "iteration_length": None,
     "enable_checkpointing": None,
     "enable_progress_bar": None,
     "enable_model_summary": None,
+    "enable_run_manifest": None,
     "default_root_dir": None,
     "deterministic": None,
     "inference_mode": True,
@@ -90,7 +93,18 @@ BAD = [
     *[("min_epochs", value, INT_0) for value in (-1, "3", 1.0, False)],
     *[("max_steps", value, INT_MINUS_1) for value in (-2, None, 10.0, True)],
     *[("min_steps", value, INT_0) for value in (-1, 10.0, True)],
-    *[("max_time", value, "max_time") for value in ("1 hour", 5, {"parsecs": 12})],
+    *[("max_time", value, "max_time") for value in ("1 hour", 5, {"parsecs": 12}, "5", "3ep")],
+    *[
+        ("val_check_interval", value, "units are ba")
+        for value in ("5", "", "-3ba", "0ba", "1ep", "0.1dur", "1iter", timedelta(0))
+    ],
+    ("val_check_interval", {"parsecs": 1}, "keyword arguments of one as a dict"),
+    *[
+        ("max_duration", value, "units are iter")
+        for value in ("5", "", 5, True, "-3ep", "0ep", "1.5ba", "1e400tok", "10 parsecs", "2dur")
+    ],
+    ("max_duration", "2iter", "there are no iterations without a length"),
+    ("max_duration", "0.5dur", "the unit 'dur' makes no sense here"),
     *[
         (f"limit_{stage}_batches", value, SHARE)
         for stage in ("train", "val", "test", "predict")
@@ -100,12 +114,16 @@ BAD = [
     *[("overfit_batches", value, SHARE) for value in (-1, 1.5, None, True)],
     *[
         ("val_check_interval", value, "a float over 0.0 and up to 1.0")
-        for value in (0, 0.0, -1, 1.5, True, "00:00:15:00")
+        for value in (0, 0.0, -1, 1.5, True)
     ],
     *[("check_val_every_n_epoch", value, INT_1) for value in (0, 1.0, True)],
     *[("num_sanity_val_steps", value, INT_MINUS_1) for value in (-2, 1.0, True)],
     *[("log_every_n_steps", value, INT_1) for value in (0, 1.0, True)],
     *[("accumulate_grad_batches", value, INT_1) for value in (0, None, 2.0, {0: 2})],
+    *[
+        ("microbatch_size", value, "an int of at least 1, 'auto', or None")
+        for value in (0, -1, 2.0, "half", True)
+    ],
     *[
         ("gradient_clip_val", value, "a number over 0")
         for value in (0, -1.0, "1", True, float("nan"))
@@ -114,7 +132,7 @@ BAD = [
     *[("iteration_length", value, INT_1) for value in (0, 1.0)],
     *[
         (f"enable_{what}", value, SWITCH)
-        for what in ("checkpointing", "progress_bar", "model_summary")
+        for what in ("checkpointing", "progress_bar", "model_summary", "run_manifest")
         for value in (1, "yes")
     ],
     *[("default_root_dir", value, "a path") for value in (1, b"dir", [])],
@@ -249,10 +267,13 @@ GOOD = [
     ("max_epochs", [None, -1, 0, 5]),
     ("max_steps", [-1, 0, 5]),
     ("max_time", [None, "00:12:00:00", timedelta(hours=1), {"minutes": 1}]),
+    ("max_duration", [None, "10ep", "500ba", "1e9tok", Time("5st"), timedelta(hours=1)]),
     ("limit_train_batches", [None, 0, 0.0, 1, 1.0, 0.5]),
     ("fast_dev_run", [True, False, 0, 7]),
     ("overfit_batches", [0, 0.0, 3, 0.5]),
     ("val_check_interval", [None, 1, 1.0, 0.25, 100]),
+    ("val_check_interval", ["100ba", "5st", "1e6tok", "9sp", "15m", "00:00:15:00"]),
+    ("val_check_interval", [timedelta(minutes=1), {"minutes": 1}, Time("1h")]),
     ("check_val_every_n_epoch", [None, 1, 5]),
     ("num_sanity_val_steps", [None, -1, 0, 3]),
     ("gradient_clip_val", [None, 0.5, 1, float("inf")]),
@@ -278,7 +299,19 @@ def test_good_values_are_taken(option: str, value: object) -> None:
         ({}, {"max_epochs": 1000, "max_steps": -1, "min_epochs": 0, "min_steps": 0}),
         ({"max_steps": 7}, {"max_epochs": -1, "max_steps": 7}),
         ({"max_steps": 0}, {"max_epochs": -1, "max_steps": 0}),
-        ({"max_time": "00:00:01:00"}, {"max_epochs": -1, "max_steps": -1}),
+        ({"max_time": "00:00:01:00"}, {"max_epochs": -1, "max_steps": -1, "max_seconds": 60.0}),
+        ({"max_time": {"hours": 2}, "fast_dev_run": True}, {"max_seconds": None}),
+        ({"val_check_interval": "30ba"}, {"val_check_interval": 30}),
+        ({"val_check_interval": {"minutes": 1}}, {"val_check_interval": Time("1m")}),
+        ({"max_duration": "500ba"}, {"max_epochs": -1, "max_duration": Time("500ba")}),
+        ({"max_duration": "5ep"}, {"max_epochs": 5, "max_duration": Time("5ep")}),
+        ({"max_duration": "5ep", "max_epochs": 3}, {"max_epochs": 3}),
+        ({"max_duration": "5ep", "max_epochs": 9}, {"max_epochs": 5}),
+        ({"max_duration": "5ep", "max_epochs": -1}, {"max_epochs": 5}),
+        ({"max_duration": "5st", "max_steps": 7}, {"max_epochs": -1, "max_steps": 5}),
+        ({"max_duration": "5st", "max_epochs": 7}, {"max_epochs": 7, "max_steps": 5}),
+        ({"max_duration": "5iter", "iteration_length": 2}, {"max_epochs": 10}),
+        ({"max_duration": "500ba", "fast_dev_run": 2}, {"max_duration": None, "max_steps": 2}),
         ({"max_epochs": 3, "max_steps": 7}, {"max_epochs": 3, "max_steps": 7}),
         ({"max_epochs": 0}, {"max_epochs": 0}),
         ({"max_epochs": -1}, {"max_epochs": -1}),

@@ -24,9 +24,12 @@ TREE = {
     "CheckpointError": ("TrainerHooksError", "RuntimeError"),
     "CheckpointNotFoundError": ("CheckpointError", "FileNotFoundError"),
     "CheckpointStateError": ("CheckpointError", "TypeError"),
+    "NonFiniteError": ("TrainerHooksError", "ArithmeticError"),
     "UsageError": ("TrainerHooksError", "RuntimeError"),
     "StopTraining": ("TrainerHooksError",),
 }
+#: other names of the same class, as a peer has them
+ALIASES = {"StopTrainingError": "StopTraining"}
 
 
 def test_the_tree_is_frozen() -> None:
@@ -37,9 +40,11 @@ def test_the_tree_is_frozen() -> None:
         if isinstance(getattr(errors, name), type)
         and issubclass(getattr(errors, name), TrainerHooksError)
     }
-    assert public == {"TrainerHooksError", *TREE}
+    assert public == {"TrainerHooksError", *TREE, *ALIASES}
     for name, bases in TREE.items():
         assert tuple(base.__name__ for base in getattr(errors, name).__bases__) == bases
+    for alias, name in ALIASES.items():
+        assert getattr(errors, alias) is getattr(errors, name)
 
 
 @pytest.mark.parametrize("name", list(TREE))

@@ -39,8 +39,8 @@ def test_the_first_frame_outside_the_package_is_shown(depth: int) -> None:
 
 
 def test_a_package_with_a_like_name_is_outside() -> None:
-    """`trainer_hooks_example` is not `trainer_hooks`: its line is shown."""
-    plugin = inside("trainer_hooks_example", "def complain():\n    warn('look', UserWarning)\n")
+    """`trainer_hooks_monitoring` is not `trainer_hooks`: its line is shown."""
+    plugin = inside("trainer_hooks_monitoring", "def complain():\n    warn('look', UserWarning)\n")
     with pytest.warns(UserWarning, match="look") as caught:
         plugin.complain()
-    assert caught[0].filename == "<trainer_hooks_example>"
+    assert caught[0].filename == "<trainer_hooks_monitoring>"

@@ -5,65 +5,90 @@ Importing it imports neither torch nor any callback: each name is loaded when it
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trainer_hooks._lazy import loader_of
 from trainer_hooks._version import __version__
 
 if TYPE_CHECKING:
     from trainer_hooks import callbacks as callbacks
     from trainer_hooks import loggers as loggers
     from trainer_hooks.callback import Callback
+    from trainer_hooks.clock import Clock
     from trainer_hooks.data.combined import CombinedLoader
+    from trainer_hooks.data.evaluator import Evaluator
     from trainer_hooks.data.module import DataModule
-    from trainer_hooks.errors import StopTraining, TrainerHooksError, TrainerHooksWarning
+    from trainer_hooks.errors import (
+        StopTraining,
+        StopTrainingError,
+        TrainerHooksError,
+        TrainerHooksWarning,
+    )
+    from trainer_hooks.filters import after, every, once
     from trainer_hooks.hooks.catalogue import Hooks
+    from trainer_hooks.hooks.event import Event
     from trainer_hooks.hooks.order import Band
     from trainer_hooks.module import Module
     from trainer_hooks.runtime.rng import seed_everything
+    from trainer_hooks.timing import Time, TimeUnit
     from trainer_hooks.trainer import Trainer
+    from trainer_hooks.tuner import Tuner
 
 __all__ = [
     "Band",
     "Callback",
+    "Clock",
     "CombinedLoader",
     "DataModule",
+    "Evaluator",
+    "Event",
     "Hooks",
     "Module",
     "StopTraining",
+    "StopTrainingError",
+    "Time",
+    "TimeUnit",
     "Trainer",
     "TrainerHooksError",
     "TrainerHooksWarning",
+    "Tuner",
     "__version__",
+    "after",
     "callbacks",
+    "every",
     "loggers",
+    "once",
     "seed_everything",
 ]
 
-_HOMES = {
-    "Band": "trainer_hooks.hooks.order",
-    "Callback": "trainer_hooks.callback",
-    "CombinedLoader": "trainer_hooks.data.combined",
-    "DataModule": "trainer_hooks.data.module",
-    "Hooks": "trainer_hooks.hooks.catalogue",
-    "Module": "trainer_hooks.module",
-    "StopTraining": "trainer_hooks.errors",
-    "Trainer": "trainer_hooks.trainer",
-    "TrainerHooksError": "trainer_hooks.errors",
-    "TrainerHooksWarning": "trainer_hooks.errors",
-    "seed_everything": "trainer_hooks.runtime.rng",
-}
-_PACKAGES = frozenset({"callbacks", "loggers"})
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return importlib.import_module(f"trainer_hooks.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'trainer_hooks' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader_of(
+    __name__,
+    {
+        "Band": "hooks.order",
+        "Callback": "callback",
+        "Clock": "clock",
+        "CombinedLoader": "data.combined",
+        "DataModule": "data.module",
+        "Evaluator": "data.evaluator",
+        "Event": "hooks.event",
+        "Hooks": "hooks.catalogue",
+        "Module": "module",
+        "StopTraining": "errors",
+        "StopTrainingError": "errors",
+        "Time": "timing",
+        "TimeUnit": "timing",
+        "Trainer": "trainer",
+        "TrainerHooksError": "errors",
+        "TrainerHooksWarning": "errors",
+        "Tuner": "tuner",
+        "after": "filters",
+        "callbacks": "",
+        "every": "filters",
+        "loggers": "",
+        "once": "filters",
+        "seed_everything": "runtime.rng",
+    },
+)
 
 
 def __dir__() -> list[str]:

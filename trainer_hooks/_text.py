@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rich.tree import Tree
 
-__all__ = ["Branch", "aligned", "show_table", "show_tree"]
+__all__ = ["Branch", "aligned", "printable", "show_table", "show_tree"]
 
 _INDENT = "  "
 
@@ -31,6 +31,14 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
         ).rstrip()
         for row in rows
     ]
+
+
+def printable(text: object) -> str:
+    """Return a text on one line, with what would steer a terminal written out."""
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
 
 
 def show_table(

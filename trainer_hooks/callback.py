@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from weakref import ref
 
-from trainer_hooks.errors import CheckpointError
+from trainer_hooks._log import warn
+from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.order import Band
 from trainer_hooks.hooks.spec import HOOKS
@@ -41,6 +43,66 @@ class Callback(Hooks):
     volatile_state: ClassVar[frozenset[str]] = frozenset()
     """Keys of the state that may be another after a resume than without one, as a time or a count
     of runs may. It is for those who compare, the author's test kit above all."""
+
+    _module: Any = None
+
+    def attach_module(self, module: Any) -> None:
+        """Tell the callback which module's run it takes part in; the trainer calls this."""
+        # not every subclass lets attributes be set
+        object.__setattr__(self, "_module", None if module is None else ref(module))
+
+    def log(
+        self,
+        name: str,
+        value: Any,
+        prog_bar: bool = False,
+        logger: bool | None = None,
+        on_step: bool | None = None,
+        on_epoch: bool | None = None,
+        reduce_fx: Any = "mean",
+        enable_graph: bool = False,
+        sync_dist: bool = False,
+        sync_dist_group: Any = None,
+        add_dataloader_idx: bool = True,
+        batch_size: int | None = None,
+        metric_attribute: str | None = None,
+        rank_zero_only: bool = False,
+    ) -> None:
+        """Log a value as the module that is run would in its hook of the same name.
+
+        Args and errors are those of `Module.log`; outside a run a warning says that it is dropped.
+        """
+        module = self._logs_through("log", name)
+        if module is not None:
+            module.log(
+                name, value, prog_bar, logger, on_step, on_epoch, reduce_fx, enable_graph,
+                sync_dist, sync_dist_group, add_dataloader_idx, batch_size, metric_attribute,
+                rank_zero_only,
+            )  # fmt: skip
+
+    def log_dict(self, dictionary: Any, *args: Any, **kwargs: Any) -> None:
+        """Log every item of a dict, or of a torchmetrics collection, as `Module.log_dict` does."""
+        module = self._logs_through("log_dict", dictionary)
+        if module is not None:
+            module.log_dict(dictionary, *args, **kwargs)
+
+    def _logs_through(self, method: str, what: object) -> Any:
+        """Return the module of the run, or None with a warning outside of one."""
+        module = None if self._module is None else self._module()
+        if module is None:
+            warn(
+                f"{type(self).__qualname__}.{method}({what!r}) was called on a callback that takes "
+                "part in no run: the value is dropped. Call it within fit, validate or test.",
+                TrainerHooksWarning,
+            )
+        return module
+
+    def __getstate__(self) -> Any:
+        """Leave the run out of copies and pickles."""
+        state = super().__getstate__()
+        if isinstance(state, dict):
+            return {key: value for key, value in state.items() if key != "_module"}
+        return state
 
     @property
     def state_key(self) -> str:

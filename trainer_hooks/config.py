@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from trainer_hooks.context import Plan
 from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.limits import (
+    both_limits,
+    check_duration,
+    check_interval,
+    check_span,
+    is_interval,
+    with_duration,
+)
 from trainer_hooks.profiling import SHARE_RULE, as_share
 
 if TYPE_CHECKING:
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.timing import Time
 
 __all__ = ["NOT_YET", "TrainerConfig", "takes_options"]
 
@@ -101,7 +110,7 @@ class TrainerConfig:
     )
     max_epochs: int | None = field(
         default=None,
-        metadata=_doc("Epochs to train; -1 for no end. 1000 unless max_steps or max_time is set."),
+        metadata=_doc("Epochs to train; -1 for no end. 1000 unless something else ends it."),
     )
     min_epochs: int | None = field(
         default=None, metadata=_doc("Epochs before a stop that is asked for is heeded.")
@@ -110,9 +119,19 @@ class TrainerConfig:
     min_steps: int | None = field(
         default=None, metadata=_doc("Optimizer steps before a stop that is asked for is heeded.")
     )
-    max_time: str | timedelta | Mapping[str, int] | None = field(
+    max_time: str | Time | timedelta | Mapping[str, int] | None = field(
         default=None,
-        metadata=_doc('Wall time of training: `"DD:HH:MM:SS"`, a timedelta, or a dict for one.'),
+        metadata=_doc(
+            'Wall time of training: `"8h30m"`, `"DD:HH:MM:SS"`, a timedelta, or a dict for one. A '
+            "Timer asks to stop then, so min_epochs and min_steps are heeded."
+        ),
+    )
+    max_duration: str | Time | timedelta | None = field(
+        default=None,
+        metadata=_doc(
+            'What to train, in any unit: `"10ep"`, `"500ba"`, `"200st"`, `"50_000sp"`, `"1e9tok"`, '
+            '`"2iter"`, `"1h30m"`. With other limits, whichever comes first.'
+        ),
     )
     limit_train_batches: int | float | None = field(
         default=None, metadata=_doc("Batches an epoch: a number (int) or a share (float).")
@@ -134,9 +153,13 @@ class TrainerConfig:
         default=0.0,
         metadata=_doc("Train and validate on so many batches, unshuffled, to see it overfit."),
     )
-    val_check_interval: int | float | None = field(
+    val_check_interval: int | float | str | Time | timedelta | Mapping[str, int] | None = field(
         default=None,
-        metadata=_doc("Validate every so many batches (int) or at every such share of an epoch."),
+        metadata=_doc(
+            "Validate every so many batches (int), at every such share of an epoch (float), or "
+            'after a time: `"100ba"`, `"200st"`, `"1e6tok"`, `"15m"`, `"DD:HH:MM:SS"`, a '
+            "timedelta, or a dict for one."
+        ),
     )
     check_val_every_n_epoch: int | None = field(
         default=1, metadata=_doc("Validate in every n-th epoch; None counts batches over epochs.")
@@ -150,6 +173,13 @@ class TrainerConfig:
     )
     accumulate_grad_batches: int = field(
         default=1, metadata=_doc("Batches whose gradients make one step.")
+    )
+    microbatch_size: int | str | None = field(
+        default=None,
+        metadata=_doc(
+            "Split each training batch into parts of so many samples, to save memory; "
+            '`"auto"`: as large as fit.'
+        ),
     )
     gradient_clip_val: float | None = field(default=None, metadata=_doc("Bound on the gradients."))
     gradient_clip_algorithm: str | None = field(
@@ -166,6 +196,13 @@ class TrainerConfig:
     )
     enable_model_summary: bool | None = field(
         default=None, metadata=_doc("Whether a ModelSummary takes part if none was given.")
+    )
+    enable_run_manifest: bool | None = field(
+        default=None,
+        metadata=_doc(
+            "Whether a RunManifest, which keeps a journal of the run in the log folder, takes part "
+            "if none was given."
+        ),
     )
     default_root_dir: str | os.PathLike[str] | None = field(
         default=None,
@@ -212,24 +249,30 @@ class TrainerConfig:
         """Return the numbers that the loops go by, with the defaults filled in."""
         runs = int(self.fast_dev_run)
         overfits = self.overfit_batches
-        limits = {
+        limits: dict[str, Any] = {
             name: runs or _first(getattr(self, name), 1.0)
             for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches")
         }
         if overfits and not runs:
             limits["limit_train_batches"] = limits["limit_val_batches"] = overfits
-        bounded_otherwise = self.max_steps != -1 or self.max_time is not None
-        return Plan(
+        seconds = None if self.max_time is None else check_span("max_time", self.max_time)
+        interval = check_interval(_first(self.val_check_interval, 1.0))
+        bounded_otherwise = any(
+            given not in (None, -1) for given in (self.max_steps, self.max_time, self.max_duration)
+        )
+        plan = Plan(
             max_epochs=1 if runs else _first(self.max_epochs, -1 if bounded_otherwise else 1000),
             min_epochs=0 if runs else self.min_epochs or 0,
             max_steps=runs or self.max_steps,
             min_steps=0 if runs else self.min_steps or 0,
+            max_seconds=None if runs else seconds,
             limit_predict_batches=runs or _first(self.limit_predict_batches, 1.0),
             overfit_batches=overfits,
-            val_check_interval=1.0 if runs else _first(self.val_check_interval, 1.0),
+            val_check_interval=1.0 if runs else interval,
             check_val_every_n_epoch=1 if runs else self.check_val_every_n_epoch,
             num_sanity_val_steps=0 if runs or overfits else _first(self.num_sanity_val_steps, 2),
             accumulate_grad_batches=self.accumulate_grad_batches,
+            microbatch_size=self.microbatch_size,
             gradient_clip_val=self.gradient_clip_val,
             gradient_clip_algorithm=self.gradient_clip_algorithm or "norm",
             log_every_n_steps=_first(self.log_every_n_steps, 50),
@@ -238,6 +281,10 @@ class TrainerConfig:
             detect_anomaly=self.detect_anomaly,
             **limits,
         )
+        if self.max_duration is None:
+            return plan
+        duration = check_duration(self.max_duration, self.iteration_length)
+        return plan if runs else both_limits(with_duration(plan, duration), plan)
 
 
 def _first(value: Any, default: Any) -> Any:
@@ -301,12 +348,17 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     (
         "val_check_interval",
         "an int of at least 1 (batches) or a float over 0.0 and up to 1.0 (a share of an epoch)",
-        lambda v: v is None or (_is_limit(v) and v > 0),
+        lambda v: v is None or is_interval(v) or (_is_limit(v) and v > 0),
     ),
     ("check_val_every_n_epoch", "an int of at least 1, or None", _is_count(1)),
     ("num_sanity_val_steps", "an int of at least -1, or None", _is_count(-1)),
     ("log_every_n_steps", "an int of at least 1, or None", _is_count(1)),
     ("accumulate_grad_batches", "an int of at least 1", _is_count(1, optional=False)),
+    (
+        "microbatch_size",
+        "an int of at least 1, 'auto', or None",
+        lambda v: v == "auto" or _is_count(1)(v),
+    ),
     (
         "gradient_clip_val",
         "a number over 0, or None",
@@ -317,6 +369,7 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("enable_checkpointing", _SWITCH, _is_bool_or_none),
     ("enable_progress_bar", _SWITCH, _is_bool_or_none),
     ("enable_model_summary", _SWITCH, _is_bool_or_none),
+    ("enable_run_manifest", _SWITCH, _is_bool_or_none),
     (
         "default_root_dir",
         "a path, or None",

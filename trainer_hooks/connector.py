@@ -89,6 +89,7 @@ class CallbackConnector:
         self._supplied = [entry for entries, _ in admitted for entry in entries]
         self._base = Roster([*self._supplied, *user])
         self._live = self._with_defaults(self._base)
+        self._leader: Member | None = None
         self._module: Member | None = None
         self._entries: tuple[Entry, ...] | None = None
         self.relay = HookRelay(hooks=self.hooks)
@@ -105,6 +106,11 @@ class CallbackConnector:
     def callbacks(self) -> tuple[Callback, ...]:
         """Every callback that takes part, in order."""
         return tuple(entry.callback for entry in self.entries)
+
+    def lead(self, implementer: object, label: str) -> None:
+        """Let an implementer of hooks have its turn before all callbacks, in every run."""
+        self._leader = Member(implementer, label, supplier="the trainer itself")
+        self._change()
 
     def attach(
         self, module: object, callbacks: Callback | Iterable[Callback] | None = None
@@ -328,7 +334,9 @@ class CallbackConnector:
         ]
 
     def _members(self) -> tuple[Member, ...]:
-        return members_of(self.entries, self._module, self._disable, self._failures.policy_of)
+        leader = () if self._leader is None else (self._leader,)
+        others = members_of(self.entries, self._module, self._disable, self._failures.policy_of)
+        return (*leader, *others)
 
     def _change(self) -> None:
         """Let the next firing of a hook, and not one that is under way, see who takes part."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.checkpoint import Checkpoint
-from trainer_hooks.callbacks.model_checkpoint import ModelCheckpoint
-from trainer_hooks.callbacks.model_summary import ModelSummary
-from trainer_hooks.callbacks.progress_bar import ProgressBar
-from trainer_hooks.callbacks.timer import Timer
-from trainer_hooks.callbacks.tqdm_progress import TQDMProgressBar
+from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
+from trainer_hooks.callbacks.progress.rich_progress import RichProgressBar
+from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
+from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
+from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
+from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.stopping.timer import Timer
+from trainer_hooks.callbacks.summary.model_summary import ModelSummary
+from trainer_hooks.callbacks.summary.rich_model_summary import RichModelSummary
 from trainer_hooks.checkpoint.target import is_remote
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.csv import CSVLogger
+from trainer_hooks.loggers.folder_logger import tell_apart
 from trainer_hooks.roster import Default
 
 if TYPE_CHECKING:
@@ -32,25 +36,30 @@ def root_dir(config: TrainerConfig) -> str:
 
 
 def default_callbacks(config: TrainerConfig) -> tuple[Default, ...]:
-    """Return the callbacks that take part unless others of their kind were given.
-
-    Raises:
-        OptionError: `max_time` is no duration.
-    """
+    """Return the callbacks that take part unless others of their kind were given."""
     found = []
     is_dry = bool(config.fast_dev_run)
     if config.max_time is not None and not is_dry:
-        try:
-            found.append(Default(Timer(config.max_time), unless=Timer))
-        except OptionError as error:
-            raise OptionError(f"Trainer(max_time={config.max_time!r}): {error}") from error
+        found.append(Default(Timer(config.max_time), unless=Timer))
     if config.enable_model_summary is not False:
-        found.append(Default(ModelSummary(), unless=ModelSummary))
+        found.append(Default(_summary_beside(config.callbacks), unless=ModelSummary))
+    logs = config.logger is None or bool(config.logger)
+    if config.enable_run_manifest is not False and logs and not is_dry:
+        # it leaves the checkpoints alone: what a run is made with is no part of its state
+        found.append(Default(RunManifest(in_checkpoint=False), unless=RunManifest))
     if config.enable_progress_bar is not False:
         found.append(Default(TQDMProgressBar(), unless=ProgressBar))
     if config.enable_checkpointing is not False and not is_dry:
         found.append(Default(ModelCheckpoint(), unless=Checkpoint))
     return tuple(found)
+
+
+def _summary_beside(callbacks: object) -> ModelSummary:
+    """Return the summary that goes with the progress bar among the user's callbacks."""
+    # an iterator is left alone: it can be read only once
+    listed = callbacks if isinstance(callbacks, Collection) else [callbacks]
+    has_rich_bar = any(isinstance(callback, RichProgressBar) for callback in listed)
+    return RichModelSummary() if has_rich_bar else ModelSummary()
 
 
 def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
@@ -64,6 +73,7 @@ def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
         ("enable_checkpointing", Checkpoint),
         ("enable_progress_bar", ProgressBar),
         ("enable_model_summary", ModelSummary),
+        ("enable_run_manifest", RunManifest),
     ):
         given = [
             e for e in connector.entries if isinstance(e.callback, kind) and e.origin == "user"
@@ -114,4 +124,5 @@ def make_loggers(config: TrainerConfig) -> list[Logger]:
                 f"Trainer(logger={item!r}): must be True, False, a trainer_hooks Logger, or a list "
                 f"of them{hint}."
             )
+    tell_apart(listed)
     return listed

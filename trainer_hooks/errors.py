@@ -14,6 +14,7 @@
     |-- CheckpointError        (RuntimeError)  a checkpoint cannot be written, read or applied
     |   |-- CheckpointNotFoundError (FileNotFoundError)
     |   `-- CheckpointStateError   (TypeError) a state holds what cannot be loaded back safely
+    |-- NonFiniteError         (ArithmeticError)  NaN or infinity in a loss, gradient or weight
     |-- UsageError             (RuntimeError)  a call that makes no sense at this moment
     `-- StopTraining                           raised by a hook or step to end the run in order
 
@@ -37,11 +38,13 @@ __all__ = [
     "DataError",
     "MetricError",
     "ModuleError",
+    "NonFiniteError",
     "OptimizationError",
     "OptionError",
     "PluginError",
     "StateKeyError",
     "StopTraining",
+    "StopTrainingError",
     "TerminationSignal",
     "TrainerHooksError",
     "TrainerHooksWarning",
@@ -102,6 +105,10 @@ class CheckpointStateError(CheckpointError, TypeError):
     """Raised at save time for a state that could not be loaded back without running code."""
 
 
+class NonFiniteError(TrainerHooksError, ArithmeticError):
+    """Raised by a guard that found NaN or infinity in a loss, in gradients or in weights."""
+
+
 class UsageError(TrainerHooksError, RuntimeError):
     """Raised for a call that makes no sense at this moment."""
 
@@ -113,6 +120,10 @@ class StopTraining(TrainerHooksError):  # noqa: N818 - it is a request, not a fa
     would have had still runs, so that what watches a metric finds it. Unlike `trainer.stop`, it
     does not wait for `min_epochs` and `min_steps`.
     """
+
+
+StopTrainingError = StopTraining
+"""What pytorch-accelerated calls it."""
 
 
 class TerminationSignal(SystemExit):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.context import EvalData
+from trainer_hooks.data.evaluator import evaluators_in
 from trainer_hooks.data.hooks import defines
 from trainer_hooks.data.loaders import as_eval_loaders, as_train_loader, without_shuffling
 from trainer_hooks.data.module import DataModule
@@ -19,7 +20,7 @@ from trainer_hooks.module import Module
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
 
-__all__ = ["Job", "check_kinds", "load_data"]
+__all__ = ["Job", "check_kinds", "load_data", "reload_data"]
 
 _LIMITS = {
     "validate": "limit_val_batches",
@@ -54,6 +55,11 @@ class Job:
     evaluation: Any = None
     ckpt_path: str | None = None
     keeps_predictions: bool = True
+
+    @property
+    def makes_loaders(self) -> bool:
+        """Whether the loaders that it is about come from a module or data module."""
+        return (self.train if self.fn == "fit" else self.evaluation) is None
 
 
 def check_kinds(job: Job) -> None:
@@ -123,6 +129,22 @@ def load_data(job: Job, context: RunContext) -> None:
         )
 
 
+def reload_data(job: Job, context: RunContext) -> None:
+    """Let the module or data module make a run's loaders anew; a fit takes them up as it can.
+
+    Raises:
+        DataError: there is nothing to run, or a loader that has no batch.
+    """
+    before = dict(context.evaluation)
+    load_data(job, context)
+    for stage, data in before.items():
+        # the loops know these objects
+        data.loaders, data.num_batches = (
+            context.evaluation[stage].loaders, context.evaluation[stage].num_batches
+        )  # fmt: skip
+        context.evaluation[stage] = data
+
+
 def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
     source = _source(job, _LOADERS[stage], job.evaluation)
     if source is None:
@@ -133,6 +155,9 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
             f"{_LOADERS[stage]}(), or define "
             f"{type(job.module).__qualname__}.{_LOADERS[stage]}()."
         )
+    evaluators = evaluators_in(source)
+    if evaluators:
+        source = [evaluator.dataloader for evaluator in evaluators]
     loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]
     limit = getattr(context.plan, option)
     if context.plan.overfit_batches and stage == "validate":
@@ -145,7 +170,11 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
                 "out. Check its data set's length, and drop_last.",
                 TrainerHooksWarning,
             )
-    return EvalData(loaders, [limited(size, limit, option) for size in sizes])
+    counts = [limited(size, limit, option) for size in sizes]
+    for place, evaluator in enumerate(evaluators):
+        if (evaluator.subset_num_batches or -1) > 0:
+            counts[place] = min(counts[place], evaluator.subset_num_batches or 0)
+    return EvalData(loaders, counts, evaluators)
 
 
 def _source(job: Job, name: str, given: Any) -> Any:

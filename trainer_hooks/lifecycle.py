@@ -15,7 +15,12 @@ from trainer_hooks.checkpoint.loading import load_checkpoint
 from trainer_hooks.context import RunContext
 from trainer_hooks.data.module import DataModule
 from trainer_hooks.data.transfer import BatchTransfer
-from trainer_hooks.errors import StopTraining, TerminationSignal, TrainerHooksWarning
+from trainer_hooks.errors import (
+    CheckpointError,
+    StopTraining,
+    TerminationSignal,
+    TrainerHooksWarning,
+)
 from trainer_hooks.hooks.relay import call_noting, describe_error
 from trainer_hooks.job import Job, check_kinds, load_data
 from trainer_hooks.loops.evaluation import EvaluationLoop
@@ -28,6 +33,7 @@ from trainer_hooks.optimization import Optimization, parse
 from trainer_hooks.profiling import begin_run, report_run
 from trainer_hooks.progress import EpochStage
 from trainer_hooks.signals import heeding_signals
+from trainer_hooks.trainer_methods import overridden_losses
 
 if TYPE_CHECKING:
     from trainer_hooks.session import Session
@@ -49,6 +55,7 @@ class Run:
         self._guards = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
+        self._checkpoint: dict[str, Any] | None = None
         check_kinds(job)
 
     def prepare(self) -> FitLoop | EvaluationLoop | PredictionLoop:
@@ -57,13 +64,14 @@ class Run:
         ::
 
             configure_callbacks, prepare_data, setup, the loaders
-            on_configure_model, the module to its device, optimizers
+            on_configure_model, the module to its device, on_after_configure_model, optimizers
             on_before_load, the checkpoint restored, on_after_load
             on_fit_start, or on_evaluation_run_start
         """
         session, trainer, job = self.session, self.trainer, self.job
         module = job.module
         context = self._begin(module)
+        self._resume_loggers()
         for part in (job.datamodule, module):
             if part is not None:
                 part.prepare_data()
@@ -75,6 +83,7 @@ class Run:
         module.configure_model()
         session.precision.convert_module(module)
         module.to(session.device)
+        hooks.on_after_configure_model(trainer, module)
         load_data(job, context)
         if job.fn == "fit":
             context.optimization = self._optimization(module)
@@ -114,10 +123,10 @@ class Run:
         """
         self._error = error
         self.session.state.status = "interrupted"
+        self.session.metrics.enter(Scope.CLOSED)
         hooks, module = self.session.connector.relay, self.job.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
         if is_in_order and self.job.fn == "fit":
-            self.session.metrics.enter(Scope.CLOSED)
             call_noting(error, hooks.on_fit_end, self.trainer, module)
             return
         if isinstance(error, KeyboardInterrupt):
@@ -132,6 +141,7 @@ class Run:
         fault = self._error
         steps: list[tuple[Any, tuple[Any, ...]]] = [
             (self._guards.close, ()),
+            (session.timekeeper.stopwatch.stop, ()),
             (session.background.finish, ()),
             (session.background.release, ()),
             (session.connector.relay.teardown, (self.trainer, module, self.job.fn)),
@@ -140,6 +150,7 @@ class Run:
             steps.append((self.job.datamodule.teardown, (self.job.fn,)))
         status = "failed" if self._error is not None else "success"
         steps += [(logger.finalize, (status,)) for logger in session.loggers]
+        steps.append((session.guards.release, ()))
         if self.job.fn == "fit":
             steps.append((drop_requests, (session.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
@@ -154,6 +165,8 @@ class Run:
         for part, mode in self._modes:
             part.training = mode
         session.connector.relay.on_stop = None
+        for callback in session.connector.callbacks:
+            callback.attach_module(None)
         module.attach(self.trainer, None)
         module.attach_manual(None)
         session.metrics.enter(Scope.CLOSED)
@@ -165,10 +178,12 @@ class Run:
         """Note how things are, attach the module, and return what the run is about."""
         session, job = self.session, self.job
         self._modes = [(part, part.training) for part in module.modules()]
+        session.job = job
         session.state.fn = job.fn
         session.state.stage = None
         session.state.status = "running"
         session.take(module, job.datamodule, job.fn)
+        session.guards.install(session.loggers)
         begin_run(session)
         session.ckpt_path = job.ckpt_path
         module.attach(self.trainer, session.metrics)
@@ -182,6 +197,9 @@ class Run:
             session.fit_context = context
         session.connector.relay.on_stop = context.stop_by
         session.connector.attach(module, module.configure_callbacks())
+        session.occupation.take(session.connector.entries)
+        for callback in session.connector.callbacks:
+            callback.attach_module(module)
         session.connector.check_run(module, _MODULE_METHODS)
         self._set_determinism()
         if session.plan.detect_anomaly:
@@ -208,11 +226,20 @@ class Run:
             hooks=session.connector.relay,
             plan=session.plan,
             progress=session.progress,
+            timekeeper=session.timekeeper,
             metrics=session.metrics,
+            history=session.history,
             state=session.state,
             device=session.device,
             precision=session.precision,
-            transfer=BatchTransfer(module, job.datamodule, session.device, session.precision),
+            transfer=BatchTransfer(
+                module,
+                job.datamodule,
+                session.device,
+                session.precision,
+                around=session.metrics.closed,
+            ),
+            batch_losses=overridden_losses(self.trainer),
         )
 
     def _optimization(self, module: Module) -> Optimization:
@@ -222,6 +249,18 @@ class Run:
             session.optimization = parse(module.configure_optimizers(), type(module).__qualname__)
         return session.optimization
 
+    def _resume_loggers(self) -> None:
+        """Let the loggers go on with their runs, before anybody asks for their folders."""
+        path = self.job.ckpt_path
+        if path is None or self.job.fn != "fit":
+            return
+        try:
+            self._checkpoint = load_checkpoint(path)
+        except CheckpointError:
+            return  # it is raised when the file is read in its turn, where it is still not there
+        own = self._checkpoint.get("trainer_hooks", {})
+        self.session.guards.resume(own.get("loggers", []))
+
     def _restore(self, context: RunContext) -> None:
         """Put a checkpoint back, if there is one."""
         session, trainer, path = self.session, self.trainer, self.job.ckpt_path
@@ -230,7 +269,8 @@ class Run:
         checkpoint = None
         session.load_report = None
         if path is not None:
-            checkpoint = adopted(load_checkpoint(path), context, path)
+            checkpoint, self._checkpoint = self._checkpoint, None
+            checkpoint = adopted(checkpoint or load_checkpoint(path), context, path)
             hooks.on_load_checkpoint(trainer, module, checkpoint)
             if self.job.fn == "fit":
                 restoring.require_resumable(context, checkpoint, path)
@@ -250,7 +290,7 @@ class Run:
         elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:
             # an exception ended the last fit inside an epoch, which begins anew
             session.progress.abandon_epoch()
-            session.metrics.drop(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH, Scope.EVALUATION)
+            session.metrics.drop(*Scope)
         hooks.on_after_load(trainer, module, checkpoint)
 
     def _tell_place(self, path: str) -> None:
@@ -274,8 +314,8 @@ class Run:
         if reason and not is_asked_for and context.progress.stage is EpochStage.BETWEEN:
             warn(
                 f"fit has nothing to do: {reason} (epoch {context.progress.epochs_completed}, step "
-                f"{context.progress.steps_completed}). Set trainer.max_epochs or trainer.max_steps "
-                "to a higher number to go on, or pass another module to start anew.",
+                f"{context.progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
+                "or trainer.max_duration to more to go on, or pass another module to start anew.",
                 TrainerHooksWarning,
             )
         return loop
@@ -285,3 +325,5 @@ class Run:
         if hparams:
             for logger in self.session.loggers:
                 logger.log_hyperparams(hparams)
+        for logger in self.session.loggers:
+            logger.log_graph(self.job.module)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
-from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.hparams import HyperParameters, arguments_of_init, savable, selected
 from trainer_hooks.checkpoint.loading import load_checkpoint
 from trainer_hooks.checkpoint.weights import load_weights
-from trainer_hooks.errors import TrainerHooksWarning, UsageError
+from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.spec import HOOKS, empty_hook
-from trainer_hooks.module_steps import ModuleSteps
+from trainer_hooks.module_logging import ModuleLogging
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class _Manual(Protocol):
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None: ...
 
 
-class Module(ModuleSteps):
+class Module(ModuleLogging):
     """Subclass it: define `training_step` and `configure_optimizers`, and what else you need.
 
     Or define `forward(batch)` and `loss(outputs, batch)` and no step at all: the default steps then
@@ -54,97 +53,12 @@ class Module(ModuleSteps):
     example_input_array: Any = None
 
     _trainer: Any = None
-    _metrics: MetricStore | None = None
     _manual: _Manual | None = None
     _hparams: HyperParameters | None = None
     _saved_hparams: Mapping[str, Any] | None = None
     _logs_hparams: bool = False
 
     # --- what a subclass uses ---
-
-    def log(
-        self,
-        name: str,
-        value: Any,
-        prog_bar: bool = False,
-        logger: bool | None = None,
-        on_step: bool | None = None,
-        on_epoch: bool | None = None,
-        reduce_fx: str | Callable[[Tensor], Tensor] = "mean",
-        enable_graph: bool = False,
-        sync_dist: bool = False,
-        sync_dist_group: Any = None,
-        add_dataloader_idx: bool = True,
-        batch_size: int | None = None,
-        metric_attribute: str | None = None,
-        rank_zero_only: bool = False,
-    ) -> None:
-        """Log a value: to the loggers, for callbacks, and for the progress bar if asked.
-
-        Args:
-            name: its name; with `on_step` and `on_epoch` both, `name_step` and `name_epoch`.
-            value: a number, a tensor with one element, or a torchmetrics object.
-            prog_bar: whether the progress bar shows it.
-            logger: whether loggers are given it; they are unless this is False.
-            on_step: whether single values are; in training steps and batch hooks unless said.
-            on_epoch: whether the epoch's reduction is; everywhere else unless said.
-            reduce_fx: `"mean"` (weighted by batch size), `"sum"`, `"min"`, `"max"`, or a function
-                of the tensor of all values.
-            enable_graph: keep the value attached to the autograd graph.
-            sync_dist: reduce over processes; without effect in one.
-            sync_dist_group: which processes; without effect in one.
-            add_dataloader_idx: add `/dataloader_idx_N` where there are several loaders.
-            batch_size: the value's weight in a mean; the batch's first dimension unless given.
-            metric_attribute: without effect; metric objects are kept by themselves.
-            rank_zero_only: without effect in one process.
-
-        Raises:
-            MetricError: it cannot be logged here, is no such value, or was logged otherwise before.
-        """
-        if self._metrics is None:
-            warn(
-                f"log({name!r}) was called on a module that no trainer runs: the value is dropped. "
-                "Call it within fit, validate or test.",
-                TrainerHooksWarning,
-            )
-            return
-        self._metrics.log(
-            name,
-            value,
-            (prog_bar, logger, on_step, on_epoch, reduce_fx, add_dataloader_idx),
-            batch_size,
-            enable_graph,
-        )
-
-    def log_dict(
-        self,
-        dictionary: Mapping[str, Any],
-        prog_bar: bool = False,
-        logger: bool | None = None,
-        on_step: bool | None = None,
-        on_epoch: bool | None = None,
-        reduce_fx: str | Callable[[Tensor], Tensor] = "mean",
-        enable_graph: bool = False,
-        sync_dist: bool = False,
-        sync_dist_group: Any = None,
-        add_dataloader_idx: bool = True,
-        batch_size: int | None = None,
-        rank_zero_only: bool = False,
-    ) -> None:
-        """Log every item of a dict, or of a torchmetrics collection; the arguments are `log`'s."""
-        for name, value in dictionary.items():
-            self.log(
-                name,
-                value,
-                prog_bar=prog_bar,
-                logger=logger,
-                on_step=on_step,
-                on_epoch=on_epoch,
-                reduce_fx=reduce_fx,
-                enable_graph=enable_graph,
-                add_dataloader_idx=add_dataloader_idx,
-                batch_size=batch_size,
-            )
 
     def manual_backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients of `loss` with the run's precision; fires the backward hooks."""
@@ -308,7 +222,7 @@ class Module(ModuleSteps):
     def attach(self, trainer: Any, metrics: MetricStore | None) -> None:
         """Tell the module which trainer runs it; the trainer calls this."""
         self.__dict__["_trainer"] = trainer
-        self.__dict__["_metrics"] = metrics
+        self.attach_metrics(metrics)
 
     def attach_manual(self, manual: _Manual | None) -> None:
         """Give the module what it needs to optimize by itself; the fit loop calls this."""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from trainer_hooks.data.counting import count_samples, count_tokens
 from trainer_hooks.data.hooks import DataHooks
+from trainer_hooks.data.splitting import split_batch
 from trainer_hooks.errors import ModuleError, OptionError
 
 if TYPE_CHECKING:
@@ -53,7 +55,31 @@ class ModuleSteps(nn.Module, DataHooks):
         """Return callbacks for this module's runs; they replace those of the same type and key."""
         return ()
 
+    # --- what a subclass may override of the counting ---
+
+    def num_samples(self, batch: Any) -> int:
+        """Return the samples of a training batch, which `trainer.clock` adds up.
+
+        Unless overridden: the first dimension of the first tensor in it, or 1 without a tensor.
+        """
+        return count_samples(batch)
+
+    def num_tokens(self, batch: Any) -> int:
+        """Return the tokens of a training batch, likewise.
+
+        Unless overridden: the number of its `"input_ids"` if it is a mapping with those, or 0.
+        """
+        return count_tokens(batch)
+
     # --- what a subclass may override of the optimization ---
+
+    def split_batch(self, batch: Any, microbatch_size: int) -> list[Any]:
+        """Return a training batch in parts of at most so many samples, for `microbatch_size`.
+
+        Raises:
+            DataError: its tensors do not agree on how many samples there are.
+        """
+        return split_batch(batch, microbatch_size)
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients of `loss`, which is scaled and divided for accumulation."""

@@ -95,6 +95,25 @@ class Optimization:
                     f"when it was saved, and has groups of {now} now: {hint}"
                 )
 
+    def take_rates(self, fresh: Optimization, *, is_new: bool) -> None:
+        """Take over the learning rates of others that were made by the same module.
+
+        Args:
+            fresh: the others.
+            is_new: whether these have not stepped yet, so that everything else is taken over too.
+        """
+        state = fresh.state_dict()
+        self.require_same(state)
+        if is_new:
+            self.load_state_dict(state)
+            return
+        for optimizer, other in zip(self.optimizers, fresh.optimizers, strict=True):
+            for group, new in zip(optimizer.param_groups, other.param_groups, strict=True):
+                group.update({name: new[name] for name in ("lr", "initial_lr") if name in new})
+        for config, others in zip(self.schedulers, fresh.schedulers, strict=True):
+            if hasattr(config.scheduler, "base_lrs"):
+                config.scheduler.base_lrs = list(others.scheduler.base_lrs)
+
     def _owners(self) -> tuple[tuple[str, list[Any]], ...]:
         return (
             ("optimizer_states", list(self.optimizers)),

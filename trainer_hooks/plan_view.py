@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.context import EvalData, Plan
+from trainer_hooks.context import EvalData
 from trainer_hooks.errors import OptionError
+from trainer_hooks.limits import check_duration, with_duration, without_duration
+from trainer_hooks.timing import Time, TimeUnit
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from trainer_hooks.session import Session
 
 __all__ = ["PlanView"]
@@ -29,8 +33,16 @@ class PlanView:
 
     @property
     def num_val_batches(self) -> list[int | float]:
-        """Validation batches of each loader."""
-        return self._evaluation("validate").num_batches
+        """Validation batches of each loader; 0 of those that are not due in this validation."""
+        data = self._evaluation("validate")
+        context = self._session.context
+        limit = None if context is None else context.validation_limit
+        if data.chosen is None and limit is None:
+            return data.num_batches
+        most = math.inf if limit is None else limit
+        return [
+            min(n, most) if data.is_chosen(index) else 0 for index, n in enumerate(data.num_batches)
+        ]
 
     @property
     def num_sanity_val_batches(self) -> list[int | float]:
@@ -51,13 +63,15 @@ class PlanView:
     @property
     def estimated_stepping_batches(self) -> int | float:
         """Optimizer steps that the whole fit will make, as far as its limits tell."""
-        plan = self._session.plan
-        steps: int | float = math.inf
-        if plan.max_epochs >= 0:
-            windows = self.num_training_batches / plan.accumulate_grad_batches
-            windows = windows if windows == math.inf else math.ceil(windows)
-            steps = windows * plan.max_epochs
-        return min(steps, plan.max_steps) if plan.max_steps >= 0 else steps
+        plan, length = self._session.plan, self.num_training_batches
+        every = plan.accumulate_grad_batches
+        windows = length if length == math.inf else math.ceil(length / every)
+        limits = [windows * plan.max_epochs] if plan.max_epochs >= 0 else []
+        limits += [plan.max_steps] if plan.max_steps >= 0 else []
+        if plan.max_duration is not None and plan.max_duration.unit is TimeUnit.BATCH:
+            epochs, rest = divmod(int(plan.max_duration), length or math.inf)
+            limits.append((epochs * windows if epochs else 0) + rest // every)
+        return min(limits, default=math.inf)
 
     # --- limits, some of which may be changed between two fits ---
 
@@ -80,6 +94,17 @@ class PlanView:
         self._change_plan("max_steps", value, -1)
 
     @property
+    def max_duration(self) -> Time | None:
+        """What to train, or None. May be set, to let a finished fit go on."""
+        return self._session.plan.max_duration
+
+    @max_duration.setter
+    def max_duration(self, value: str | Time | timedelta) -> None:
+        session = self._session
+        time = check_duration(value, session.plan.iteration_length)
+        session.plan = with_duration(session.plan, time)
+
+    @property
     def min_epochs(self) -> int:
         """Epochs before a stop that is asked for is heeded."""
         return self._session.plan.min_epochs
@@ -96,8 +121,15 @@ class PlanView:
 
     @property
     def accumulate_grad_batches(self) -> int:
-        """Batches of a window."""
+        """Batches of a window. May be set; a fit under way heeds it from its next epoch on."""
         return self._session.plan.accumulate_grad_batches
+
+    @accumulate_grad_batches.setter
+    def accumulate_grad_batches(self, value: int) -> None:
+        self._change_plan("accumulate_grad_batches", value, 1)
+        context, state = self._session.context, self._session.state
+        if context is not None and state.fn == "fit" and state.status == "running":
+            context.plan = replace(context.plan, accumulate_grad_batches=value)
 
     @property
     def gradient_clip_val(self) -> float | None:
@@ -110,8 +142,8 @@ class PlanView:
         return self._session.plan.gradient_clip_algorithm
 
     @property
-    def val_check_interval(self) -> int | float:
-        """Batches, or a share of an epoch, between two validations."""
+    def val_check_interval(self) -> int | float | Time:
+        """Batches, a share of an epoch, or a time between two validations."""
         return self._session.plan.val_check_interval
 
     @property
@@ -156,10 +188,8 @@ class PlanView:
     def _change_plan(self, option: str, value: int, lowest: int) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
             raise OptionError(f"trainer.{option} = {value!r}: must be an int of at least {lowest}.")
-        self._session.plan = _changed(self._session.plan, option, value)
-
-
-def _changed(plan: Plan, option: str, value: int) -> Plan:
-    if option == "max_epochs":
-        return replace(plan, max_epochs=value)
-    return replace(plan, max_steps=value)
+        plan = self._session.plan
+        if option in ("max_epochs", "max_steps"):
+            plan = without_duration(plan, option)
+        changes: dict[str, Any] = {option: value}
+        self._session.plan = replace(plan, **changes)

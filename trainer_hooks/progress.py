@@ -38,6 +38,9 @@ class Progress:
             is due; so it is while its `on_train_batch_end` and a validation after it run.
         steps_completed: optimizer steps, over all optimizers (`global_step`).
         batches_stepped: batches that closed a window; the x axis of what loggers are given.
+        microbatch_size: samples of a part of a batch, as `microbatch_size="auto"` found it, or 0.
+        samples_completed: samples of the batches completed, as the module counts them.
+        tokens_completed: tokens of them, likewise.
         validated_at: `batches_completed` at the last validation inside fit, or -1.
         is_validation_requested: whether `trainer.request_validation()` has still to be served.
         is_checkpoint_requested: whether `trainer.request_checkpoint()` has still to be served.
@@ -52,6 +55,9 @@ class Progress:
     is_batch_open: bool = False
     steps_completed: int = 0
     batches_stepped: int = 0
+    microbatch_size: int = 0
+    samples_completed: int = 0
+    tokens_completed: int = 0
     validated_at: int = -1
     is_validation_requested: bool = False
     is_checkpoint_requested: bool = False
@@ -68,9 +74,11 @@ class Progress:
         self.batches_in_window = 0
         self.stage = EpochStage.BATCHES
 
-    def count_batch(self, closes_window: bool) -> None:
+    def count_batch(self, closes_window: bool, samples: int = 1, tokens: int = 0) -> None:
         """Count a batch that was done, and where it was a window's last, the window."""
         self.batches_completed += 1
+        self.samples_completed += samples
+        self.tokens_completed += tokens
         self.batches_in_epoch += 1
         self.batches_in_window += 1
         self.is_batch_open = True

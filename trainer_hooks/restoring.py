@@ -150,13 +150,19 @@ def restore_training(session: Session, context: RunContext, checkpoint: dict[str
     """Put back what a training needs to go on: counters, optimizers, metrics, random numbers."""
     own = checkpoint["trainer_hooks"]
     session.progress.load_state_dict(own["progress"])
+    session.timekeeper.load_state_dict(
+        own.get("clock", {}), own.get("wall_times", {}), session.progress
+    )
     context.optimization.load_state_dict(checkpoint)
     if "MixedPrecision" in checkpoint:
         session.precision.load_state_dict(checkpoint["MixedPrecision"])
     parts = parts_of(session, context.module)
     session.metrics.load_state_dict(own["metrics"], parts, session.device)
+    session.metrics.evaluated = dict(own.get("evaluated", {}))
+    session.history.load_state_dict(own.get("history", {}))  # older ones hold none
     load_metric_states(parts, own["metric_objects"], session.device)
     _warn_of_gaps(session, own, parts)
+    context.evaluator_state = dict(own.get("evaluators", {}))
     context.resumed = {name: own[name] for name in ("rng", "stream", "gradients", "val_generators")}
 
 

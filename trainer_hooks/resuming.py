@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.callbacks.saved_files import default_folder, earlier_folders
-from trainer_hooks.callbacks.saver import Saver
+from trainer_hooks.callbacks.saving.saved_files import default_folder, earlier_folders
+from trainer_hooks.callbacks.saving.saver import Saver
 from trainer_hooks.checkpoint.file import verify_checkpoint
 from trainer_hooks.checkpoint.find import Search
 from trainer_hooks.checkpoint.target import exists, files_in

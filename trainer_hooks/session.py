@@ -5,19 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.checkpoint.background import BackgroundSaves
+from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.context import RunContext, RunState
+from trainer_hooks.loggers.guards import LoggerGuards
+from trainer_hooks.metrics.history import History
 from trainer_hooks.metrics.store import MetricStore
+from trainer_hooks.occupation import Occupation
 from trainer_hooks.progress import Progress
+from trainer_hooks.runtime.precision import make_precision
+from trainer_hooks.timekeeper import Timekeeper
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
-    from trainer_hooks.checkpoint.background import BackgroundSaves
+    from trainer_hooks.callback import Callback
     from trainer_hooks.config import TrainerConfig
-    from trainer_hooks.connector import CallbackConnector
     from trainer_hooks.context import Plan
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.hooks.profile import HookProfile
+    from trainer_hooks.job import Job
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.module import Module
     from trainer_hooks.optimization import Optimization
@@ -37,14 +46,18 @@ class Session:
         connector: the callbacks.
         background: what is written while the training goes on.
         loggers: the loggers.
+        guards: what stands in front of them in a run.
         device: where modules go.
         precision: what forwards run in.
         state: what the trainer is doing.
+        job: what the last run was asked to do.
         module: the module of the last run.
         trained: the module of the last fit, to which counters and optimizers belong.
         datamodule: the data module of the last run.
         progress: the counters of its training.
+        timekeeper: what its clock needs besides.
         metrics: its logged values.
+        history: what of them was due, over the whole training.
         optimization: its optimizers and schedulers, once a fit made them.
         context: the run under way, or the last one.
         fit_context: the last fit, of which a checkpoint is made.
@@ -52,6 +65,7 @@ class Session:
         named_ckpt_path: the same, but None where `"last"`, `"best"` or `"auto"` chose it.
         load_report: what restoring it found.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
+        occupation: who is inside its run.
         stop_reason: why the run was asked to stop.
         hook_profile: what times the callbacks, or did so last.
     """
@@ -63,12 +77,16 @@ class Session:
     loggers: list[Logger]
     device: torch.device
     precision: Precision
+    guards: LoggerGuards = field(default_factory=LoggerGuards)
     state: RunState = field(default_factory=RunState)
+    job: Job | None = None
     module: Module | None = None
     trained: Module | None = None
     datamodule: DataModule | None = None
     progress: Progress = field(default_factory=Progress)
+    timekeeper: Timekeeper = field(default_factory=Timekeeper)
     metrics: MetricStore = field(default_factory=MetricStore)
+    history: History = field(init=False)
     optimization: Optimization | None = None
     context: RunContext | None = None
     fit_context: RunContext | None = None
@@ -76,8 +94,12 @@ class Session:
     named_ckpt_path: str | None = None
     load_report: LoadReport | None = None
     saved_at: int = 0
+    occupation: Occupation = field(default_factory=Occupation)
     stop_reason: str = ""
     hook_profile: HookProfile | None = None
+
+    def __post_init__(self) -> None:
+        self.history = History(self.progress)
 
     def take(self, module: Module, datamodule: DataModule | None, fn: str) -> None:
         """Make `module` the one that runs; fit starts from nothing with another than before."""
@@ -85,12 +107,29 @@ class Session:
         if fn == "fit" and module is not self.trained:
             self.trained = module
             self.progress = Progress()
+            self.timekeeper = Timekeeper()
             self.metrics = MetricStore()
+            self.history = History(self.progress)
             self.optimization = None
             self.fit_context = None
         self.datamodule = datamodule
         self.stop_reason = ""
         self.metrics.begin_run()
+
+    def for_trial(self, plan: Plan, callbacks: Sequence[Callback]) -> Session:
+        """Return a session of the same device and precision in which nothing has happened yet.
+
+        It has no loggers, and of callbacks only those that are given.
+        """
+        return Session(
+            config=self.config,
+            plan=plan,
+            connector=CallbackConnector(callbacks, discover=False),
+            background=BackgroundSaves(str),
+            loggers=[],
+            device=self.device,
+            precision=make_precision(self.config.precision, self.device),
+        )
 
     @property
     def hparams(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trainer_hooks.session import Session
     from trainer_hooks.trainer import Trainer
 
-__all__ = ["build", "parts_of", "save", "save_in_background"]
+__all__ = ["build", "parts_of", "save", "save_in_background", "tell_saved"]
 
 
 def save(
@@ -58,9 +58,17 @@ def save(
     _require_writable([path], weights_only)
     checkpoint = build(session, trainer, weights_only)
     written = _writer(session)(checkpoint, path)
-    session.connector.relay.on_checkpoint_saved(trainer, session.module, written)  # type: ignore[arg-type]
+    tell_saved(session, trainer, written)
     session.background.finish()
     return written
+
+
+def tell_saved(session: Session, trainer: Trainer, path: str) -> None:
+    """Tell the callbacks that a checkpoint is durable, and then the loggers of those that save."""
+    session.connector.relay.on_checkpoint_saved(trainer, session.module, path)  # type: ignore[arg-type]
+    for logger in session.loggers:
+        for saver in trainer.checkpoint_callbacks:
+            logger.after_save_checkpoint(saver)
 
 
 def save_in_background(
@@ -124,14 +132,15 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
     if module.saved_hparams is not None:
         checkpoint["hparams_name"] = "kwargs"
         checkpoint["hyper_parameters"] = dict(module.saved_hparams)
-    datamodule = session.datamodule
-    if datamodule is not None:
-        state = datamodule.state_dict()
-        if state:
-            checkpoint[type(datamodule).__qualname__] = state
-    if not weights_only and module is session.trained:
-        _add_training(checkpoint, session)
-    session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
+    with session.metrics.closed():
+        datamodule = session.datamodule
+        if datamodule is not None:
+            state = datamodule.state_dict()
+            if state:
+                checkpoint[type(datamodule).__qualname__] = state
+        if not weights_only and module is session.trained:
+            _add_training(checkpoint, session)
+        session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     return _encoded(checkpoint, session)
 
 
@@ -149,11 +158,15 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
         checkpoint["MixedPrecision"] = scaler
     own = checkpoint["trainer_hooks"]
     own["progress"] = progress
+    own["clock"] = session.timekeeper.state_dict()
+    own["wall_times"] = session.timekeeper.wall_times()
     own["state_versions"] = session.connector.state_versions()
     own["rng"] = rng.capture()
     own["plugins"] = session.connector.plugin_records()
+    own["loggers"] = session.guards.state()
     own["stream"] = {"opened_with": {}, "generators": [], "loader": None, "num_batches": math.inf}
     own["val_generators"] = []
+    own["evaluators"] = dict(context.evaluator_state) if context is not None else {}
     own["gradients"] = {}
     own["inside_batch"] = context is not None and context.is_in_batch
     own["world_size"] = 1
@@ -163,6 +176,8 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
     parts = parts_of(session, module)
     own["metrics"] = session.metrics.state_dict(parts)
     own["metric_objects"] = metric_states(parts)
+    own["history"] = session.history.state_dict()
+    own["evaluated"] = dict(session.metrics.evaluated)
     if context is not None and context.stream is not None:
         own["stream"] = context.stream.state_dict(session.progress.batches_in_epoch)
         own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from trainer_hooks import description, snapshot
@@ -10,9 +11,8 @@ from trainer_hooks.checkpoint.background import BackgroundSaves
 from trainer_hooks.checkpoint.target import located
 from trainer_hooks.config import TrainerConfig, takes_options
 from trainer_hooks.connector import CallbackConnector
-from trainer_hooks.control import TrainerControl
 from trainer_hooks.defaults import check_switches, default_callbacks, make_loggers
-from trainer_hooks.errors import StopTraining, UsageError
+from trainer_hooks.errors import CallbackError, StopTraining, UsageError
 from trainer_hooks.hooks.relay import describe_error
 from trainer_hooks.job import Job
 from trainer_hooks.lifecycle import Run
@@ -21,10 +21,13 @@ from trainer_hooks.resuming import find_checkpoint
 from trainer_hooks.runtime.device import pick_device
 from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.session import Session
+from trainer_hooks.trainer_methods import TrainerMethods, overridden_moments
+from trainer_hooks.trial import run_trial
 
 if TYPE_CHECKING:
     import os
 
+    from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.module import Module
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Trainer"]
 
 
-class Trainer(TrainerControl):
+class Trainer(TrainerMethods):
     """Fit, validate, test and predict with modules; every moment of it is a hook.
 
     The options are those of `trainer_hooks.config.TrainerConfig`, by keyword; `docs/trainer.md`
@@ -55,6 +58,9 @@ class Trainer(TrainerControl):
             callback_errors=config.callback_errors,
         )
         check_switches(config, connector)
+        moments = overridden_moments(self)
+        if moments is not None:
+            connector.lead(moments, f"trainer {type(self).__qualname__}")
         hook_profile = profile_from_start(config, connector.relay)
         connector.relay.on_init_start(self)
         device = pick_device(config.accelerator, config.devices, config.strategy)
@@ -194,7 +200,40 @@ class Trainer(TrainerControl):
         self._session.background.finish()
 
     def _tell_saved(self, path: str) -> None:
-        self._session.connector.relay.on_checkpoint_saved(self, self._session.module, path)  # type: ignore[arg-type]
+        snapshot.tell_saved(self._session, self, path)
+
+    def trial_run(self, *callbacks: Callback, steps: int, validates: bool = False) -> None:
+        """Run a few batches of what is about to be run, and leave everything as it was.
+
+        It is for `on_fit_start`, `on_train_epoch_start`, and the start of an evaluation. The
+        module's hooks of training and evaluation fire, and those of `callbacks`; nobody else hears
+        of it, and nothing is logged. Optimizers are made anew for it, without schedulers. Put back
+        afterwards, also after an error: weights, gradients and attributes of the module, random
+        numbers, and the loaders' generators. Counters, metrics and optimizers of this run are not
+        touched at all.
+
+        Args:
+            callbacks: what takes part.
+            steps: windows of training, each of which makes a step, or batches of each loader of an
+                evaluation.
+            validates: whether a fit validates too, on as many batches of each loader.
+
+        Raises:
+            UsageError: no run is under way, an epoch is, or a parameter is lazy.
+        """
+        run_trial(self._twin, self._session, callbacks, steps, validates=validates)
+
+    def rehearsal(self, *callbacks: Callback) -> Self:
+        """Return a trainer like this one in which nothing was run yet.
+
+        It has the same options and device; `callbacks` are its only ones, and it has no loggers.
+        """
+        return self._twin(self._session.for_trial(self._session.plan, callbacks))
+
+    def _twin(self, session: Session) -> Self:
+        twin = copy.copy(self)
+        twin._session = session  # noqa: SLF001 - it is of this class
+        return twin
 
     def close(self) -> None:
         """Finish saves, let the callbacks flush, close and back up; a second time does nothing."""
@@ -237,6 +276,13 @@ class Trainer(TrainerControl):
                 "another Trainer for it, or call it afterwards."
             )
         run = Run(self._session, self, job)
+        occupation = self._session.occupation
+        occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")
+        try:
+            occupation.take(self._session.connector.entries)
+        except CallbackError:
+            occupation.release()
+            raise
         result = None
         try:
             loop = run.prepare()
@@ -249,6 +295,7 @@ class Trainer(TrainerControl):
             raise
         finally:
             run.close()
+            occupation.release()
         return result
 
     def _evaluate(

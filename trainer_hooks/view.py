@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.checkpoint import Checkpoint
-from trainer_hooks.callbacks.early_stopping import EarlyStopping
-from trainer_hooks.callbacks.progress_bar import ProgressBar
+from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
+from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
+from trainer_hooks.callbacks.stopping.early_stopping import EarlyStopping
 from trainer_hooks.defaults import root_dir
 from trainer_hooks.plan_view import PlanView
 from trainer_hooks.runtime.topology import SINGLE_PROCESS
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.callback import Callback
+    from trainer_hooks.clock import Clock
     from trainer_hooks.context import RunState
     from trainer_hooks.data.module import DataModule
     from trainer_hooks.hooks.plugin import Plugin
     from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.metrics.history import History
     from trainer_hooks.module import Module
     from trainer_hooks.optimization import LRSchedulerConfig
     from trainer_hooks.progress import Progress
@@ -41,6 +43,17 @@ class TrainerView(PlanView):
         return self._session.progress
 
     @property
+    def clock(self) -> Clock:
+        """How far the training has come, in every unit: a snapshot, which does not go on."""
+        session = self._session
+        return session.timekeeper.read(
+            session.progress,
+            iteration_length=session.plan.iteration_length,
+            batches_per_epoch=self.num_training_batches,
+            ends=session.plan.ends,
+        )
+
+    @property
     def current_epoch(self) -> int:
         """The index of the epoch under way; afterwards, the number of epochs done."""
         return self._session.progress.epochs_completed
@@ -56,7 +69,24 @@ class TrainerView(PlanView):
         context = self._session.context
         return context is not None and context.is_last_batch
 
+    @property
+    def batch_indices(self) -> list[Any] | None:
+        """The indices in its data set of the samples of the predict batch in work.
+
+        They are noted if somebody called `trainer.note_batch_indices()`. It is None where there
+        are none: the loader is no DataLoader, its data set has no indices, or its batches come in
+        any order.
+        """
+        context = self._session.context
+        return None if context is None else context.batch_indices
+
     # --- state ---
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a signal, as of a scheduler that takes the machine, is ending the run."""
+        context = self._session.context
+        return context is not None and context.is_leaving
 
     @property
     def state(self) -> RunState:
@@ -105,6 +135,12 @@ class TrainerView(PlanView):
         return self._session.state.stage == "sanity_check"
 
     @property
+    def dataloader_label(self) -> str:
+        """The label of the evaluator whose loader is in use; empty where there is none."""
+        context = self._session.context
+        return context.dataloader_label if context is not None else ""
+
+    @property
     def evaluating(self) -> bool:
         """Whether validation or test is being run."""
         return self.validating or self.testing
@@ -123,8 +159,15 @@ class TrainerView(PlanView):
 
     @property
     def logged_metrics(self) -> dict[str, Tensor]:
-        """What the loggers were given last, by name."""
+        """The latest value of all that goes to loggers, under the names that they get."""
         return self._session.metrics.logged_metrics
+
+    @property
+    def history(self) -> History:
+        """Every value of the training that was due, by name."""
+        return self._session.history
+
+    run_history = history
 
     @property
     def progress_bar_metrics(self) -> dict[str, float]:
@@ -240,6 +283,11 @@ class TrainerView(PlanView):
         """The schedulers and when they step; empty before fit made them."""
         optimization = self._session.optimization
         return [] if optimization is None else optimization.schedulers
+
+    @property
+    def makes_dataloaders(self) -> bool:
+        """Whether the run's loaders come from the module or data module, and were not passed."""
+        return self._session.job is not None and self._session.job.makes_loaders
 
     @property
     def train_dataloader(self) -> Any:

@@ -14,7 +14,7 @@ class Contestant(NamedTuple):
     """One row of the table of a case.
 
     Attributes:
-        case: `bare` or `usual`.
+        case: `bare`, `usual` or `rich`.
         name: its name in the table and for `--only`.
         target: `module:function` in this package.
         package: what has to be importable for it.
@@ -53,4 +53,6 @@ CONTESTANTS = (
     Contestant("usual", OURS, "trainer_hooks:usual", "trainer_hooks", "trainer-hooks"),
     Contestant("usual", "lightning", "lightning:usual", *_LIGHTNING),
     Contestant("usual", "lightning-rare-bar", "lightning:usual_rare_bar", *_LIGHTNING),
+    Contestant("rich", BASELINE, "handwritten:rich"),
+    Contestant("rich", OURS, "trainer_hooks:rich", "trainer_hooks", "trainer-hooks"),
 )

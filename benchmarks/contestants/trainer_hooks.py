@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["bare", "one", "unused", "usual"]
+__all__ = ["bare", "one", "rich", "unused", "usual"]
 
 
 class _Plain(Module):
@@ -88,7 +88,9 @@ def one(batches: TimedBatches, epochs: int, folder: Path) -> nn.Module:
     return bare(batches, epochs, folder, [_Listener()])
 
 
-def usual(batches: TimedBatches, epochs: int, folder: Path) -> nn.Module:
+def usual(
+    batches: TimedBatches, epochs: int, folder: Path, bar: Callback | None = None
+) -> nn.Module:
     """Train with three logged metrics, bar, CSV, rate monitor, early stopping and checkpoints."""
     from trainer_hooks.callbacks import (
         EarlyStopping,
@@ -99,7 +101,7 @@ def usual(batches: TimedBatches, epochs: int, folder: Path) -> nn.Module:
     from trainer_hooks.loggers import CSVLogger
 
     callbacks = [
-        TQDMProgressBar(),
+        bar or TQDMProgressBar(),
         LearningRateMonitor(logging_interval="step"),
         EarlyStopping("loss_epoch", patience=1000, check_on_train_epoch_end=True),
         ModelCheckpoint(folder / "checkpoints", save_on_train_epoch_end=True),
@@ -113,3 +115,10 @@ def usual(batches: TimedBatches, epochs: int, folder: Path) -> nn.Module:
         logger=CSVLogger(folder),
         log_every_n_steps=LOG_EVERY,
     )
+
+
+def rich(batches: TimedBatches, epochs: int, folder: Path) -> nn.Module:
+    """Train as `usual` does, with a bar drawn by rich."""
+    from trainer_hooks.callbacks import RichProgressBar
+
+    return usual(batches, epochs, folder, RichProgressBar())

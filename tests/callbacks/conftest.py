@@ -1,4 +1,4 @@
-"""What the tests of callbacks share: a terminal, a clock, and a trainer that only counts."""
+"""A terminal, and a fake trainer that walks through a fit in the documented order."""
 
 from __future__ import annotations
 
@@ -9,13 +9,195 @@ import pty
 import struct
 import termios
 import threading
-from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyte
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer_hooks.progress import EpochStage, Progress
+from trainer_hooks.progress import Progress
+
+
+class FakeTrainer:
+    """The part of the Trainer that the savers and controllers read, written out."""
+
+    def __init__(self, root, *callbacks, batches=4, val_batches=1, **options):
+        self.callbacks = callbacks
+        self.progress = Progress()
+        self.state = SimpleNamespace(fn="fit", stage="train")
+        self.callback_metrics = {}
+        self.val_check_interval = options.pop("val_check_interval", 1.0)
+        self.check_val_every_n_epoch = options.pop("check_val_every_n_epoch", 1)
+        self.steps_per_batch = options.pop("steps_per_batch", 1)
+        self.log_every_n_steps = options.pop("log_every_n_steps", 2)
+        self.fast_dev_run = options.pop("fast_dev_run", 0)
+        self.min_epochs = options.pop("min_epochs", 0)
+        self.min_steps = options.pop("min_steps", 0)
+        self.log_dir = options.pop("log_dir", None)
+        self.logger = options.pop("logger", None)
+        self.optimizers = options.pop("optimizers", [])
+        self.lr_scheduler_configs = options.pop("lr_scheduler_configs", [])
+        assert not options, f"unknown: {options}"
+        self.loggers = [self.logger] if self.logger else []
+        self.default_root_dir = str(root)
+        self.batches = batches
+        self.num_val_batches = [val_batches] if val_batches else []
+        self.sanity_checking = False
+        self.is_last_batch = False
+        self.should_stop = False
+        self.stop_reason = ""
+        self.stop_calls = []
+        self.ckpt_path = self.named_ckpt_path = None
+        self.is_global_zero = True
+        self.saved = []
+        self.logged = []
+        self.fail_on_save = None
+        self.on_train_batch = lambda trainer: None
+        self.on_validation = lambda trainer: None
+
+    @property
+    def current_epoch(self):
+        return self.progress.epochs_completed
+
+    @property
+    def global_step(self):
+        return self.progress.steps_completed
+
+    def fire(self, hook, *args):
+        for callback in self.callbacks:
+            getattr(callback, hook)(self, None, *args)
+
+    def stop(self, reason):
+        self.should_stop, self.stop_reason = True, reason
+        self.stop_calls.append(reason)
+
+    def log(self, **metrics):
+        self.callback_metrics.update({k: torch.tensor(float(v)) for k, v in metrics.items()})
+
+    def log_metrics(self, metrics, step=None):
+        self.logged.append((self.progress.batches_stepped if step is None else step, metrics))
+
+    def save_checkpoint(self, filepath, weights_only=False):
+        if self.fail_on_save is not None:
+            raise self.fail_on_save
+        path = Path(filepath)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        states = [callback.state_dict() for callback in self.callbacks]
+        fresh = path.with_name(path.name + ".part")
+        torch.save({"callbacks": states, "progress": self.progress.state_dict()}, fresh)
+        fresh.replace(path)
+        self.saved.append(path.name)
+        self.fire("on_checkpoint_saved", str(path))
+
+    def resume(self, path):
+        self.ckpt_path = self.named_ckpt_path = str(path)
+        self.fire("setup", "fit")
+        checkpoint = torch.load(path, weights_only=True)
+        self.progress.load_state_dict(checkpoint["progress"])
+        for callback, state in zip(self.callbacks, checkpoint["callbacks"], strict=True):
+            callback.load_state_dict(state)
+
+    def validate(self, sanity=False):
+        self.sanity_checking = sanity
+        self.fire("on_validation_start")
+        self.on_validation(self)
+        if not sanity:
+            self.progress.validated_at = self.progress.batches_completed
+        self.fire("on_validation_end")
+        self.sanity_checking = False
+
+    def start(self):
+        if self.ckpt_path is None:
+            self.fire("setup", "fit")
+        self.fire("on_fit_start")
+        self.fire("on_train_start")
+
+    def run_batch(self, index):
+        self.is_last_batch = index == self.batches - 1
+        self.fire("on_train_batch_start", None, index)
+        self.progress.batches_completed += 1
+        self.progress.batches_in_epoch += 1
+        self.progress.steps_completed += self.steps_per_batch
+        self.progress.batches_stepped += 1
+        self.on_train_batch(self)
+        self.fire("on_train_batch_end", {}, None, index)
+        interval = self.val_check_interval
+        if not (isinstance(interval, float) and interval == 1.0):
+            every = interval if isinstance(interval, int) else int(self.batches * interval)
+            if (index + 1) % every == 0 and self.num_val_batches:
+                self.validate()
+        self.fire("on_batch_checkpoint")
+
+    def run_epoch(self):
+        self.progress.begin_epoch()
+        self.fire("on_train_epoch_start")
+        for index in range(self.batches):
+            self.run_batch(index)
+            if self.should_stop and self.current_epoch >= self.min_epochs:
+                break
+        self.fire("on_train_batches_end")
+        is_due = (self.current_epoch + 1) % self.check_val_every_n_epoch == 0
+        by_epoch = isinstance(self.val_check_interval, float) and self.val_check_interval == 1.0
+        if by_epoch and self.num_val_batches and is_due:
+            self.validate()
+        self.fire("on_train_epoch_end")
+        self.fire("on_epoch_checkpoint")
+        self.progress.complete_epoch()
+
+    def fit(self, epochs):
+        self.start()
+        while self.current_epoch < epochs:
+            if self.should_stop and self.current_epoch >= self.min_epochs:
+                break
+            self.run_epoch()
+        self.fire("on_train_end")
+        self.fire("teardown", "fit")
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Return a function that makes a fake trainer in the test's folder."""
+
+    def make(*callbacks, **options):
+        return FakeTrainer(tmp_path, *callbacks, **options)
+
+    return make
+
+
+@pytest.fixture
+def scores():
+    """Return a function that makes a validation log one score after the other."""
+
+    def make(*values, name="val_loss"):
+        left = list(values)
+
+        def on_validation(trainer):
+            if not trainer.sanity_checking:
+                trainer.log(**{name: left.pop(0)})
+
+        return on_validation
+
+    return make
+
+
+class HostCopies(TorchDispatchMode):
+    """Counts the operations that copy single values from the device to the host."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func.__name__.partition(".")[0] == "_local_scalar_dense"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def host_copies():
+    """Return what counts copies to the host while it is entered."""
+    return HostCopies()
 
 
 class Terminal:
@@ -110,118 +292,3 @@ def terminal(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     yield terminal
     terminal.close()
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """The clock of the progress bars, which goes on only when a test says so."""
-    now = SimpleNamespace(seconds=1000.0)
-    for module in ("bar_drawing", "rich_progress"):
-        monkeypatch.setattr(f"trainer_hooks.callbacks.{module}.monotonic", lambda: now.seconds)
-    return now
-
-
-@dataclass
-class CountingTrainer:
-    """What a progress bar reads of a trainer, and nothing else."""
-
-    num_training_batches: int | float = 4
-    num_val_batches: list = field(default_factory=list)
-    num_sanity_val_batches: list = field(default_factory=list)
-    num_test_batches: list = field(default_factory=list)
-    num_predict_batches: list = field(default_factory=list)
-    max_epochs: int = 2
-    is_global_zero: bool = True
-    sanity_checking: bool = False
-    logger: object = None
-    progress: Progress = field(default_factory=Progress)
-    metrics: dict = field(default_factory=lambda: {"loss": 0.5})
-    metrics_read: int = 0
-
-    @property
-    def current_epoch(self) -> int:
-        return self.progress.epochs_completed
-
-    @property
-    def progress_bar_metrics(self) -> dict:
-        self.metrics_read += 1
-        return dict(self.metrics)
-
-
-class Run:
-    """Fires the hooks of a run on one progress bar, in the order of the catalogue."""
-
-    def __init__(self, bar, **options) -> None:
-        self.bar = bar
-        self.trainer = CountingTrainer(**options)
-        self.args = (self.trainer, SimpleNamespace())
-        self.at_batch = lambda count: None
-        self.at_val_batch = lambda count: None
-
-    def start(self, stage="fit"):
-        self.bar.setup(*self.args, stage)
-
-    def sanity_check(self):
-        self.trainer.sanity_checking = True
-        self.bar.on_sanity_check_start(*self.args)
-        self.validate(self.trainer.num_sanity_val_batches)
-        self.bar.on_sanity_check_end(*self.args)
-        self.trainer.sanity_checking = False
-
-    def validate(self, totals=None):
-        self.bar.on_validation_start(*self.args)
-        totals = self.trainer.num_val_batches if totals is None else totals
-        self._evaluate(self.bar.on_validation_batch_end, totals)
-        self.bar.on_validation_end(*self.args)
-
-    def _evaluate(self, batch_end, totals):
-        for loader, total in enumerate(totals):
-            for index in range(total):
-                batch_end(*self.args, None, None, index, *([loader] if len(totals) > 1 else []))
-                self.at_val_batch(index + 1)
-
-    def batches(self, until=None):
-        progress = self.trainer.progress
-        until = self.trainer.num_training_batches if until is None else until
-        while progress.batches_in_epoch < until:
-            progress.batches_in_epoch += 1
-            progress.batches_completed += 1
-            index = progress.batches_in_epoch - 1
-            self.bar.on_train_batch_end(*self.args, {}, None, index)
-            self.at_batch(index + 1)
-
-    def epoch(self, batches=None):
-        progress = self.trainer.progress
-        if progress.stage is not EpochStage.BATCHES:
-            progress.begin_epoch()
-            self.bar.on_train_epoch_start(*self.args)
-        self.batches(batches)
-        self.bar.on_train_batches_end(*self.args)
-        if self.trainer.num_val_batches:
-            self.validate()
-        self.bar.on_train_epoch_end(*self.args)
-        progress.complete_epoch()
-
-    def fit(self, batches=None):
-        self.start()
-        if self.trainer.num_sanity_val_batches:
-            self.sanity_check()
-        self.bar.on_train_start(*self.args)
-        while self.trainer.current_epoch < self.trainer.max_epochs:
-            self.epoch(batches)
-        self.bar.on_train_end(*self.args)
-        self.bar.teardown(*self.args, "fit")
-
-    def evaluate(self, what, totals):
-        setattr(self.trainer, f"num_{'val' if what == 'validation' else what}_batches", totals)
-        self.start(what)
-        getattr(self.bar, f"on_{what}_start")(*self.args)
-        self._evaluate(getattr(self.bar, f"on_{what}_batch_end"), totals)
-        getattr(self.bar, f"on_{what}_end")(*self.args)
-        self.bar.teardown(*self.args, what)
-
-
-@pytest.fixture
-def run():
-    """The class that fires the hooks of a run on one bar."""
-    return Run

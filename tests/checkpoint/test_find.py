@@ -112,15 +112,13 @@ def test_a_clock_that_was_set_back_changes_nothing(trainer_of, net, tmp_path, mo
 
 
 def test_earlier_runs_of_a_logger_are_found(trainer_of, net, tmp_path):
-    """Where each run has a folder of its own, the newest of the earlier runs is found."""
+    """What an earlier run left in its logger's folder is found, and the run goes on there."""
     for epochs in (1, 2, 3):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TrainerHooksWarning)  # another folder than before
-            trainer = trainer_of(epochs=epochs, logger=CSVLogger(tmp_path))
-            trainer.fit(net(), BATCHES, ckpt_path="auto")
+        trainer = trainer_of(epochs=epochs, logger=CSVLogger(tmp_path))
+        trainer.fit(net(), BATCHES, ckpt_path="auto")
         assert trainer.global_step == 4 * epochs
-        assert trainer.checkpoint_callback.dirpath.endswith(f"version_{epochs - 1}/checkpoints")
-    assert trainer.ckpt_path.endswith("version_1/checkpoints/epoch=1-step=8.ckpt")
+        assert trainer.checkpoint_callback.dirpath.endswith("version_0/checkpoints")
+    assert trainer.ckpt_path.endswith("version_0/checkpoints/epoch=1-step=8.ckpt")
 
 
 def test_folders_beside_a_loggers_own_are_not_searched(trainer_of, net, tmp_path, MemoryLogger):

@@ -15,8 +15,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Module, Trainer
-from trainer_hooks.callbacks.early_stopping import EarlyStopping, EarlyStoppingReason
-from trainer_hooks.callbacks.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.stopping.early_stopping import EarlyStopping, EarlyStoppingReason
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
 EPOCH_END, INSIDE, END = "lightning-epoch-end.ckpt", "lightning-inside.ckpt", "lightning-end.ckpt"

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Module, Trainer
-from trainer_hooks.callbacks.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.checkpoint.loading import load_checkpoint
 from trainer_hooks.checkpoint.safetensors_file import dump_safetensors, read_safetensors
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, UsageError

@@ -66,8 +66,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Completed
     pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("demo") / "new"
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    hidden = ("RUN_JOURNAL_QUIET", "TRAINER_HOOKS_")
-    env = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TRAINER_HOOKS_")}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "trainer_hooks", "demo", "--fast", "--dir", folder],
         cwd=folder.parent,
@@ -139,14 +138,14 @@ def test_a_log_of_it_can_be_read(demo: Any) -> None:
 def test_the_plugin_is_listed_and_does_its_work(demo: Any) -> None:
     """The example plugin, imported by nobody, is listed, prints, and its counts go on."""
     if not has_example_plugin():
-        pytest.skip(f"{EXAMPLE} is not installed: pip install -e plugins_example")
+        pytest.skip(f"{EXAMPLE} is not installed: pip install -e plugins_example/monitoring")
     done, _ = demo
-    assert re.search(rf"^RunJournal +plugin {EXAMPLE} \d", done.stdout, re.MULTILINE)
-    assert "Nobody imported trainer_hooks_example" in done.stdout
-    assert "[run-journal] fit 1 done: 287 batches, 9,079 samples so far (resumed 0x)" in done.stdout
-    assert "[run-journal] fit 2 done: 287 batches, 9,079 samples so far (resumed 1x)" in done.stdout
-    assert re.search(r"^RunJournal batches +144 +144 +287 +287 +same$", done.stdout, re.MULTILINE)
-    assert re.search(r"^RunJournal resumes +0 +1 +1 +0 +\+1, rightly$", done.stdout, re.MULTILINE)
+    assert re.search(rf"^EventLog +plugin {EXAMPLE} \d", done.stdout, re.MULTILINE)
+    assert "Nobody imported trainer_hooks_monitoring" in done.stdout
+    assert "[event-log] fit 1 done: 287 batches, 9,079 samples so far (resumed 0x)" in done.stdout
+    assert "[event-log] fit 2 done: 287 batches, 9,079 samples so far (resumed 1x)" in done.stdout
+    assert re.search(r"^EventLog batches +144 +144 +287 +287 +same$", done.stdout, re.MULTILINE)
+    assert re.search(r"^EventLog resumes +0 +1 +1 +0 +\+1, rightly$", done.stdout, re.MULTILINE)
 
 
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from trainer_hooks.cli.screen import Screen
 if TYPE_CHECKING:
     from pathlib import Path
 
-KEYS = {"RunJournal": "RunJournal", "SmoothedLoss": "SmoothedLoss"}
+KEYS = {"EventLog": "EventLog", "SmoothedLoss": "SmoothedLoss"}
 
 
 def checkpoint() -> dict[str, Any]:
@@ -44,7 +44,7 @@ def checkpoint() -> dict[str, Any]:
 def states(batches: int, resumes: int, value: float) -> dict[str, dict[str, Any]]:
     """Return callback states by key."""
     journal = {"batches": batches, "samples": 8 * batches, "epochs": 1, "resumes": resumes}
-    return {"RunJournal": journal, "SmoothedLoss": {"value": torch.tensor(value), "batches": 1}}
+    return {"EventLog": journal, "SmoothedLoss": {"value": torch.tensor(value), "batches": 1}}
 
 
 def rows_of(**changed: dict[str, dict[str, Any]]) -> dict[str, StateRow]:
@@ -105,11 +105,11 @@ def test_a_schedule_that_lags_is_found() -> None:
 @pytest.mark.parametrize(
     ("changed", "wrong"),
     [
-        ({"restored": states(0, 1, 0.5)}, {"RunJournal batches", "RunJournal samples"}),
+        ({"restored": states(0, 1, 0.5)}, {"EventLog batches", "EventLog samples"}),
         ({"end": states(9, 1, 0.2500001)}, {"SmoothedLoss value"}),
-        ({"end": states(9, 0, 0.25)}, {"RunJournal resumes"}),
-        ({"end": states(9, 2, 0.25)}, {"RunJournal resumes"}),
-        ({"restored": {"RunJournal": states(5, 1, 0)["RunJournal"]}}, {"SmoothedLoss value"}),
+        ({"end": states(9, 0, 0.25)}, {"EventLog resumes"}),
+        ({"end": states(9, 2, 0.25)}, {"EventLog resumes"}),
+        ({"restored": {"EventLog": states(5, 1, 0)["EventLog"]}}, {"SmoothedLoss value"}),
     ],
     ids=["began anew", "lost a batch", "resume not counted", "counted twice", "not restored"],
 )
@@ -180,7 +180,7 @@ def test_callbacks_are_listed_with_their_suppliers(capsys: pytest.CaptureFixture
     assert any(line.startswith("ModelCheckpoint") and "by default" in line for line in lines)
     text = " ".join(lines)
     assert f"No callback of {EXAMPLE} takes part" in text
-    assert "pip install ./plugins_example" in text
+    assert "pip install ./plugins_example/monitoring" in text
 
 
 def test_comparisons_hold_what_was_compared() -> None:

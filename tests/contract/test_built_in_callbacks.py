@@ -2,24 +2,81 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
-from trainer_hooks import Callback, callbacks
+from trainer_hooks import Callback, Module, callbacks, every, once
 from trainer_hooks.callbacks import (
+    ActivationMonitor,
+    BackboneFinetuning,
+    BaseFinetuning,
+    BasePredictionWriter,
+    BatchSizeFinder,
     Checkpoint,
     CheckpointSaver,
+    ConvertSyncBatchNormCallback,
+    DeviceStatsMonitor,
+    EarlyStopper,
     EarlyStopping,
+    EarlyStoppingCallback,
+    EMAWeightAveraging,
+    FreeOutputs,
+    GarbageCollection,
+    Generate,
+    GradientAccumulationScheduler,
+    GradientNormMonitor,
+    GradMonitor,
     LambdaCallback,
+    LearningRateFinder,
     LearningRateMonitor,
+    LimitBatchesCallback,
+    LimitEvalStepsCallback,
+    LogMetricsCallback,
+    LRMonitor,
     ModelCheckpoint,
+    ModelPruning,
     ModelSummary,
+    MoveModulesToDeviceCallback,
+    NaNGuard,
+    NaNMonitor,
+    Notify,
+    OnExceptionCheckpoint,
+    OptimizerMonitor,
+    PrintMetricsCallback,
+    PrintProgressCallback,
+    Profiler,
     ProgressBar,
+    ProgressBarBase,
+    ProgressBarCallback,
+    QuantizationAwareTraining,
+    RichModelSummary,
     RichProgressBar,
+    RunManifest,
+    RuntimeEstimator,
+    SampleInspector,
+    SaveBestModelCallback,
+    SaveTrainingStateCallback,
+    SlowStepDetector,
+    SpeedMonitor,
+    SpikeDetection,
+    StepBasedEvaluationCallback,
+    StochasticWeightAveraging,
+    SystemMetricsMonitor,
+    TerminateOnNaNCallback,
+    ThresholdStopper,
+    ThroughputMonitor,
     Timer,
     TQDMProgressBar,
+    WeightAveraging,
+    WSDCheckpointCallback,
 )
+from trainer_hooks.testing import TinyModule
 
 pytestmark = pytest.mark.slow  # a training for each check of each callback
 
@@ -28,9 +85,116 @@ def _nothing(*args: object) -> None:
     pass
 
 
+class _Stumbling(TinyModule):
+    """Breaks in one batch of an epoch, whichever place it has in it."""
+
+    def loss(self, outputs: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
+        loss = super().loss(outputs, batch)
+        return loss * math.nan if self.training and bool(batch[0].flatten()[0] == 0) else loss
+
+
+def _samples(batch: list) -> int:
+    return len(batch[0])
+
+
+class _Writer(BasePredictionWriter):
+    def write_on_batch_end(self, trainer, pl_module, prediction, *about: object) -> None:
+        pass
+
+    def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices) -> None:
+        pass
+
+
+class _Sized(TinyModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.batch_size = 1
+
+    def train_dataloader(self) -> DataLoader:
+        loader = super().train_dataloader()
+        generator = torch.Generator().manual_seed(0)
+        return DataLoader(loader.dataset, self.batch_size, shuffle=True, generator=generator)
+
+
+class _Split(TinyModule):
+    """A module with a backbone, whose optimizer is made of what is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(
+            nn.BatchNorm1d(2), nn.Linear(2, 2, device="meta").to_empty(device="cpu")
+        )
+        self.backbone[1].load_state_dict(self.layer.state_dict())
+
+    def forward(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return self.layer(self.backbone(batch[0]))
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        trained = [p for p in self.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(trained, lr=self.lr)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5),
+        }
+
+
+class _LayerLater(BaseFinetuning):
+    """Trains the layer in the second epoch, in two groups."""
+
+    def freeze_before_training(self, pl_module: Module) -> None:
+        self.freeze(pl_module.layer)
+
+    def finetune_function(self, pl_module: Module, epoch: int, optimizer: Any) -> None:
+        if epoch == 1:
+            self.unfreeze_and_add_param_group(pl_module.layer, optimizer, lr=0.5)
+
+
+class _Decays(torch.optim.lr_scheduler.ConstantLR):
+    """Says when its decays end."""
+
+    decay_phase_ratio = 0.5
+
+    def get_checkpoint_steps(self) -> list[int]:
+        return [2, 4]
+
+
+class _Decaying(TinyModule):
+    """Is trained with such a schedule."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=self.lr)
+        return [optimizer], [{"scheduler": _Decays(optimizer), "interval": "step"}]
+
+
+class _Writing(TinyModule):
+    """Generates."""
+
+    def generate(self, prompts: list[str]) -> list[str]:
+        return [f"{prompt} {torch.rand(()).item()}" for prompt in prompts]
+
+
+_SPLIT = {"module": _Split}
+_LOGGED = {"trainer_options": {"log_every_n_steps": 1}}
+_THREE_EPOCHS = {**_SPLIT, "trainer_options": {"max_epochs": 3}}
+
+
 CASES = {
+    "ActivationMonitor": (lambda: ActivationMonitor("1ba", only_log_wandb=False), {}),
+    "ActivationMonitor, for wandb": (ActivationMonitor, {}),
+    "BackboneFinetuning": (lambda: BackboneFinetuning(1), _THREE_EPOCHS),
+    "BackboneFinetuning, from the start": (
+        lambda: BackboneFinetuning(0, backbone_initial_lr=0.5, train_bn=False),
+        _SPLIT,
+    ),
+    "BackboneFinetuning, not yet": (BackboneFinetuning, _SPLIT),
+    "BaseFinetuning": (_LayerLater, _SPLIT),
+    "BasePredictionWriter": (lambda: _Writer("batch_and_epoch"), {}),
+    "BatchSizeFinder": (lambda: BatchSizeFinder(steps_per_trial=1, max_val=4), {"module": _Sized}),
+    "BatchSizeFinder, binsearch": (
+        lambda: BatchSizeFinder("binsearch", steps_per_trial=1, margin=0.5),
+        {"module": _Sized},
+    ),
     "Checkpoint": (Checkpoint, {}),
-    # its second fit finds the files of the first
     "CheckpointSaver": (lambda: CheckpointSaver(overwrite=True), {}),
     "CheckpointSaver, batches": (
         lambda: CheckpointSaver(
@@ -38,18 +202,80 @@ CASES = {
         ),
         {},
     ),
+    "CheckpointSaver, by samples and at a moment": (
+        lambda: CheckpointSaver("s", save_interval=every("3sp") | once("0.5dur"), overwrite=True),
+        {},
+    ),
+    "ConvertSyncBatchNormCallback": (ConvertSyncBatchNormCallback, {}),
+    "DeviceStatsMonitor": (DeviceStatsMonitor, {}),
+    "DeviceStatsMonitor, processor too": (lambda: DeviceStatsMonitor(cpu_stats=True), {}),
+    "EMAWeightAveraging": (lambda: EMAWeightAveraging(decay=0.5), {}),
+    "EMAWeightAveraging, epochs": (
+        lambda: EMAWeightAveraging(
+            "cpu", False, update_every_n_steps=2, update_starting_at_epoch=0
+        ),
+        {},
+    ),
+    "EarlyStopper": (lambda: EarlyStopper("val_loss", "eval"), {}),
+    "EarlyStopper, by batches": (
+        lambda: EarlyStopper("train_loss", "train", "lt", 0.01, "1ba"),
+        {},
+    ),
     "EarlyStopping": (lambda: EarlyStopping("val_loss"), {}),
-    "EarlyStopping, at once": (lambda: EarlyStopping("val_loss", patience=1, min_delta=9.0), {}),
     "EarlyStopping, after training": (
         lambda: EarlyStopping("train_loss", check_on_train_epoch_end=True, mode="max"),
         {},
     ),
+    "EarlyStopping, at once": (lambda: EarlyStopping("val_loss", patience=1, min_delta=9.0), {}),
+    "EarlyStoppingCallback": (EarlyStoppingCallback, {}),
+    "EarlyStoppingCallback, goes on": (
+        lambda: EarlyStoppingCallback(3, 0.0, "train_loss_epoch", reset_on_train=False),
+        {},
+    ),
+    "FreeOutputs": (FreeOutputs, {}),
+    "GarbageCollection": (lambda: GarbageCollection(every_n_steps=1), {}),
+    "Generate": (lambda: Generate("a", "2ba"), {"module": _Writing}),
+    "GradMonitor": (GradMonitor, {}),
+    "GradMonitor, each layer": (
+        lambda: GradMonitor(True),
+        _LOGGED,
+    ),
+    "GradientAccumulationScheduler": (
+        lambda: GradientAccumulationScheduler({0: 1, 1: 2}),
+        {"trainer_options": {"accumulate_grad_batches": 1}},
+    ),
+    "GradientAccumulationScheduler, at first": (
+        lambda: GradientAccumulationScheduler({0: 2, 1: 3}),
+        {"trainer_options": {"accumulate_grad_batches": 1}},
+    ),
+    "GradientNormMonitor": (GradientNormMonitor, {}),
+    "GradientNormMonitor, each layer": (
+        lambda: GradientNormMonitor(1.0, per_layer=True, clipping="both"),
+        {"trainer_options": {"gradient_clip_val": 0.1}},
+    ),
+    "LRMonitor": (LRMonitor, {}),
     "LambdaCallback": (lambda: LambdaCallback(on_train_batch_end=_nothing, teardown=_nothing), {}),
+    "LearningRateFinder": (
+        lambda: LearningRateFinder(1e-3, num_training_steps=20),
+        {"skip": ("neighbours",)},
+    ),
+    "LearningRateFinder, without setting it": (
+        lambda: LearningRateFinder(1e-3, num_training_steps=20, update_attr=False),
+        {},
+    ),
     "LearningRateMonitor": (LearningRateMonitor, {}),
+    "LearningRateMonitor, by batches": (lambda: LearningRateMonitor("2ba"), {}),
     "LearningRateMonitor, steps": (
         lambda: LearningRateMonitor("step", log_momentum=True, log_weight_decay=True),
         {},
     ),
+    "LimitBatchesCallback": (lambda: LimitBatchesCallback(2), {}),
+    "LimitEvalStepsCallback": (
+        lambda: LimitEvalStepsCallback(1),
+        {"trainer_options": {"val_check_interval": 1}},
+    ),
+    "LimitEvalStepsCallback, all": (lambda: LimitEvalStepsCallback(1, False), {}),
+    "LogMetricsCallback": (LogMetricsCallback, {}),
     "ModelCheckpoint": (ModelCheckpoint, {}),
     "ModelCheckpoint, best and last": (
         lambda: ModelCheckpoint(monitor="val_loss", save_top_k=2, save_last=True),
@@ -65,12 +291,126 @@ CASES = {
         ),
         {},
     ),
+    "ModelPruning": (lambda: ModelPruning("l1_unstructured", amount=0.25), {}),
+    "ModelPruning, each on its own": (
+        lambda: ModelPruning(
+            "l1_unstructured",
+            amount=lambda epoch: 0.25 * (epoch % 3),
+            use_global_unstructured=False,
+        ),
+        _THREE_EPOCHS,
+    ),
+    "ModelPruning, structured": (
+        lambda: ModelPruning(
+            "ln_structured",
+            use_global_unstructured=False,
+            amount=1,
+            make_pruning_permanent=False,
+            use_lottery_ticket_hypothesis=False,
+            pruning_dim=0,
+            pruning_norm=2,
+            prune_on_train_epoch_end=False,
+        ),
+        {},
+    ),
     "ModelSummary": (ModelSummary, {}),
+    "MoveModulesToDeviceCallback": (MoveModulesToDeviceCallback, {}),
+    "NaNGuard": (NaNGuard, {}),
+    "NaNGuard, goes back": (
+        lambda: NaNGuard("rollback", check_every_n_steps=2, snapshot_every_n_steps=1),
+        {"module": _Stumbling},
+    ),
+    "NaNGuard, skips": (lambda: NaNGuard("skip"), {"module": _Stumbling}),
+    "NaNMonitor": (NaNMonitor, {}),
+    "Notify": (lambda: Notify("true", stages=("fit", "validate", "test", "predict")), {}),
+    "OnExceptionCheckpoint": (lambda: OnExceptionCheckpoint("kept"), {}),
+    "OptimizerMonitor": (OptimizerMonitor, {}),
+    "OptimizerMonitor, by samples": (lambda: OptimizerMonitor(False, "3sp"), {}),
+    "PrintMetricsCallback": (PrintMetricsCallback, {}),
+    "PrintProgressCallback": (PrintProgressCallback, {}),
+    "Profiler": (lambda: Profiler(activities="cpu"), {}),
+    "Profiler, all the time": (
+        lambda: Profiler(0, 0, 1, repeat=0, activities="cpu", compress=False),
+        {},
+    ),
     "ProgressBar": (ProgressBar, {}),
+    "ProgressBarBase": (ProgressBarBase, {}),
+    "ProgressBarCallback": (ProgressBarCallback, {}),
+    "QuantizationAwareTraining": (QuantizationAwareTraining, {}),
+    "QuantizationAwareTraining, not converted": (
+        lambda: QuantizationAwareTraining(
+            observer_type="histogram",
+            collect_quantization=4,
+            quantize_on_fit_end=False,
+            observer_enabled_stages=["train", "validate"],
+        ),
+        {},
+    ),
+    "RichModelSummary": (lambda: RichModelSummary(max_depth=-1), {}),
     "RichProgressBar": (RichProgressBar, {}),
+    "RichProgressBar, each epoch stays": (lambda: RichProgressBar(leave=True), {}),
+    "RunManifest": (RunManifest, {}),
+    "RunManifest, in a folder": (lambda: RunManifest("notes", in_checkpoint=False), {}),
+    "RuntimeEstimator": (RuntimeEstimator, {}),
+    "RuntimeEstimator, at once": (
+        lambda: RuntimeEstimator(0, "seconds"),
+        _LOGGED,
+    ),
+    "SampleInspector": (
+        lambda: SampleInspector(3, ("train", "validate", "test", "predict"), inputs=0, targets=1),
+        {},
+    ),
+    "SaveBestModelCallback": (SaveBestModelCallback, {}),
+    "SaveBestModelCallback, of the accuracy": (
+        lambda: SaveBestModelCallback("kept/best.pt", "val_acc", True, False),
+        {},
+    ),
+    "SaveTrainingStateCallback": (
+        lambda: SaveTrainingStateCallback(
+            save_every_n_epochs=1, save_every_n_steps=1, max_checkpoints=2
+        ),
+        {},
+    ),
+    "SlowStepDetector": (lambda: SlowStepDetector(min_steps=1, factor=1.01), {}),
+    "SpeedMonitor": (SpeedMonitor, {}),
+    "SpeedMonitor, short": (
+        lambda: SpeedMonitor(1, 1e12, "seconds"),
+        _LOGGED,
+    ),
+    "SpikeDetection": (lambda: SpikeDetection(rtol=1e9), {}),
+    "SpikeDetection, skipping": (lambda: SpikeDetection(rtol=0.01, warmup=0, on_spike="skip"), {}),
+    "StepBasedEvaluationCallback": (lambda: StepBasedEvaluationCallback(1), {}),
+    "StochasticWeightAveraging": (lambda: StochasticWeightAveraging(0.05), {}),
+    "StochasticWeightAveraging, from the start": (
+        lambda: StochasticWeightAveraging([0.05], 1, 0, "linear", device=None),
+        {},
+    ),
+    "SystemMetricsMonitor": (SystemMetricsMonitor, {}),
+    "SystemMetricsMonitor, all": (
+        lambda: SystemMetricsMonitor(True),
+        _LOGGED,
+    ),
     "TQDMProgressBar": (TQDMProgressBar, {}),
+    "TQDMProgressBar, each epoch stays": (lambda: TQDMProgressBar(leave=True), {}),
+    "TerminateOnNaNCallback": (TerminateOnNaNCallback, {}),
+    "TerminateOnNaNCallback, of a loss that breaks": (
+        TerminateOnNaNCallback,
+        {"module": _Stumbling},
+    ),
+    "ThresholdStopper": (lambda: ThresholdStopper("val_loss", "eval", 9.0), {}),
+    "ThresholdStopper, of batches": (
+        lambda: ThresholdStopper("train_loss", "train", 0.01, stop_on_batch=True),
+        {},
+    ),
+    "ThroughputMonitor": (lambda: ThroughputMonitor(_samples), {}),
+    "ThroughputMonitor, items": (
+        lambda: ThroughputMonitor(_samples, _samples, window_size=2, separator="|"),
+        {},
+    ),
     "Timer": (Timer, {}),
     "Timer, with an end": (lambda: Timer(timedelta(hours=1), interval="epoch"), {}),
+    "WSDCheckpointCallback": (WSDCheckpointCallback, {"module": _Decaying}),
+    "WeightAveraging": (WeightAveraging, {}),
 }
 
 

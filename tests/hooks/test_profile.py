@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -537,7 +538,14 @@ def test_the_trace_can_be_read_back(clock, tmp_path) -> None:
     ]
     assert {e["ph"] for e in trace["traceEvents"]} == {"M", "X"}
     assert len({e["pid"] for e in trace["traceEvents"]}) == 1
-    assert trace["otherData"] == {"events": 4, "dropped_events": 0, "training_batches": 1}
+    costs = trace["otherData"].pop("costs")
+    assert costs == [asdict(record) for record in loop.profile.records]
+    assert trace["otherData"] == {
+        "events": 4,
+        "dropped_events": 0,
+        "training_batches": 1,
+        "batch_seconds": 0.02,
+    }
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["trace.json"]
 
 

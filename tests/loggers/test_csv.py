@@ -217,7 +217,7 @@ def test_folder_taken_between_asking_and_writing(tmp_path):
 
 def test_folder_made_by_somebody_else_since_it_was_looked_for(tmp_path, monkeypatch):
     """A folder that appears between looking and making is somebody else's, even without a file."""
-    monkeypatch.setattr("trainer_hooks.loggers.csv._next_version", lambda root: 0)
+    monkeypatch.setattr("trainer_hooks.loggers.run_folder.RunFolder._next", lambda folder: 0)
     (tmp_path / "trainer_logs/version_0/checkpoints").mkdir(parents=True)
     logger = CSVLogger(tmp_path)
     logger.log_metrics({"loss": 1.0}, step=0)

@@ -15,6 +15,7 @@ INIT = ["on_init_start", "on_init_end"]
 PREPARED = [
     "setup(fit)",
     "on_configure_model",
+    "on_after_configure_model",
     "on_before_load(None)",
     "on_after_load(None)",
     "on_fit_start",
@@ -42,8 +43,8 @@ VALIDATION = [
     "on_validation_batch_end(None, batch, 1)",
     "on_validation_epoch_end",
     "on_epoch_end",
-    "on_validation_end",
     "on_log({epoch val_loss}, 0)",
+    "on_validation_end",
     "on_validation_run_end",
 ]
 EPOCH_START = ["on_epoch_start", "on_train_epoch_start"]
@@ -163,6 +164,7 @@ def test_a_fit_resumed_inside_an_epoch(bare, tiny, recorder, batches, tmp_path) 
         *INIT,
         "setup(fit)",
         "on_configure_model",
+        "on_after_configure_model",
         "on_before_load(path)",
         "on_load_checkpoint(checkpoint)",
         "load_state_dict",
@@ -227,6 +229,7 @@ def test_an_evaluation_of_its_own(fn, bare, tiny, recorder, loader) -> None:
         *INIT,
         f"setup({fn})",
         "on_configure_model",
+        "on_after_configure_model",
         "on_before_load(None)",
         "on_after_load(None)",
         f"on_evaluation_run_start({fn})",
@@ -239,8 +242,8 @@ def test_an_evaluation_of_its_own(fn, bare, tiny, recorder, loader) -> None:
         f"on_{phase}_batch_end(None, batch, 0, 1)",
         f"on_{phase}_epoch_end",
         "on_epoch_end",
-        f"on_{phase}_end",
         f"on_log({{epoch {loss}/dataloader_idx_0 {loss}/dataloader_idx_1}}, 0)",
+        f"on_{phase}_end",
         f"on_evaluation_run_end({fn})",
         f"teardown({fn})",
     ]
@@ -254,6 +257,7 @@ def test_a_prediction(bare, defaulted, recorder, batches) -> None:
         *INIT,
         "setup(predict)",
         "on_configure_model",
+        "on_after_configure_model",
         "on_before_load(None)",
         "on_after_load(None)",
         "on_predict_start",
@@ -308,8 +312,8 @@ def test_the_default_step(bare, defaulted, recorder, batches) -> None:
         "on_validation_batch_end(batch, batch, 0)",
         "on_validation_epoch_end",
         "on_epoch_end",
-        "on_validation_end",
         "on_log({epoch val_loss}, 0)",
+        "on_validation_end",
         "on_validation_run_end",
     ]
 

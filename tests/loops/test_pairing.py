@@ -27,7 +27,8 @@ CLOSE = ["on_close", "on_post_close"]
 BROKEN_OFF = ["on_exception", "teardown", *CLOSE]
 LEFT = ["on_fit_end", "teardown", *CLOSE]
 INTERRUPTED = ["on_keyboard_interrupt", *BROKEN_OFF]
-COMMON = {"setup", "on_configure_model", "on_before_load", "on_after_load", "on_epoch_start"}
+COMMON = {"setup", "on_configure_model", "on_after_configure_model", "on_before_load"}
+COMMON |= {"on_after_load", "on_epoch_start"}
 COMMON |= {"on_epoch_end", "teardown", *CLOSE}
 RARE = {"on_exception", "on_keyboard_interrupt", "on_stop_training_error", "on_load_checkpoint"}
 RARE |= {"on_init_start", "on_init_end"}
@@ -282,7 +283,7 @@ def test_an_exception_in_a_checkpoint_being_loaded(stage, tmp_path) -> None:
     path = tmp_path / "cut.ckpt"
     stage("fit", {"on_train_end": lambda trainer, *args: trainer.save_checkpoint(path)})
     played = stage("fit", {"on_load_checkpoint": raising(Fault("no"))}, ckpt_path=path)
-    expected = ["setup", "on_configure_model", "on_before_load"]
+    expected = ["setup", "on_configure_model", "on_after_configure_model", "on_before_load"]
     assert played.first.names == [*expected, "on_load_checkpoint", *BROKEN_OFF]
     assert played.last.names == [*expected, *BROKEN_OFF]
     assert_closed(played)
@@ -377,7 +378,12 @@ def test_a_loader_of_length_none(stage) -> None:
     played = stage("fit", data=[])
     assert isinstance(played.error, DataError)
     for one in played.all:
-        assert one.names == ["setup", "on_configure_model", *BROKEN_OFF], one.name
+        assert one.names == [
+            "setup",
+            "on_configure_model",
+            "on_after_configure_model",
+            *BROKEN_OFF,
+        ], one.name
 
 
 @pytest.mark.parametrize("fn", ["validate", "test", "predict"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from itertools import pairwise
 
@@ -40,6 +42,13 @@ CLOSED = [
     "on_fit_start",
     "on_sanity_check_start",
     "on_sanity_check_end",
+    "on_validation_model_eval",
+    "on_validation_model_train",
+    "on_before_batch_transfer",
+    "transfer_batch_to_device",
+    "on_after_batch_transfer",
+    "lr_scheduler_step",
+    "on_save_checkpoint",
     "on_validation_end",
     "on_train_end",
     "on_fit_end",
@@ -59,11 +68,23 @@ def logging_in(Tiny, hook: str, **options):
 
 
 @pytest.mark.parametrize("hook", CLOSED)
-def test_places_where_a_value_would_mean_nothing(Tiny, batches, quiet_trainer, hook) -> None:
+def test_places_where_a_value_would_mean_nothing(
+    Tiny, batches, quiet_trainer, hook, tmp_path
+) -> None:
     """Outside training and evaluation log is an error that names the rule."""
     module = logging_in(Tiny, hook)
+    if hook == "lr_scheduler_step":
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer)
+        type(module).configure_optimizers = lambda self: ([optimizer], [scheduler])
+
+    class Saver(Callback):
+        def on_batch_checkpoint(self, trainer, module):
+            trainer.save_checkpoint(tmp_path / "x.ckpt")
+
+    trainer = quiet_trainer(num_sanity_val_steps=1, callbacks=[Saver()])
     with pytest.raises(MetricError, match=r"log\('x'\).*outside training and evaluation"):
-        quiet_trainer(num_sanity_val_steps=1).fit(module, batches(2), batches(2))
+        trainer.fit(module, batches(2), batches(2))
 
 
 @pytest.mark.parametrize("hook", ["predict_step", "on_predict_batch_end", "on_predict_start"])
@@ -483,7 +504,8 @@ def test_loggers_get_every_nth_window(
     # the value is that of the window's last batch
     assert [m["number"] for _, m in logger.seen] == [(s + 1) * accumulate - 1 for s in steps]
     assert fired == second.seen == logger.seen
-    assert trainer.logged_metrics["number"].item() == steps[-1] * accumulate + accumulate - 1
+    # what goes to loggers is there at once, whether or not they are due
+    assert trainer.logged_metrics["number"].item() == 9.0
 
 
 def test_steps_go_on_over_epochs(Tiny, quiet_trainer, batches, MemoryLogger) -> None:
@@ -615,3 +637,168 @@ def test_logging_is_silent_in_a_run(Tiny, quiet_trainer, batches) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         quiet_trainer().fit(Net(), [{"name": "a", "x": (1, batch)} for batch in batches(2)])
+
+
+# --- what else can be asked of log ---
+
+
+def test_on_exception_logs_nothing(Tiny, batches, quiet_trainer) -> None:
+    """In on_exception log is an error, which is noted on the one that is on its way."""
+
+    class Net(Tiny):
+        def training_step(self, batch, batch_idx):
+            self.log("x", 1.0)
+            raise RuntimeError("in the step")
+
+        def on_exception(self, error):
+            self.log("x", 1.0)
+
+    with pytest.raises(RuntimeError, match="in the step") as caught:
+        quiet_trainer().fit(Net(), batches(1))
+    assert any("log('x')" in note for note in caught.value.__notes__)
+
+
+def test_a_step_value_where_evaluation_starts_or_ends_is_refused(Tiny, batches, quiet_trainer):
+    """There is no step in the start and end hooks of validation, as there is none in training's."""
+    for hook in ("on_validation_start", "on_validation_epoch_start", "on_validation_epoch_end"):
+        module = logging_in(Tiny, hook, on_step=True)
+        with pytest.raises(MetricError, match=r"on_step=True\).*Leave on_step out"):
+            quiet_trainer().validate(module, batches(1), verbose=False)
+
+
+def test_a_name_with_two_reductions_in_an_epoch_is_refused(Tiny, batches, quiet_trainer) -> None:
+    """A name that a step sums and the epoch's end averages would hide one of the two."""
+
+    class Net(Tiny):
+        kind = "mean"
+
+        def training_step(self, batch, batch_idx):
+            self.log("x", 1.0, on_step=False, on_epoch=True, reduce_fx="sum")
+            return super().training_step(batch, batch_idx)
+
+        def on_train_epoch_end(self):
+            self.log("x", 2.0, reduce_fx=self.kind)
+
+    net = Net()
+    with pytest.raises(
+        MetricError, match=r"'x', reduce_fx='mean'.*also logged .*'sum'.*of its own"
+    ):
+        quiet_trainer().fit(net, batches(2))
+    net = Net()
+    net.kind = "sum"
+    quiet_trainer().fit(net, batches(2))
+
+
+def test_a_loaders_number_in_a_name_is_refused(Tiny, batches, quiet_trainer) -> None:
+    """`/dataloader_idx_N` is added by log, and not by hand."""
+
+    class Net(Tiny):
+        def validation_step(self, batch, batch_idx):
+            self.log("x/dataloader_idx_0", 1.0)
+
+    with pytest.raises(MetricError, match="add_dataloader_idx=False"):
+        quiet_trainer().validate(Net(), batches(1), verbose=False)
+
+
+def test_metric_attribute_names_what_is_logged(Tiny, batches, quiet_trainer) -> None:
+    """A metric_attribute that is something else, or nothing, is refused."""
+    torchmetrics = pytest.importorskip("torchmetrics")
+
+    class Net(Tiny):
+        attribute = "acc"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.acc, self.other = torchmetrics.MeanMetric(), torchmetrics.MeanMetric()
+
+        def validation_step(self, batch, batch_idx):
+            self.acc.update(batch.mean())
+            self.log("acc", self.acc, metric_attribute=self.attribute)
+
+    trainer, net = quiet_trainer(), Net()
+    assert trainer.validate(net, batches(3), verbose=False) == [{"acc": 2.0}]
+    for net.attribute in ("other", "none", "layer.acc"):
+        with pytest.raises(MetricError, match=r"metric_attribute='.*Net has no such metric"):
+            trainer.validate(net, batches(3), verbose=False)
+
+
+def test_a_callback_logs_as_its_module_does(Tiny, batches, quiet_trainer, MemoryLogger) -> None:
+    """log and log_dict of a callback mean in each hook what the module's mean there."""
+
+    class Logging(Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.log("step", batch_idx + 10.0)
+            self.log_dict({"a": batch.mean(), "b": 1.0}, on_epoch=True, prog_bar=True)
+
+        def on_train_epoch_end(self, trainer, module):
+            self.log("late", 5.0)
+
+    logger, callback = MemoryLogger(), Logging()
+    trainer = quiet_trainer(logger=logger, log_every_n_steps=2, callbacks=[callback])
+    trainer.fit(Tiny(), batches(2))
+    assert logger.seen == [
+        (11, {"a_step": 2.0, "b_step": 1.0}),
+        (1, {"epoch": 0, "a_epoch": 1.5, "b_epoch": 1.0, "late": 5.0}),
+    ]
+    assert trainer.progress_bar_metrics["a_epoch"] == 1.5
+    with pytest.warns(UserWarning, match="takes part in no run"):
+        callback.log("a", 1.0)
+
+
+def test_a_callback_that_logs_where_it_has_no_meaning(Tiny, batches, quiet_trainer) -> None:
+    """A callback is refused where a module is."""
+
+    class Logging(Callback):
+        def on_fit_start(self, trainer, module):
+            self.log("x", 1.0)
+
+    with pytest.raises(MetricError, match=r"log\('x'\)"):
+        quiet_trainer(callbacks=[Logging()]).fit(Tiny(), batches(2))
+
+
+def test_a_callback_in_a_run_can_be_copied_and_pickled(Tiny, batches, quiet_trainer) -> None:
+    """The run is no part of a copy; the callback's own attributes are."""
+    copies = []
+
+    class Copied(PickledCallback):
+        def on_train_start(self, trainer, module):
+            copies.extend([copy.deepcopy(self), pickle.loads(pickle.dumps(PickledCallback()))])
+            assert "_module" in vars(self)
+
+    quiet_trainer(callbacks=[Copied()]).fit(Tiny(), batches(1))
+    assert [vars(one) for one in copies] == [{"mine": 1}, {"mine": 1}]
+
+
+class PickledCallback(Callback):
+    def __init__(self) -> None:
+        self.mine = 1
+
+
+def test_a_given_stop_hands_over_what_is_there(Tiny, batches, quiet_trainer, MemoryLogger) -> None:
+    """As in Lightning, the batch after which a stop is asked for is logged though it is not due."""
+
+    class Net(Tiny):
+        def training_step(self, batch, batch_idx):
+            self.log("x", float(batch_idx))
+            if batch_idx == 2:
+                self.trainer.should_stop = True
+            return super().training_step(batch, batch_idx)
+
+    logger = MemoryLogger()
+    quiet_trainer(logger=logger).fit(Net(), batches(5))
+    assert logger.seen == [(2, {"x": 2.0, "epoch": 0})]
+
+
+def test_values_in_inference_mode(Tiny, batches, quiet_trainer) -> None:
+    """A name may be logged inside torch.inference_mode and outside of it."""
+
+    class Net(Tiny):
+        def training_step(self, batch, batch_idx):
+            with torch.inference_mode():
+                self.log("x", batch.mean(), on_epoch=True)
+            self.log("x", batch.mean(), on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+    trainer = quiet_trainer(max_epochs=2)
+    trainer.fit(Net(), batches(100))
+    assert trainer.callback_metrics["x_epoch"].item() == 50.5

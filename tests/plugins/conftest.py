@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = {"example": "monitoring", "vision": "vision"}  # the groups they are installed in
 OURS = "trainer_hooks.callbacks_factory"
 BARE = "callbacks_factory"
 
@@ -101,9 +102,9 @@ def write_project(
 
 def write_projects(folder: Path) -> dict[str, list[Path]]:
     """Write every package that the tests need; return those that are installed together."""
-    example = folder / "example"
     leftovers = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "tests")
-    shutil.copytree(ROOT / "plugins_example", example, ignore=leftovers)
+    for name in EXAMPLES.values():
+        shutil.copytree(ROOT / "plugins_example" / name, folder / name, ignore=leftovers)
 
     faulty = write_project(
         folder / "faulty",
@@ -136,7 +137,7 @@ def write_projects(folder: Path) -> dict[str, list[Path]]:
         journal("acme-both", "3.0", "Both", OURS, BARE),
         journal("acme-bolt", "4.0", "Bolt", "lightning.pytorch.callbacks_factory"),
     ]
-    rival = journal("a-rival", "5.0", "RunJournal", OURS)
+    rival = journal("a-rival", "5.0", "EventLog", OURS)
     failing = write_project(
         folder / "failing",
         "failing-callbacks",
@@ -145,7 +146,7 @@ def write_projects(folder: Path) -> dict[str, list[Path]]:
         {OURS: {"failing": "factories:make"}},
     )
     return {
-        "example": [example],
+        **{group: [folder / name] for group, name in EXAMPLES.items()},
         "faulty": [faulty],
         "fleet": fleet,
         "rival": [rival],
@@ -238,7 +239,7 @@ def run_with_plugins(
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("TRAINER_HOOKS_", "RUN_JOURNAL_"))
+            if not name.startswith("TRAINER_HOOKS_")
         }
         return subprocess.run(
             [sys.executable, "-c", code, *arguments],
@@ -252,19 +253,29 @@ def run_with_plugins(
     return run
 
 
+def not_asked_for(groups: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the distributions of those examples whose groups are not wanted."""
+    return tuple(f"trainer-hooks-{name}" for g, name in EXAMPLES.items() if g not in groups)
+
+
+@pytest.fixture(scope="session")
+def examples_not_asked_for() -> Callable[[tuple[str, ...]], tuple[str, ...]]:
+    """Return the function that tells which distributions a test is to block."""
+    return not_asked_for
+
+
 @pytest.fixture(scope="session")
 def probe(run_with_plugins: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., Any]:
     """Return a function that connects callbacks in an interpreter in which groups are installed.
 
     Its keywords are options of the connector (lower case) and environment variables (upper case,
-    without `TRAINER_HOOKS_`). The example may be installed for good beside trainer_hooks; it is
+    without `TRAINER_HOOKS_`). The examples may be installed for good beside trainer_hooks; each is
     blocked then, and left out of what is returned, unless its group is asked for.
     """
-    example = "trainer-hooks-example"
 
     def run(*groups: str, **options: Any) -> Probed:
-        if "example" not in groups:
-            options["BLOCK_PLUGINS"] = f"{options.get('BLOCK_PLUGINS', '')},{example}"
+        others = not_asked_for(groups)
+        options["BLOCK_PLUGINS"] = ",".join([options.get("BLOCK_PLUGINS", ""), *others])
         environ = {f"TRAINER_HOOKS_{k}": options.pop(k) for k in list(options) if k.isupper()}
         done = run_with_plugins(PROBE, *groups, arguments=(json.dumps(options),), **environ)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -275,7 +286,7 @@ def probe(run_with_plugins: Callable[..., subprocess.CompletedProcess[str]]) -> 
             plugins={
                 name: tuple(plugin)
                 for name, plugin in result.get("plugins", {}).items()
-                if "example" in groups or not name.startswith(example)
+                if not name.startswith(others)
             },
             warnings=[message for _, message in result["warnings"]],
             records=result.get("records", []),

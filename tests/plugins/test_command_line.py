@@ -78,13 +78,13 @@ ENTRY_POINTS = {
 
 
 @pytest.fixture(scope="module")
-def command(installed, run_with_plugins):
-    """Run the command line where groups of packages are installed; the example is blocked."""
+def command(installed, run_with_plugins, examples_not_asked_for):
+    """Run the command line where groups of packages are installed; other examples are blocked."""
     installed.declare("mixed", ("acme-mixed", "7.0", {"factories": LOUD}, {OURS: ENTRY_POINTS}))
 
     def run(*groups: str, arguments: str, code: str = MAIN, **environ: str):
-        example = "" if "example" in groups else ",trainer-hooks-example"
-        environ["BLOCK_PLUGINS"] = environ.get("BLOCK_PLUGINS", "") + example
+        others = examples_not_asked_for(groups)
+        environ["BLOCK_PLUGINS"] = ",".join([environ.get("BLOCK_PLUGINS", ""), *others])
         variables = {f"TRAINER_HOOKS_{name}": value for name, value in environ.items()}
         words = tuple(f"plugins {arguments}".split())
         return run_with_plugins(code, *groups, arguments=words, **variables)
@@ -103,27 +103,30 @@ def listed(done: subprocess.CompletedProcess[str]) -> dict[str, dict]:
 def test_a_loaded_plugin_is_listed_with_all_about_it(command) -> None:
     """The example: whose it is, what it supplies, to what that listens, how long it took."""
     record = listed(command("example", arguments="list --json"))[
-        "trainer-hooks-example:run-journal"
+        "trainer-hooks-monitoring:event-log"
     ]
     assert 0 < record.pop("seconds") < 60
     assert record == {
-        "distribution": "trainer-hooks-example",
+        "distribution": "trainer-hooks-monitoring",
         "version": "0.1.0",
-        "entry_point": "run-journal",
+        "entry_point": "event-log",
         "group": OURS,
-        "value": "trainer_hooks_example.factories:make_callbacks",
+        "value": "trainer_hooks_monitoring.factories:make_event_log",
         "status": "loaded",
         "reason": "",
         "callbacks": [
             {
-                "class": "RunJournal",
-                "state_key": "RunJournal",
+                "class": "EventLog",
+                "state_key": "EventLog",
                 "is_stateful": True,
                 "listens_to": [
                     "on_fit_start",
                     "on_train_batch_end",
                     "on_train_epoch_end",
                     "on_fit_end",
+                    "on_checkpoint_saved",
+                    "on_log",
+                    "on_exception",
                 ],
             }
         ],
@@ -189,7 +192,7 @@ def test_the_table_is_for_people(command) -> None:
     assert any(row[-2:] == ["Quiet,", "Loud"] for row in rows)
     assert "    failed: LookupError: no licence key in the vault" in lines
     assert "    blocked: by the environment variable TRAINER_HOOKS_BLOCK_PLUGINS" in lines
-    assert "    callback RunJournal, state_key 'RunJournal'" in lines
+    assert "    callback EventLog, state_key 'EventLog'" in lines
     assert "    callback Loud, state_key 'Loud', no state" in lines
     assert "      listens to run_event" in lines
     assert "    warning: old and deprecated" in lines
@@ -204,11 +207,47 @@ def test_listing_does_not_wait_for_torch(command) -> None:
 
 def test_a_plugin_that_keeps_the_contract_passes(command) -> None:
     """The test kit trains with the example's callback and finds nothing: exit code 0."""
-    done = command("example", arguments="check trainer-hooks-example --json")
+    done = command("example", arguments="check trainer-hooks-monitoring --json")
     assert done.returncode == 0, done.stdout + done.stderr
-    [record] = json.loads(done.stdout)
-    assert (record["entry_point"], record["outcome"]) == ("run-journal", "passed")
-    assert {result["callback"] for result in record["results"]} == {"RunJournal"}
+    log, exporter = json.loads(done.stdout)
+    assert (log["entry_point"], log["outcome"]) == ("event-log", "passed")
+    assert {result["callback"] for result in log["results"]} == {"EventLog"}
+    assert (exporter["entry_point"], exporter["outcome"]) == ("prometheus", "not checked")
+
+
+def test_both_example_packages_are_listed_and_pass_when_switched_on(command) -> None:
+    """Built as wheels and installed, what the environment asks of them takes part and passes."""
+    asked = {"PROMETHEUS_PORT": "0", "IMAGES_EVERY_N_STEPS": "2"}
+    records = listed(command("example", "vision", arguments="list --json", **asked))
+    supplied = {name: [c["class"] for c in r["callbacks"]] for name, r in records.items()}
+    assert supplied == {
+        "trainer-hooks-monitoring:event-log": ["EventLog"],
+        "trainer-hooks-monitoring:prometheus": ["PrometheusExporter"],
+        "trainer-hooks-vision:images": ["ImageLogger"],
+    }
+    outcomes = {}
+    for entry_point in ("event-log", "prometheus", "images"):  # the kit takes its time for each
+        done = command("example", "vision", arguments=f"check {entry_point} --json", **asked)
+        assert done.returncode == 0, done.stdout + done.stderr
+        outcomes |= {r["entry_point"]: r["outcome"] for r in json.loads(done.stdout)}
+    assert outcomes == {"event-log": "passed", "prometheus": "passed", "images": "passed"}
+
+
+def test_the_example_packages_are_off_and_say_what_is_wrong_with_a_variable(command) -> None:
+    """Without variables only the event log takes part; a wrong one is named and harms no other."""
+    records = listed(command("example", "vision", arguments="list --json"))
+    counts = {name.partition(":")[2]: len(r["callbacks"]) for name, r in records.items()}
+    assert counts == {"event-log": 1, "prometheus": 0, "images": 0}
+    wrong = {"PROMETHEUS_PORT": "http", "IMAGES_EVERY_N_STEPS": "often"}
+    records = listed(command("example", "vision", arguments="list --json", **wrong))
+    assert records["trainer-hooks-monitoring:event-log"]["status"] == "loaded"
+    for name, variable in {
+        "monitoring:prometheus": "PROMETHEUS_PORT='http'",
+        "vision:images": "IMAGES_EVERY_N_STEPS='often'",
+    }.items():
+        record = records[f"trainer-hooks-{name}"]
+        assert record["status"] == "failed"
+        assert f"TRAINER_HOOKS_{variable} in the environment: it must be" in record["reason"]
 
 
 @pytest.mark.slow  # the kit trains with four callbacks

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+EXAMPLES = "trainer-hooks-monitoring,trainer-hooks-vision"  # they may be installed for good
+
 pytestmark = pytest.mark.slow  # packages are built, and trainings run where they are installed
 
 OURS = "trainer_hooks.callbacks_factory"
@@ -228,7 +230,7 @@ sys.stdout.write(json.dumps(story))
 @pytest.fixture(scope="module")
 def story(sites, run_with_plugins) -> dict:
     """What came of the calls above, by chapter."""
-    done = run_with_plugins(STORY, "drift", TRAINER_HOOKS_BLOCK_PLUGINS="trainer-hooks-example")
+    done = run_with_plugins(STORY, "drift", TRAINER_HOOKS_BLOCK_PLUGINS=EXAMPLES)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 

@@ -24,14 +24,14 @@ def test_nothing_installed_is_nothing_loaded(probe) -> None:
 def test_an_installed_package_takes_part_unmentioned(probe) -> None:
     """Installing the example is all it takes; what was loaded is on record for the checkpoint."""
     probed = probe("example")
-    assert "RunJournal" in probed.callbacks
+    assert "EventLog" in probed.callbacks
     assert probed.warnings == []
     assert {
-        "distribution": "trainer-hooks-example",
+        "distribution": "trainer-hooks-monitoring",
         "version": "0.1.0",
-        "entry_point": "run-journal",
-        "class": "RunJournal",
-        "state_key": "RunJournal",
+        "entry_point": "event-log",
+        "class": "EventLog",
+        "state_key": "EventLog",
     } in probed.records
 
 
@@ -61,10 +61,10 @@ def test_faulty_plugins_stop_no_other(probe) -> None:
         "Alpha",
         "Beta",
         "Both",
+        "EventLog",
         "Fine",
         "Fine",
         "Fine",
-        "RunJournal",
     ]
 
 
@@ -83,7 +83,7 @@ def test_the_way_out_that_the_warning_names_works(probe) -> None:
     """Blocking the distribution, as the warning says, silences it and imports nothing of it."""
     probed = probe("faulty", "example", BLOCK_PLUGINS="faulty-callbacks")
     assert probed.warnings == []
-    assert probed.callbacks == ["RunJournal"]
+    assert probed.callbacks == ["EventLog"]
 
 
 def test_a_factory_in_both_groups_is_called_once(probe) -> None:
@@ -104,9 +104,9 @@ def test_two_distributions_that_clash(probe) -> None:
     probed = probe("example", "rival")
     assert [record["distribution"] for record in probed.records] == ["a-rival"]
     [message] = probed.warnings
-    assert message.startswith("plugin trainer-hooks-example 0.1.0 (entry point 'run-journal'")
-    assert "clashes with another callback: state_key 'RunJournal' belongs to two" in message
-    assert "a_rival.factories.RunJournal (from plugin a-rival 5.0)" in message
+    assert message.startswith("plugin trainer-hooks-monitoring 0.1.0 (entry point 'event-log'")
+    assert "clashes with another callback: state_key 'EventLog' belongs to two" in message
+    assert "a_rival.factories.EventLog (from plugin a-rival 5.0)" in message
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,15 @@ def test_two_distributions_that_clash(probe) -> None:
     [
         ({"discover": False}, []),
         ({"discover": []}, []),
-        ({"discover": ["run-journal"]}, ["RunJournal"]),
-        ({"discover": ["Trainer_Hooks.Example", "acme-beta"]}, ["Beta", "RunJournal"]),
+        ({"discover": ["event-log"]}, ["EventLog"]),
+        ({"discover": ["Trainer_Hooks.Monitoring", "acme-beta"]}, ["Beta", "EventLog"]),
         ({"discover": ["monitor"], "BLOCK_PLUGINS": "acme-bolt"}, ["Alpha", "Beta", "Both"]),
         ({"DISABLE_PLUGINS": "1"}, []),
-        ({"DISABLE_PLUGINS": "1", "discover": ["run-journal"]}, []),
-        ({"DISABLE_PLUGINS": "0", "BLOCK_PLUGINS": "monitor"}, ["RunJournal"]),
-        ({"ALLOW_PLUGINS": "acme_alpha, run-journal"}, ["Alpha", "RunJournal"]),
+        ({"DISABLE_PLUGINS": "1", "discover": ["event-log"]}, []),
+        ({"DISABLE_PLUGINS": "0", "BLOCK_PLUGINS": "monitor"}, ["EventLog"]),
+        ({"ALLOW_PLUGINS": "acme_alpha, event-log"}, ["Alpha", "EventLog"]),
         ({"ALLOW_PLUGINS": "monitor", "BLOCK_PLUGINS": "acme-both"}, ["Alpha", "Beta"]),
-        ({"ALLOW_PLUGINS": "monitor", "discover": ["run-journal"]}, []),
+        ({"ALLOW_PLUGINS": "monitor", "discover": ["event-log"]}, []),
         ({"ALLOW_PLUGINS": ""}, []),
     ],
     ids=str,
@@ -136,10 +136,10 @@ def test_who_is_let_in(probe, options: dict, callbacks: list[str]) -> None:
 
 def test_a_misspelt_name_is_an_error(probe) -> None:
     """A plugin that is asked for and not there is an error with the nearest name."""
-    probed = probe("example", discover=["run-journey"])
+    probed = probe("example", discover=["event-lock"])
     assert probed.error is not None
-    assert probed.error.startswith("PluginError: plugin 'run-journey' in Trainer(plugins=[...])")
-    assert "Did you mean 'run-journal'?" in probed.error
+    assert probed.error.startswith("PluginError: plugin 'event-lock' in Trainer(plugins=[...])")
+    assert "Did you mean 'event-log'?" in probed.error
 
 
 def test_the_warning_is_shown_by_default(run_with_plugins) -> None:
@@ -162,7 +162,7 @@ def test_half_an_uninstall_ends_no_run(probe, installed, tmp_path, monkeypatch) 
     (rest / "entry_points.txt").write_text("[callbacks_factory]\nghost = half_gone.factories:f\n")
     monkeypatch.setitem(installed, "rest", tmp_path)
     probed = probe("rest", "example")
-    assert probed.callbacks == ["RunJournal"]
+    assert probed.callbacks == ["EventLog"]
     [message] = probed.warnings
     assert message.startswith("plugin half_gone ? (entry point 'ghost'")
     assert probe("rest", BLOCK_PLUGINS="half-gone").warnings == []

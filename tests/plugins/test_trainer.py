@@ -75,15 +75,15 @@ with chapter("resumed without"):
 with chapter("off"):
     train(plugins=False)
 with chapter("named") as told:
-    told["callbacks"] = kinds(train(plugins=["trainer-hooks-example", "acme-bolt"]))
+    told["callbacks"] = kinds(train(plugins=["trainer-hooks-monitoring", "acme-bolt"]))
 with chapter("misspelt"):
-    train(plugins=["run-jurnal"])
+    train(plugins=["event-lok"])
 with chapter("replaced") as told:
-    from trainer_hooks_example import RunJournal
-    mine = RunJournal(quiet=True)
-    told["is_mine"] = train(callbacks=[mine], plugins=["run-journal"]).callbacks == (mine,)
+    from trainer_hooks_monitoring import EventLog
+    mine = EventLog(quiet=True)
+    told["is_mine"] = train(callbacks=[mine], plugins=["event-log"]).callbacks == (mine,)
 with chapter("quiet"):
-    os.environ["RUN_JOURNAL_QUIET"] = "1"
+    os.environ["TRAINER_HOOKS_EVENT_LOG_QUIET"] = "1"
     train()
 with chapter("environment") as told:
     os.environ["TRAINER_HOOKS_DISABLE_PLUGINS"] = "1"
@@ -140,22 +140,22 @@ def broken(run_with_plugins) -> dict:
 
 
 def lines(chapter: dict) -> list[str]:
-    return [line for line in chapter["printed"] if line.startswith("[run-journal]")]
+    return [line for line in chapter["printed"] if line.startswith("[event-log]")]
 
 
 def test_an_installed_plugin_works_in_every_trainer(fine: dict) -> None:
     """Nobody mentions it, and its hooks are called: each epoch and the end leave their line."""
     assert lines(fine["unmentioned"]) == [
-        "[run-journal] epoch 1: 3 batches, 21 samples so far (resumed 0x)",
-        "[run-journal] epoch 2: 6 batches, 42 samples so far (resumed 0x)",
-        "[run-journal] fit 1 done: 6 batches, 42 samples so far (resumed 0x)",
+        "[event-log] epoch 1: 3 batches, 21 samples so far (resumed 0x)",
+        "[event-log] epoch 2: 6 batches, 42 samples so far (resumed 0x)",
+        "[event-log] fit 1 done: 6 batches, 42 samples so far (resumed 0x)",
     ]
     assert fine["unmentioned"]["warned"] == []
 
 
 def test_its_state_and_its_origin_are_in_the_checkpoint(fine: dict) -> None:
     """The checkpoint holds the plugin's state under its key, and which package it came from."""
-    assert fine["saved"]["state"]["RunJournal"] == {
+    assert fine["saved"]["state"]["EventLog"] == {
         "batches": 6,
         "samples": 42,
         "epochs": 2,
@@ -163,19 +163,19 @@ def test_its_state_and_its_origin_are_in_the_checkpoint(fine: dict) -> None:
         "resumes": 0,
     }
     assert {
-        "distribution": "trainer-hooks-example",
+        "distribution": "trainer-hooks-monitoring",
         "version": "0.1.0",
-        "entry_point": "run-journal",
-        "class": "RunJournal",
-        "state_key": "RunJournal",
+        "entry_point": "event-log",
+        "class": "EventLog",
+        "state_key": "EventLog",
     } in fine["saved"]["plugins"]
 
 
 def test_its_state_goes_on_with_a_resume(fine: dict) -> None:
     """A new Trainer's new journal takes the counts back and goes on from there."""
     assert lines(fine["resumed"]) == [
-        "[run-journal] epoch 3: 9 batches, 63 samples so far (resumed 1x)",
-        "[run-journal] fit 2 done: 9 batches, 63 samples so far (resumed 1x)",
+        "[event-log] epoch 3: 9 batches, 63 samples so far (resumed 1x)",
+        "[event-log] fit 2 done: 9 batches, 63 samples so far (resumed 1x)",
     ]
     assert fine["resumed"]["warned"] == []
 
@@ -183,8 +183,8 @@ def test_its_state_goes_on_with_a_resume(fine: dict) -> None:
 def test_a_resume_says_which_plugins_are_missing(fine: dict) -> None:
     """One warning names the state that nobody takes and the package that supplied it."""
     [message] = fine["resumed without"]["warned"]
-    assert "'RunJournal'" in message
-    assert "plugin trainer-hooks-example 0.1.0 does not take part now" in message
+    assert "'EventLog'" in message
+    assert "plugin trainer-hooks-monitoring 0.1.0 does not take part now" in message
     assert lines(fine["resumed without"]) == []
 
 
@@ -196,24 +196,24 @@ def test_plugins_false_is_none(fine: dict) -> None:
 
 def test_plugins_by_name_are_those(fine: dict) -> None:
     """A list of names lets in those alone, a Lightning plugin among them."""
-    assert fine["named"]["callbacks"] == ["Bolt", "RunJournal"]
+    assert fine["named"]["callbacks"] == ["Bolt", "EventLog"]
 
 
 def test_a_misspelt_plugin_is_an_error_at_construction(fine: dict) -> None:
     """A name that is not installed ends `Trainer(...)` with the nearest that is."""
-    assert fine["misspelt"]["error"].startswith("PluginError: plugin 'run-jurnal'")
-    assert "Did you mean 'run-journal'?" in fine["misspelt"]["error"]
+    assert fine["misspelt"]["error"].startswith("PluginError: plugin 'event-lok'")
+    assert "Did you mean 'event-log'?" in fine["misspelt"]["error"]
 
 
 def test_the_users_own_replaces_the_plugins(fine: dict) -> None:
-    """A RunJournal in `callbacks=` takes the place of the plugin's, with its own settings."""
+    """A EventLog in `callbacks=` takes the place of the plugin's, with its own settings."""
     assert fine["replaced"]["is_mine"]
     assert lines(fine["replaced"]) == []
     assert fine["replaced"]["error"] is None
 
 
 def test_the_environment_quiets_the_example(fine: dict) -> None:
-    """`RUN_JOURNAL_QUIET=1`, set between two trainers, counts for the second."""
+    """`TRAINER_HOOKS_EVENT_LOG_QUIET=1`, set between two trainers, counts for the second."""
     assert lines(fine["quiet"]) == []
     assert fine["quiet"]["error"] is None
 
@@ -228,7 +228,7 @@ def test_a_faulty_plugin_does_not_stop_a_run(broken: dict) -> None:
     assert broken["faulty"]["error"] is None
     assert len(broken["faulty"]["warned"]) == 7
     assert all("plugin faulty-callbacks 2.3.4" in message for message in broken["faulty"]["warned"])
-    assert broken["faulty"]["callbacks"] == ["Fine", "Fine", "Fine", "RunJournal"]
+    assert broken["faulty"]["callbacks"] == ["Fine", "Fine", "Fine", "EventLog"]
     assert len(lines(broken["faulty"])) == 2
 
 
@@ -250,8 +250,8 @@ def test_an_error_in_a_plugins_hook_names_the_plugin(broken: dict) -> None:
 def test_the_user_may_tolerate_a_plugin(broken: dict) -> None:
     """With `on_error = "disable"` the run goes on without it, reported once with a traceback."""
     assert broken["tolerated"]["error"] is None
-    assert broken["tolerated"]["before"] == ["Failing", "RunJournal"]
-    assert broken["tolerated"]["after"] == ["RunJournal"]
+    assert broken["tolerated"]["before"] == ["Failing", "EventLog"]
+    assert broken["tolerated"]["after"] == ["EventLog"]
     assert broken["tolerated"]["batches"] == 3
     [message] = broken["tolerated"]["warned"]
     assert "callback Failing (state_key 'Failing', from plugin failing-callbacks 6.1)" in message

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+EXAMPLES = "trainer-hooks-monitoring,trainer-hooks-vision"  # they may be installed for good
+
 pytestmark = pytest.mark.slow  # packages are built, and each fault has a process of its own
 
 OURS = "trainer_hooks.callbacks_factory"
@@ -332,7 +334,7 @@ print(json.dumps({
 @pytest.mark.slow  # twenty packages are built
 def test_a_fit_with_ten_good_and_ten_bad_plugins_trains(sites, run_with_plugins) -> None:
     """The good ones all see every batch, and each bad one is named once."""
-    done = run_with_plugins(FIT, "good", "bad", TRAINER_HOOKS_BLOCK_PLUGINS="trainer-hooks-example")
+    done = run_with_plugins(FIT, "good", "bad", TRAINER_HOOKS_BLOCK_PLUGINS=EXAMPLES)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert told["counts"] == {f"Counter{n}": 6 for n in range(10)}

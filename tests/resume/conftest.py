@@ -263,6 +263,7 @@ class Laboratory:
             scramble(resume_from.stat().st_size % 1000)
         trainer.fit(setup.module, setup.train, setup.val, ckpt_path=resume_from)
         end = torch.load(self.folder / name / "end.ckpt", weights_only=True)
+        assert end["trainer_hooks"].pop("wall_times")
         for state_key in setup.ignores:
             assert end["callbacks"].pop(state_key), state_key
         return Outcome(trainer, setup.module, recorder, cutter, end)

@@ -449,6 +449,25 @@ def accumulated(kit):
     return kit.Setup(kit.Net(), shuffled(kit), validation(kit), {"accumulate_grad_batches": 3})
 
 
+def microbatches(kit):
+    options = {"microbatch_size": 2, "accumulate_grad_batches": 2}
+    return kit.Setup(kit.Net(), shuffled(kit), validation(kit), options)
+
+
+def microbatches_that_fit(kit):
+    """The size that was found goes on after a cut, though at first more would seem to fit."""
+
+    class Small(kit.Net):
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            # only the second batch of the run is too large
+            if self.global_step == 1 and len(batch[0]) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return loss
+
+    return kit.Setup(Small(), shuffled(kit), validation(kit), {"microbatch_size": "auto"})
+
+
 def accumulated_with_skipped_batches(kit):
     class Skipping(kit.Net):
         def training_step(self, batch, batch_idx):
@@ -840,6 +859,8 @@ SCENARIOS = [
     plateau,
     accumulated,
     accumulated_with_skipped_batches,
+    microbatches,
+    microbatches_that_fit,
     manual_with_two_optimizers,
     manual_accumulation,
     gradients_kept_over_windows,

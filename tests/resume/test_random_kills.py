@@ -69,8 +69,9 @@ def same(first, second) -> bool:
 
 
 def end_of(folder: Path) -> dict:
-    """Return what a run ended with, without the names of its folder."""
+    """Return what a run ended with, without the names of its folder and its wall times."""
     end = torch.load(folder / "end.ckpt", weights_only=True)
+    assert end["trainer_hooks"].pop("wall_times")
     for key in [key for key in end["callbacks"] if key.startswith("ModelCheckpoint")]:
         del end["callbacks"][key]
     return end

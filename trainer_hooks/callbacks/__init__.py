@@ -1,28 +1,236 @@
-"""The callbacks that come with trainer_hooks."""
+"""The callbacks that come with trainer_hooks; each is loaded when it is first used."""
 
-from trainer_hooks.callbacks.checkpoint import Checkpoint
-from trainer_hooks.callbacks.checkpoint_saver import CheckpointSaver
-from trainer_hooks.callbacks.early_stopping import EarlyStopping
-from trainer_hooks.callbacks.lambda_callback import LambdaCallback
-from trainer_hooks.callbacks.lr_monitor import LearningRateMonitor
-from trainer_hooks.callbacks.model_checkpoint import ModelCheckpoint
-from trainer_hooks.callbacks.model_summary import ModelSummary
-from trainer_hooks.callbacks.progress_bar import ProgressBar
-from trainer_hooks.callbacks.rich_progress import RichProgressBar, RichProgressBarTheme
-from trainer_hooks.callbacks.timer import Timer
-from trainer_hooks.callbacks.tqdm_progress import TQDMProgressBar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.callbacks.averaging.ema_weight_averaging import EMAWeightAveraging
+    from trainer_hooks.callbacks.averaging.stochastic_weight_averaging import (
+        StochasticWeightAveraging,
+    )
+    from trainer_hooks.callbacks.averaging.weight_averaging import WeightAveraging
+    from trainer_hooks.callbacks.compression.model_pruning import ModelPruning
+    from trainer_hooks.callbacks.compression.quantization_aware_training import (
+        QuantizationAwareTraining,
+    )
+    from trainer_hooks.callbacks.finetuning.backbone_finetuning import BackboneFinetuning
+    from trainer_hooks.callbacks.finetuning.base_finetuning import BaseFinetuning
+    from trainer_hooks.callbacks.guarding.free_outputs import FreeOutputs
+    from trainer_hooks.callbacks.guarding.garbage_collection import GarbageCollection
+    from trainer_hooks.callbacks.guarding.nan_guard import NaNGuard
+    from trainer_hooks.callbacks.guarding.nan_monitor import NaNMonitor
+    from trainer_hooks.callbacks.guarding.spike_detection import (
+        SpikeDetection,
+        TrainingSpikeException,
+    )
+    from trainer_hooks.callbacks.guarding.terminate_on_nan import TerminateOnNaNCallback
+    from trainer_hooks.callbacks.lambda_callback import LambdaCallback
+    from trainer_hooks.callbacks.limiting.limit_batches import LimitBatchesCallback
+    from trainer_hooks.callbacks.limiting.limit_eval_steps import LimitEvalStepsCallback
+    from trainer_hooks.callbacks.limiting.step_based_evaluation import StepBasedEvaluationCallback
+    from trainer_hooks.callbacks.placing.convert_sync_batch_norm import ConvertSyncBatchNormCallback
+    from trainer_hooks.callbacks.placing.move_modules_to_device import MoveModulesToDeviceCallback
+    from trainer_hooks.callbacks.progress.log_metrics import (
+        LogMetricsCallback,
+        PrintMetricsCallback,
+    )
+    from trainer_hooks.callbacks.progress.print_progress import PrintProgressCallback
+    from trainer_hooks.callbacks.progress.progress_bar import ProgressBar, ProgressBarBase
+    from trainer_hooks.callbacks.progress.progress_bar_callback import ProgressBarCallback
+    from trainer_hooks.callbacks.progress.rich_progress import RichProgressBar, RichProgressBarTheme
+    from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
+    from trainer_hooks.callbacks.reporting.generate import Generate
+    from trainer_hooks.callbacks.reporting.notify import Notify
+    from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
+    from trainer_hooks.callbacks.reporting.sample_inspector import SampleInspector
+    from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
+    from trainer_hooks.callbacks.saving.checkpoint_saver import CheckpointSaver
+    from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
+    from trainer_hooks.callbacks.saving.on_exception_checkpoint import OnExceptionCheckpoint
+    from trainer_hooks.callbacks.saving.save_best_model import SaveBestModelCallback
+    from trainer_hooks.callbacks.saving.save_training_state import SaveTrainingStateCallback
+    from trainer_hooks.callbacks.saving.wsd_checkpoint import WSDCheckpointCallback
+    from trainer_hooks.callbacks.stopping.early_stopper import EarlyStopper
+    from trainer_hooks.callbacks.stopping.early_stopping import EarlyStopping
+    from trainer_hooks.callbacks.stopping.early_stopping_callback import EarlyStoppingCallback
+    from trainer_hooks.callbacks.stopping.stop_training import StopTraining, StopTrainingError
+    from trainer_hooks.callbacks.stopping.threshold_stopper import ThresholdStopper
+    from trainer_hooks.callbacks.stopping.timer import Timer
+    from trainer_hooks.callbacks.summary.model_summary import ModelSummary
+    from trainer_hooks.callbacks.summary.rich_model_summary import RichModelSummary
+    from trainer_hooks.callbacks.tuning.accumulation import GradientAccumulationScheduler
+    from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
+    from trainer_hooks.callbacks.tuning.lr_finder import LearningRateFinder
+    from trainer_hooks.callbacks.watching.activation_monitor import ActivationMonitor
+    from trainer_hooks.callbacks.watching.composer_lr_monitor import LRMonitor
+    from trainer_hooks.callbacks.watching.device_stats_monitor import DeviceStatsMonitor
+    from trainer_hooks.callbacks.watching.grad_monitor import GradMonitor
+    from trainer_hooks.callbacks.watching.gradient_norm_monitor import GradientNormMonitor
+    from trainer_hooks.callbacks.watching.lr_monitor import LearningRateMonitor
+    from trainer_hooks.callbacks.watching.optimizer_monitor import OptimizerMonitor
+    from trainer_hooks.callbacks.watching.peak_flops import measure_flops
+    from trainer_hooks.callbacks.watching.profiler import Profiler
+    from trainer_hooks.callbacks.watching.runtime_estimator import RuntimeEstimator
+    from trainer_hooks.callbacks.watching.slow_step_detector import SlowStepDetector
+    from trainer_hooks.callbacks.watching.speed_monitor import SpeedMonitor
+    from trainer_hooks.callbacks.watching.system_metrics_monitor import SystemMetricsMonitor
+    from trainer_hooks.callbacks.watching.throughput import Throughput
+    from trainer_hooks.callbacks.watching.throughput_monitor import ThroughputMonitor
+    from trainer_hooks.callbacks.writing.prediction_writer import (
+        BasePredictionWriter,
+        WriteInterval,
+    )
 
 __all__ = [
+    "ActivationMonitor",
+    "BackboneFinetuning",
+    "BaseFinetuning",
+    "BasePredictionWriter",
+    "BatchSizeFinder",
     "Checkpoint",
     "CheckpointSaver",
+    "ConvertSyncBatchNormCallback",
+    "DeviceStatsMonitor",
+    "EMAWeightAveraging",
+    "EarlyStopper",
     "EarlyStopping",
+    "EarlyStoppingCallback",
+    "FreeOutputs",
+    "GarbageCollection",
+    "Generate",
+    "GradMonitor",
+    "GradientAccumulationScheduler",
+    "GradientNormMonitor",
+    "LRMonitor",
     "LambdaCallback",
+    "LearningRateFinder",
     "LearningRateMonitor",
+    "LimitBatchesCallback",
+    "LimitEvalStepsCallback",
+    "LogMetricsCallback",
     "ModelCheckpoint",
+    "ModelPruning",
     "ModelSummary",
+    "MoveModulesToDeviceCallback",
+    "NaNGuard",
+    "NaNMonitor",
+    "Notify",
+    "OnExceptionCheckpoint",
+    "OptimizerMonitor",
+    "PrintMetricsCallback",
+    "PrintProgressCallback",
+    "Profiler",
     "ProgressBar",
+    "ProgressBarBase",
+    "ProgressBarCallback",
+    "QuantizationAwareTraining",
+    "RichModelSummary",
     "RichProgressBar",
     "RichProgressBarTheme",
+    "RunManifest",
+    "RuntimeEstimator",
+    "SampleInspector",
+    "SaveBestModelCallback",
+    "SaveTrainingStateCallback",
+    "SlowStepDetector",
+    "SpeedMonitor",
+    "SpikeDetection",
+    "StepBasedEvaluationCallback",
+    "StochasticWeightAveraging",
+    "StopTraining",
+    "StopTrainingError",
+    "SystemMetricsMonitor",
     "TQDMProgressBar",
+    "TerminateOnNaNCallback",
+    "ThresholdStopper",
+    "Throughput",
+    "ThroughputMonitor",
     "Timer",
+    "TrainingSpikeException",
+    "WSDCheckpointCallback",
+    "WeightAveraging",
+    "WriteInterval",
+    "measure_flops",
 ]
+
+__getattr__ = loader_of(
+    __name__,
+    {
+        "ActivationMonitor": "watching.activation_monitor",
+        "BackboneFinetuning": "finetuning.backbone_finetuning",
+        "BaseFinetuning": "finetuning.base_finetuning",
+        "BasePredictionWriter": "writing.prediction_writer",
+        "BatchSizeFinder": "tuning.batch_size_finder",
+        "Checkpoint": "saving.checkpoint",
+        "CheckpointSaver": "saving.checkpoint_saver",
+        "ConvertSyncBatchNormCallback": "placing.convert_sync_batch_norm",
+        "DeviceStatsMonitor": "watching.device_stats_monitor",
+        "EMAWeightAveraging": "averaging.ema_weight_averaging",
+        "EarlyStopper": "stopping.early_stopper",
+        "EarlyStopping": "stopping.early_stopping",
+        "EarlyStoppingCallback": "stopping.early_stopping_callback",
+        "FreeOutputs": "guarding.free_outputs",
+        "GarbageCollection": "guarding.garbage_collection",
+        "Generate": "reporting.generate",
+        "GradMonitor": "watching.grad_monitor",
+        "GradientAccumulationScheduler": "tuning.accumulation",
+        "GradientNormMonitor": "watching.gradient_norm_monitor",
+        "LRMonitor": "watching.composer_lr_monitor",
+        "LambdaCallback": "lambda_callback",
+        "LearningRateFinder": "tuning.lr_finder",
+        "LearningRateMonitor": "watching.lr_monitor",
+        "LimitBatchesCallback": "limiting.limit_batches",
+        "LimitEvalStepsCallback": "limiting.limit_eval_steps",
+        "LogMetricsCallback": "progress.log_metrics",
+        "ModelCheckpoint": "saving.model_checkpoint",
+        "ModelPruning": "compression.model_pruning",
+        "ModelSummary": "summary.model_summary",
+        "MoveModulesToDeviceCallback": "placing.move_modules_to_device",
+        "NaNGuard": "guarding.nan_guard",
+        "NaNMonitor": "guarding.nan_monitor",
+        "Notify": "reporting.notify",
+        "OnExceptionCheckpoint": "saving.on_exception_checkpoint",
+        "OptimizerMonitor": "watching.optimizer_monitor",
+        "PrintMetricsCallback": "progress.log_metrics",
+        "PrintProgressCallback": "progress.print_progress",
+        "Profiler": "watching.profiler",
+        "ProgressBar": "progress.progress_bar",
+        "ProgressBarBase": "progress.progress_bar",
+        "ProgressBarCallback": "progress.progress_bar_callback",
+        "QuantizationAwareTraining": "compression.quantization_aware_training",
+        "RichModelSummary": "summary.rich_model_summary",
+        "RichProgressBar": "progress.rich_progress",
+        "RichProgressBarTheme": "progress.rich_progress",
+        "RunManifest": "reporting.run_manifest",
+        "RuntimeEstimator": "watching.runtime_estimator",
+        "SampleInspector": "reporting.sample_inspector",
+        "SaveBestModelCallback": "saving.save_best_model",
+        "SaveTrainingStateCallback": "saving.save_training_state",
+        "SlowStepDetector": "watching.slow_step_detector",
+        "SpeedMonitor": "watching.speed_monitor",
+        "SpikeDetection": "guarding.spike_detection",
+        "StepBasedEvaluationCallback": "limiting.step_based_evaluation",
+        "StochasticWeightAveraging": "averaging.stochastic_weight_averaging",
+        "StopTraining": "stopping.stop_training",
+        "StopTrainingError": "stopping.stop_training",
+        "SystemMetricsMonitor": "watching.system_metrics_monitor",
+        "TQDMProgressBar": "progress.tqdm_progress",
+        "TerminateOnNaNCallback": "guarding.terminate_on_nan",
+        "ThresholdStopper": "stopping.threshold_stopper",
+        "Throughput": "watching.throughput",
+        "ThroughputMonitor": "watching.throughput_monitor",
+        "Timer": "stopping.timer",
+        "TrainingSpikeException": "guarding.spike_detection",
+        "WSDCheckpointCallback": "saving.wsd_checkpoint",
+        "WeightAveraging": "averaging.weight_averaging",
+        "WriteInterval": "writing.prediction_writer",
+        "measure_flops": "watching.peak_flops",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -27,7 +27,11 @@ class LambdaCallback(Callback):
 
     Example::
 
-        LambdaCallback(on_train_epoch_end=lambda trainer, module: print(trainer.current_epoch))
+        def show(trainer, module):
+            print(trainer.current_epoch)
+
+        callback = LambdaCallback(on_train_epoch_end=show)
+        Trainer(max_epochs=2, callbacks=[callback]).fit(module, train_loader)
     """
 
     def __init__(self, **hooks: Callable[..., object]) -> None:

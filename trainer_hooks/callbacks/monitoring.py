@@ -22,6 +22,8 @@ __all__ = [
     "check_count",
     "check_monitor",
     "check_number",
+    "check_several",
+    "check_text",
     "has_validation",
     "is_batch_the_last",
     "is_better",
@@ -77,6 +79,38 @@ def check_number(name: str, value: object, where: str, least: float = -math.inf)
             f"{name} {value!r} of {where}: it must be a finite number{bound}. Pass such a number."
         )
     return value  # type: ignore[return-value]
+
+
+def check_several(
+    name: str, value: object, where: str, choices: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return which of `choices` are meant, in the order of those; one may stand alone.
+
+    Raises:
+        OptionError: one is none of them, or there is none.
+    """
+    several = (value,) if isinstance(value, str) else value
+    if not isinstance(several, list | tuple | set | frozenset) or not several:
+        raise OptionError(
+            f"{name} {value!r} of {where}: it must be one or more of "
+            f"{', '.join(map(repr, choices))}. Pass a list of them."
+        )
+    for item in several:
+        check_choice(name, item, where, choices)
+    return tuple(item for item in choices if item in several)
+
+
+def check_text(name: str, value: object, where: str) -> str | None:
+    """Return `value` if it is a text with something in it, or None.
+
+    Raises:
+        OptionError: it is neither.
+    """
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise OptionError(
+        f"{name} {value!r} of {where}: it must be a non-empty text. Pass one, or None."
+    )
 
 
 def check_monitor(monitor: object, where: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +92,8 @@ class Difference:
 
 
 def differences(a: Contents, b: Contents, tolerance: Tolerance) -> Iterator[Difference]:
-    """Give in what two files differ, in the order of what they hold."""
+    """Give in what two files differ, in the order of what they hold; wall times are no part."""
+    a, b = _without_times(a), _without_times(b)
     for key in dict.fromkeys([*a.data, *b.data]):
         part = _PARTS.get(str(key), "others")
         walk = _Walk(part, tolerance)
@@ -106,6 +107,14 @@ def differences(a: Contents, b: Contents, tolerance: Tolerance) -> Iterator[Diff
             yield Difference(part, str(key), How.ONLY_B, None, b.data[key])
         else:
             yield from walk.values(a.data[key], b.data[key], str(key))
+
+
+def _without_times(contents: Contents) -> Contents:
+    """Return what a file holds without the wall times of its training."""
+    if "wall_times" not in contents.own:
+        return contents
+    own = {key: value for key, value in contents.own.items() if key != "wall_times"}
+    return replace(contents, data={**contents.data, "trainer_hooks": own})
 
 
 class _Walk:

@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import time
+import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -187,7 +188,10 @@ def _at_hand(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def _load(file: Path, name: str, **options: Any) -> dict[str, Any]:
     try:
-        checkpoint = torch.load(file, weights_only=True, **options)
+        with warnings.catch_warnings():
+            # torch's own way to read int8 weights
+            warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
+            checkpoint = torch.load(file, weights_only=True, **options)
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))
         raise CheckpointError(

@@ -30,6 +30,10 @@ def _to_2(checkpoint: dict[str, Any]) -> dict[str, Any]:
         changed["loops"] = loops_of(progress)
         # whether it was saved inside a batch was not noted
         own |= {"world_size": 1, "inside_batch": False, "stream": _stream_of_2(own["stream"])}
+        # nor when epochs began, and how long it all took
+        own |= {"clock": {}, "wall_times": {}}
+        # files of format 2 that are older than the history lack these, too: all may be empty
+        own |= {"history": {}, "evaluated": {}, "evaluators": {}, "loggers": []}
     return {**changed, "trainer_hooks": own}
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.inspection import Contents
 
-__all__ = ["show"]
+__all__ = ["show", "told_of"]
 
 _SHOWN = 20
 """Lines of one callback state or of one group of values."""
@@ -39,7 +39,7 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
     Raises:
         UnusableFileError: it cannot be looked into.
     """
-    told = _told(inspect_file(path))
+    told = told_of(inspect_file(path))
     if is_json:
         print(json.dumps(JsonWriter().write(told), indent=2, allow_nan=False))
         return 0
@@ -52,7 +52,7 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
     return 0
 
 
-def _told(file: Contents) -> dict[str, Any]:
+def told_of(file: Contents) -> dict[str, Any]:
     """Return all there is to tell of a file."""
     contents = file.as_saved()
     own, data = contents.own, contents.data

@@ -7,12 +7,13 @@ inside of `run`, by those that need it, so that the others answer at once.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["INTERRUPTED", "PIPE_CLOSED", "USAGE_ERROR", "Commands"]
+__all__ = ["INTERRUPTED", "PIPE_CLOSED", "USAGE_ERROR", "Commands", "failed", "to_install"]
 
 USAGE_ERROR = 2
 """Exit code: the arguments make no sense."""
@@ -29,3 +30,16 @@ class Commands(Protocol):
 
     def add_parser(self, name: str, **kwargs: Any) -> argparse.ArgumentParser:
         """Return the parser of a new command."""
+
+
+def failed(command: str, reason: str) -> int:
+    """Tell in one line why a command cannot be done, and return the exit code."""
+    print(f"trainer-hooks {command}: error: {' '.join(reason.split())}", file=sys.stderr)
+    return USAGE_ERROR
+
+
+def to_install(error: ModuleNotFoundError, package: str, extra: str) -> str:
+    """Return what to install where an optional package is missing; raise what is another fault."""
+    if error.name is None or error.name.partition(".")[0] != package:
+        raise error
+    return f"{package} is not installed: pip install 'trainer-hooks[{extra}]'"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callbacks.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.checkpoint.file import read_checkpoint
 from trainer_hooks.cli import demo_run, digits
 from trainer_hooks.cli.compare import compare

@@ -28,7 +28,7 @@ __all__ = [
     "show_result",
 ]
 
-EXAMPLE = "trainer-hooks-example"
+EXAMPLE = "trainer-hooks-monitoring"
 LEAST_ACCURACY = 0.97
 NEXT_LINES = (
     "from trainer_hooks import Trainer",
@@ -38,10 +38,10 @@ NEXT_LINES = (
 
 _SHOWN = (
     # class of the callback, entry of its state, how it is called, how much more a resume makes it
-    ("RunJournal", "batches", "batches", 0),
-    ("RunJournal", "samples", "samples", 0),
-    ("RunJournal", "epochs", "epochs", 0),
-    ("RunJournal", "resumes", "resumes", 1),
+    ("EventLog", "batches", "batches", 0),
+    ("EventLog", "samples", "samples", 0),
+    ("EventLog", "epochs", "epochs", 0),
+    ("EventLog", "resumes", "resumes", 1),
     ("SmoothedLoss", "value", "value", 0),
     ("ModelCheckpoint", "best_model_score", "best", 0),
     ("ModelCheckpoint", "best_k_models", "files", 0),
@@ -159,10 +159,10 @@ def show_callbacks(screen: Screen, trainer: Trainer) -> None:
         screen.text(
             f"No callback of {EXAMPLE} takes part: it is not installed, or plugins are switched "
             "off. To see a plugin at work, run this in a checkout of the repository, and then the "
-            "demo again: pip install ./plugins_example"
+            "demo again: pip install ./plugins_example/monitoring"
         )
     elif example.status == "loaded":
-        screen.text("The lines of its RunJournal begin with [run-journal].")
+        screen.text("The lines of its EventLog begin with [event-log].")
     else:
         screen.text(f"{EXAMPLE} is installed, but does not take part: {example.reason}.")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.cli.digits import DigitsData, DigitsNet
 from trainer_hooks.trainer import Trainer
 

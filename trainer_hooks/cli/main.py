@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
-from trainer_hooks.cli import checkpoint, demo_command, hooks, plugins
+from trainer_hooks.cli import checkpoint, demo_command, hooks, plot, plugins, report
 from trainer_hooks.cli.commands import INTERRUPTED, PIPE_CLOSED, USAGE_ERROR
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_COMMANDS = (demo_command, hooks, plugins, checkpoint)
+_COMMANDS = (demo_command, hooks, plugins, checkpoint, report, plot)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

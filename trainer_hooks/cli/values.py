@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from trainer_hooks._text import printable
 from trainer_hooks.checkpoint.contents import dtype_name, tensor_bytes
 
 if TYPE_CHECKING:
@@ -57,14 +58,6 @@ def shortened(value: Any) -> str:
     """Return a value in a few words."""
     text = printable(_SHORT.repr(value))
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
-
-
-def printable(text: object) -> str:
-    """Return a text on one line, with what would steer a terminal written out."""
-    shown = str(text)
-    if shown.isprintable():
-        return shown
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
 
 
 def size_text(size: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +144,21 @@ class TrainStream:
             next(self._stateful, None)
         self._opened_with = {}
         self._ahead = self._own = self._stateful = None
+
+    @contextmanager
+    def replayed(self) -> Iterator[Iterator[Any]]:
+        """Give the batches of one more epoch; what the next one depends on is put back after."""
+        generators, positions = self._generator_states(), self._positions.read()
+        kept = self.loader.state_dict() if has_state(self.loader) else None
+        try:
+            with rng.isolated():
+                count = None if self.num_batches == math.inf else int(self.num_batches)
+                yield islice(iterator_of(self.loader), count)
+        finally:
+            self._set_generator_states(generators)
+            self._positions.restore(positions)
+            if kept is not None:
+                self.loader.load_state_dict(kept)
 
     def warn_of_shortage(self, given: int) -> None:
         """Report that an epoch's batches ended after `given`, before they were expected to.

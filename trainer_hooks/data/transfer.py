@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.data.hooks import defines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import torch
 
@@ -27,6 +29,7 @@ class BatchTransfer:
         datamodule: the data module, or None. Where it overrides a hook, the module's is not asked.
         device: where batches go.
         precision: what it makes of their floating-point tensors.
+        around: what overridden hooks are called in.
 
     Attributes:
         is_needed: whether a batch can change at all; a loop leaves the call out where it cannot.
@@ -38,21 +41,29 @@ class BatchTransfer:
         datamodule: DataHooks | None,
         device: torch.device,
         precision: Precision,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._device = device
         self._convert = precision.convert_batch
         self._before = _chosen("on_before_batch_transfer", module, datamodule)
         self._move = _chosen("transfer_batch_to_device", module, datamodule)
         self._after = _chosen("on_after_batch_transfer", module, datamodule)
-        is_overridden = any(
+        self._around = around
+        self._is_overridden = any(
             owner is not None and defines(owner, name)
             for owner in (module, datamodule)
             for name in _STEPS
         )
-        self.is_needed = is_overridden or device.type != "cpu" or precision.name == "64-true"
+        self.is_needed = self._is_overridden or device.type != "cpu" or precision.name == "64-true"
 
     def __call__(self, batch: Any, dataloader_idx: int = 0) -> Any:
         """Return the batch on the device."""
+        if self._is_overridden:
+            with self._around():
+                return self._moved(batch, dataloader_idx)
+        return self._moved(batch, dataloader_idx)
+
+    def _moved(self, batch: Any, dataloader_idx: int) -> Any:
         batch = self._before(batch, dataloader_idx)
         batch = self._move(batch, self._device, dataloader_idx)
         return self._convert(self._after(batch, dataloader_idx))

@@ -55,6 +55,9 @@ class Hooks:
     def on_configure_model(self, trainer: Trainer, module: Module) -> None:
         """Called when the module is about to be built or sharded, before optimizers exist."""
 
+    def on_after_configure_model(self, trainer: Trainer, module: Module) -> None:
+        """Called when the module is whole and on its device, before optimizers are made of it."""
+
     @_known_as(composer="before_load")
     def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
         """Called before a checkpoint is looked up, also when there is none (`path` is None)."""

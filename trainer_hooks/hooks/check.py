@@ -63,8 +63,9 @@ def faults(
 
 
 def _faults(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> Iterator[str]:
+    translated = getattr(implementer, "translated_hooks", ())  # which have other arguments
     for name, spec in (*hooks.items(), *((old, hooks[new]) for old, new in ALIASES.items())):
-        if overrides(implementer, name, hooks):
+        if name not in translated and overrides(implementer, name, hooks):
             yield from _uncallable(implementer, name, "hook", spec, skip)
     if skip == 0:
         for spec in _STATE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, TextIO
@@ -196,7 +197,8 @@ class HookProfile:
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> str:
         """Write a trace for chrome://tracing or ui.perfetto.dev, whole or not at all.
 
-        Each callback has a lane, and so do the training batches.
+        Each callback has a lane, and so do the training batches. The records stand in it too, under
+        `otherData`, where `trainer-hooks report` finds them.
 
         Args:
             path: the file; its folder is made.
@@ -210,6 +212,8 @@ class HookProfile:
             "events": len(self._spans),
             "dropped_events": self.dropped_events,
             "training_batches": self.batches,
+            "batch_seconds": self.batch_seconds,
+            "costs": [asdict(cost) for cost in self.records],
         }
         trace = chrome_trace(self._spans, lanes, facts)
         target = Path(path).absolute()

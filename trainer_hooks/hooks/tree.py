@@ -55,6 +55,7 @@ def _each(text: str, *steps: str | Block) -> Block:
 _PREPARATION = (
     "setup",
     "on_configure_model",
+    "on_after_configure_model",
     "on_before_load",
     _if("if a checkpoint is loaded", "on_load_checkpoint"),
     "on_after_load",
@@ -144,8 +145,8 @@ _BATCH = _each(
         "if the loader gave one",
         "on_train_batch_start",
         _if("at the start of a window", "on_before_train_batch", "on_before_zero_grad"),
-        _if(
-            "unless the batch is skipped",
+        _each(
+            "unless it is skipped: for the batch, or for each part of microbatch_size samples",
             _if(
                 "if the module has no training_step, around its forward and loss",
                 "on_before_forward",

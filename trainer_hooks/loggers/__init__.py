@@ -1,8 +1,43 @@
-"""Loggers: where the metrics of a run are written."""
+"""Loggers: where the metrics of a run are written; each is loaded when it is first used."""
 
 from __future__ import annotations
 
-from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.csv import CSVLogger
+from typing import TYPE_CHECKING
 
-__all__ = ["CSVLogger", "Logger"]
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.loggers.console import ConsoleLogger
+    from trainer_hooks.loggers.csv import CSVLogger
+    from trainer_hooks.loggers.in_memory import InMemoryLogger
+    from trainer_hooks.loggers.mlflow import MLflowLogger
+    from trainer_hooks.loggers.tensorboard import TensorBoardLogger
+    from trainer_hooks.loggers.wandb import WandbLogger
+
+__all__ = [
+    "CSVLogger",
+    "ConsoleLogger",
+    "InMemoryLogger",
+    "Logger",
+    "MLflowLogger",
+    "TensorBoardLogger",
+    "WandbLogger",
+]
+
+__getattr__ = loader_of(
+    __name__,
+    {
+        "CSVLogger": "csv",
+        "ConsoleLogger": "console",
+        "InMemoryLogger": "in_memory",
+        "Logger": "base",
+        "MLflowLogger": "mlflow",
+        "TensorBoardLogger": "tensorboard",
+        "WandbLogger": "wandb",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import csv
-import json
-import math
-import os
-import re
-from collections.abc import Mapping
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._files import replace_file
-from trainer_hooks._log import warn
-from trainer_hooks.errors import OptionError, TrainerHooksWarning
-from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.files import STEP, continue_csv, create_csv, csv_writer
+from trainer_hooks.errors import OptionError
+from trainer_hooks.loggers.files import (
+    STEP,
+    append_rows,
+    continue_csv,
+    create_csv,
+    csv_writer,
+    cut_csv,
+    holds_rows,
+)
+from trainer_hooks.loggers.folder_logger import FolderLogger
+from trainer_hooks.loggers.hparams import as_dict, plain_number, write_hparams
+from trainer_hooks.loggers.run_folder import RunFolder, check_text
 
 if TYPE_CHECKING:
+    import os
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from typing import TextIO
 
 __all__ = ["CSVLogger"]
 
 _METRICS = "metrics.csv"
-_HPARAMS = "hparams.json"
-_VERSION = re.compile(r"version_(\d+)")
 
 _Row = tuple[int, dict[str, float]]
 
 
-class CSVLogger(Logger):
+class CSVLogger(FolderLogger):
     """Write metrics to `save_dir/name/version_N/metrics.csv`, one row a call.
 
     The folder is made at the first write, and no two loggers are ever given the same number. Rows
     are collected in memory and written every `flush_logs_every_n_steps` steps and at the end of a
     run; what was written survives a killed process. A metric that appears late becomes a new
     column. With a `version` of your own, rows are added to the file that is there.
+
+    A run that is resumed goes on in the same folder. Rows that were written after the checkpoint,
+    and so will be written again, are moved to `metrics.after_resume_0.csv` beside it.
 
     Args:
         save_dir: folder for all experiments.
@@ -62,11 +69,13 @@ class CSVLogger(Logger):
         prefix: str = "",
         flush_logs_every_n_steps: int = 100,
     ) -> None:
-        _check(save_dir, name, version, prefix, flush_logs_every_n_steps)
-        self._save_dir = os.fspath(save_dir)
+        for argument, value in (("name", name), ("prefix", prefix)):
+            check_text(argument, value, "CSVLogger")
+        _check_every(flush_logs_every_n_steps)
+        self.run_folder = RunFolder(
+            "CSVLogger", save_dir, name, version, lambda folder: create_csv(folder / _METRICS)
+        )
         self._name = name
-        self._version = version
-        self._is_version_chosen = version is not None
         self._prefix = f"{prefix}-" if prefix else ""
         self._flush_every = flush_logs_every_n_steps
         self._flush_at = flush_logs_every_n_steps - 1
@@ -74,6 +83,9 @@ class CSVLogger(Logger):
         self._columns: dict[str, None] = {}
         self._rows: list[_Row] = []
         self._logged = 0
+        self._written = 0
+        self._last: list[str] = []
+        self._cut: tuple[int, list[str]] | None = None
         self._hparams: dict[str, Any] = {}
 
     @property
@@ -81,38 +93,25 @@ class CSVLogger(Logger):
         """Return the name of the experiment."""
         return self._name
 
-    @property
-    def version(self) -> int | str:
-        """Return the number of this run, or the name that was given; nothing is created."""
-        if self._version is None:
-            self._version = _next_version(self._root)
-        return self._version
-
-    @property
-    def save_dir(self) -> str:
-        """Return the folder for all experiments."""
-        return self._save_dir
-
-    @property
-    def log_dir(self) -> str:
-        """Return the folder of this run; nothing is created."""
-        return str(self._folder_of(self.version))
-
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Take one row; without a `step` the rows are numbered."""
         row = dict(metrics)
         for value in row.values():
             if type(value) is not float and type(value) is not int:
-                row = {key: _number(value) for key, value in row.items()}
+                row = {key: plain_number(value) for key, value in row.items()}
                 break
         if step is None:
             step = self._logged
-        self._logged += 1
         self._rows.append((step, row))
         if step >= self._flush_at or len(self._rows) >= self._flush_every:
-            self.save()
+            try:
+                self.save()
+            except BaseException:
+                self._rows.pop()  # who is told that it failed gives this row again
+                raise
             self._flush_at = (step + 1) // self._flush_every * self._flush_every
             self._flush_at += self._flush_every - 1
+        self._logged += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
         """Write hyperparameters to `hparams.json`; a value that JSON has no form for as its repr.
@@ -120,10 +119,38 @@ class CSVLogger(Logger):
         Args:
             params: names and values.
         """
-        named = params if isinstance(params, Mapping) else vars(params)
-        self._hparams.update(_jsonable(dict(named)))
-        text = json.dumps(self._hparams, indent=2, allow_nan=False) + "\n"
-        replace_file(self._claim() / _HPARAMS, lambda file: file.write(text))
+        hparams = {**self._hparams, **as_dict(params)}
+        write_hparams(self._claim(), hparams)
+        self._hparams = hparams
+
+    def run_state(self) -> dict[str, Any]:
+        """Write the rows; return which folder, how many its file has, and any left over."""
+        where = self.run_folder.state()
+        self._claim()
+        with suppress(OSError):  # a full disk: the rows are in the checkpoint instead
+            self.save()
+        unwritten = [[step, dict(row)] for step, row in self._rows]
+        return {
+            **where,
+            "rows": self._written,
+            "last": list(self._last),
+            "logged": self._logged,
+            "unwritten": unwritten,
+        }
+
+    def resume_run(self, state: dict[str, Any]) -> None:
+        """Go on in the folder of a checkpoint, after the rows that it knows of."""
+        if not self.run_folder.resume(state):
+            return
+        self._folder, self._cut = None, (state["rows"], state["last"])
+        path = self.run_folder.path / _METRICS
+        if path.is_file() and not holds_rows(path, *self._cut):
+            self._cut = None
+            if not self.run_folder.is_chosen:
+                self.run_folder.leave()
+        self._logged = state["logged"]
+        self._rows = [(step, dict(row)) for step, row in state["unwritten"]]
+        self._flush_at = self._flush_every - 1
 
     def save(self) -> None:
         """Write the rows held in memory; without any, nothing is created."""
@@ -133,12 +160,14 @@ class CSVLogger(Logger):
         new = {self._prefix + key: None for _, row in self._rows for key in row}
         columns = self._columns | new
         columns.pop(STEP, None)
+        lines = self._lines(list(columns))
         if list(columns) == list(self._columns):
-            with path.open("a", encoding="utf-8", newline="") as file:
-                csv_writer(file).writerows(self._lines(list(columns)))
+            append_rows(path, lines)
         else:
-            self._rewrite(path, list(columns))
+            self._rewrite(path, list(columns), lines)
             self._columns = columns
+        self._written += len(lines)
+        self._last = [str(cell) for cell in lines[-1]]
         self._rows.clear()
 
     def _lines(self, columns: Sequence[str]) -> list[list[float | str]]:
@@ -149,7 +178,9 @@ class CSVLogger(Logger):
             for step, row in self._rows
         ]
 
-    def _rewrite(self, path: Path, columns: Sequence[str]) -> None:
+    def _rewrite(
+        self, path: Path, columns: Sequence[str], lines: Sequence[Sequence[float | str]]
+    ) -> None:
         """Replace the file by one with more columns, all old rows, and the rows held in memory."""
 
         def write(file: TextIO) -> None:
@@ -160,113 +191,33 @@ class CSVLogger(Logger):
                 next(reader, None)
                 for line in reader:
                     writer.writerow(line + [""] * (1 + len(columns) - len(line)))
-            writer.writerows(self._lines(columns))
+            writer.writerows(lines)
 
         replace_file(path, write)
 
-    @property
-    def _root(self) -> Path:
-        return Path(self._save_dir, self._name)
-
-    def _folder_of(self, version: int | str) -> Path:
-        return self._root / (version if isinstance(version, str) else f"version_{version}")
-
     def _claim(self) -> Path:
-        """Return the folder of this run, made and taken for this logger alone at the first call."""
+        """Return the folder of this run, its file ready to be added to."""
         if self._folder is None:
-            try:
-                self._folder = self._take_chosen() if self._is_version_chosen else self._take_next()
-            except OSError as error:
-                raise OptionError(
-                    f"save_dir {self._save_dir!r} of CSVLogger: {self.log_dir} cannot be made "
-                    f"({error.strerror or error}). Give a folder that can be written to."
-                ) from error
+            folder = self.run_folder.claim()
+            cut, path = self._cut, folder / _METRICS
+            self._columns, self._written, self._last = {}, 0, []
+            if self.run_folder.is_continued:
+                self._continue(path)
+                if cut is not None:
+                    cut_csv(path, cut[0])
+                    self._written, self._last = cut
+            self._folder, self._cut = folder, None
         return self._folder
 
-    def _take_chosen(self) -> Path:
-        folder = self._folder_of(self.version)
-        folder.mkdir(parents=True, exist_ok=True)
-        if not create_csv(folder / _METRICS):
-            self._columns = dict.fromkeys(continue_csv(folder / _METRICS))
-        return folder
-
-    def _take_next(self) -> Path:
-        """Take the number that was told to somebody, else the next one that nobody has.
-
-        A folder that was told may exist already, because somebody saved a checkpoint there; so what
-        makes it ours is to be the one that creates the file in it.
-        """
-        promised = self._version
-        number = _next_version(self._root) if promised is None else int(promised)
-        while True:
-            folder = self._folder_of(number)
-            try:
-                folder.mkdir(parents=True, exist_ok=number == promised)
-                if create_csv(folder / _METRICS):
-                    break
-            except FileExistsError:
-                pass  # somebody was faster
-            number += 1
-        self._version = number
-        if promised not in {None, number}:
-            warn(
-                f"CSVLogger said that it would write to {self._folder_of(int(promised or 0))}, "
-                f"which another logger took meanwhile: it writes to {folder}. Give each run its "
-                "own name= or version= to know the folder beforehand.",
-                TrainerHooksWarning,
-            )
-        return folder
+    def _continue(self, path: Path) -> None:
+        """Take up a file that is there."""
+        columns, self._written, self._last = continue_csv(path)
+        self._columns = dict.fromkeys(columns)
 
 
-def _check(save_dir: object, name: object, version: object, prefix: object, every: object) -> None:
-    """Make sure that the arguments of a CSVLogger keep their rules."""
-    if not isinstance(save_dir, str | os.PathLike):
-        raise OptionError(f"save_dir {save_dir!r} of CSVLogger: must be a path. Give a folder.")
-    if Path(save_dir).exists() and not Path(save_dir).is_dir():
-        raise OptionError(
-            f"save_dir {os.fspath(save_dir)!r} of CSVLogger: is a file, and must be a folder. "
-            "Give another path."
-        )
-    for argument, value in (("name", name), ("prefix", prefix)):
-        if not isinstance(value, str):
-            raise OptionError(
-                f"{argument} {value!r} of CSVLogger: must be a string. "
-                f'Write {argument}="" to leave it out.'
-            )
-    is_number = isinstance(version, int) and not isinstance(version, bool) and version >= 0
-    is_text = isinstance(version, str) and version != ""
-    if not (version is None or is_number or is_text):
-        raise OptionError(
-            f"version {version!r} of CSVLogger: must be a number from 0 on, or a folder's name. "
-            "Leave it out to take the next free number."
-        )
+def _check_every(every: object) -> None:
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:
         raise OptionError(
             f"flush_logs_every_n_steps {every!r} of CSVLogger: must be a whole number from 1 on. "
             "Write 1 to write each row at once."
         )
-
-
-def _next_version(root: Path) -> int:
-    """Return the number after the highest `version_N` in `root`."""
-    names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
-    found = [int(match[1]) for match in map(_VERSION.fullmatch, names) if match]
-    return max(found, default=-1) + 1
-
-
-def _number(value: Any) -> float:
-    """Return a tensor's or array's one value as it is now; anything else unchanged."""
-    return value.item() if hasattr(value, "item") else value  # type: ignore[no-any-return]
-
-
-def _jsonable(value: Any) -> Any:
-    """Return `value` in a form that JSON has: itself, a container of such, or its repr."""
-    if isinstance(value, Mapping):
-        return {str(key): _jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(item) for item in value]
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    return repr(value)

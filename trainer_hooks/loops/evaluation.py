@@ -15,6 +15,7 @@ from trainer_hooks._log import warn
 from trainer_hooks.data.sizes import no_batch, number_of_batches, shortage
 from trainer_hooks.data.workers import iterator_of
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning
+from trainer_hooks.loops.handover import hand_over
 from trainer_hooks.loops.steps import evaluation_step
 from trainer_hooks.metrics.store import Scope, floats
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     Pick = Callable[[HookRelay], Callable[..., None]]
 
 __all__ = ["EvaluationLoop", "evaluating"]
-
-_EPOCH_END = -1
-"""Table of the values logged in `on_*_epoch_end`, which belong to no single loader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,32 +87,41 @@ class EvaluationLoop:
         )  # fmt: skip
         scope = metrics.scope
         is_in_fit = context.state.fn == "fit"
-        metrics.enter(Scope.EVALUATION, _EPOCH_END)
+        metrics.enter(Scope.CLOSED)
         with evaluating(module, self.stage, context.plan.inference_mode and not is_in_fit):
+            # as in Lightning, where a training is under way values are read at the end alone
+            metrics.enter(Scope.EVALUATION_EPOCH, is_held=is_in_fit and not self._is_sanity_check)
             phase.start(hooks)(trainer, module)
             hooks.on_epoch_start(trainer, module)
             phase.epoch_start(hooks)(trainer, module)
             for index in range(len(self.data.loaders)):
-                self._run_loader(index, limit)
-            metrics.enter(Scope.EVALUATION, _EPOCH_END)
-            metrics.refresh(Scope.EVALUATION)
+                if self.data.is_chosen(index):
+                    self._run_loader(index, limit)
+                    metrics.refresh_loader(index)
+            context.dataloader_label = ""
+            metrics.enter(Scope.EVALUATION_EPOCH)
+            metrics.refresh(Scope.EVALUATION_EPOCH)
             phase.epoch_end(hooks)(trainer, module)
             hooks.on_epoch_end(trainer, module)
             results = self._results()
-            reduced = metrics.close_epoch(Scope.EVALUATION)
+            reduced = metrics.close_epoch(Scope.EVALUATION, Scope.EVALUATION_EPOCH)
             metrics.enter(Scope.CLOSED)
+            if not self._is_sanity_check:
+                hand_over(context, *reduced)
             phase.end(hooks)(trainer, module)
         metrics.enter(scope)
-        if reduced and context.state.stage != "sanity_check":
-            trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
         return results
 
     def _run_loader(self, index: int, limit: int | None) -> None:
         context = self.context
-        is_several = len(self.data.loaders) > 1
-        extra = (index,) if is_several else ()
+        extra = (index,) if len(self.data.loaders) > 1 else ()
+        evaluator = self.data.evaluators[index] if self.data.evaluators else None
+        context.dataloader_label = evaluator.label if evaluator is not None else ""
         context.metrics.enter(
-            Scope.EVALUATION, index, suffix=f"/dataloader_idx_{index}" if is_several else ""
+            Scope.EVALUATION,
+            index,
+            suffix=self.data.suffix(index),
+            keeps=evaluator.keeps if evaluator is not None else None,
         )
         if self._is_cut():
             return
@@ -124,13 +131,13 @@ class EvaluationLoop:
                     context.heed_signal()
                 if context.transfer.is_needed:
                     batch = context.transfer(batch, index)
-                self._run_batch(batch, batch_idx, extra)
+                self._run_batch(index, batch, batch_idx, extra)
                 if self._is_cut():
                     return
         except StopTraining as request:
             context.stop_by(request)
 
-    def _run_batch(self, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
+    def _run_batch(self, index: int, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
         context, phase, step = self.context, self._phase, self._step
         trainer, module, hooks, metrics = (
             context.trainer, context.module, context.hooks, context.metrics
@@ -144,9 +151,13 @@ class EvaluationLoop:
         except StopTraining as request:
             context.stop_by(request)
         phase.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
-        stepped = metrics.step_metrics()
-        if stepped and context.state.stage != "sanity_check":
-            trainer.log_metrics(floats(stepped), step=batch_idx)
+        if not self._is_sanity_check:
+            place = metrics.count_evaluated(f"{context.state.fn}/{self.stage}/{index}")
+            hand_over(context, *metrics.step_metrics(), step=place)
+
+    @property
+    def _is_sanity_check(self) -> bool:
+        return self.context.state.stage == "sanity_check"
 
     def _is_cut(self) -> bool:
         """Return whether `StopTraining` was raised in this evaluation."""
@@ -154,15 +165,23 @@ class EvaluationLoop:
 
     def _results(self) -> list[dict[str, float]]:
         metrics = self.context.metrics
-        shared = metrics.epoch_values(Scope.EVALUATION, _EPOCH_END)
+        shared = metrics.epoch_values(Scope.EVALUATION_EPOCH)
         return [
             floats({**metrics.epoch_values(Scope.EVALUATION, index), **shared})
             for index in range(len(self.data.loaders))
         ]
 
 
-def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator[Any]:
+def batches_of(
+    data: EvalData, index: int, limit: int | None = None, source: Any = None
+) -> Iterator[Any]:
     """Give the batches of one loader that are to be run.
+
+    Args:
+        data: the loaders.
+        index: which of them.
+        limit: at most so many batches.
+        source: what to take them from in the loader's place.
 
     Raises:
         DataError: there should be some, and there is none.
@@ -171,7 +190,9 @@ def batches_of(data: EvalData, index: int, limit: int | None = None) -> Iterator
     if limit is not None:
         count = min(count, limit)
     given = 0
-    for batch in islice(iterator_of(loader), None if count == math.inf else int(count)):
+    for batch in islice(
+        iterator_of(loader if source is None else source), None if count == math.inf else int(count)
+    ):
         given += 1
         yield batch
     if given == 0 < count:

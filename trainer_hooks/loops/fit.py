@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import StopTraining
 from trainer_hooks.hooks.relay import call_noting
+from trainer_hooks.loops.duration import counter_of, duration_of
+from trainer_hooks.loops.handover import hand_over
 from trainer_hooks.loops.iterations import Iterations
 from trainer_hooks.loops.leaving import Leaving
 from trainer_hooks.loops.requests import CheckpointRequests
 from trainer_hooks.loops.schedule import SchedulerStepper
-from trainer_hooks.loops.train_step import TrainStep, make_step
+from trainer_hooks.loops.step_choice import make_step
+from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.loops.validation import FitValidation
-from trainer_hooks.metrics.store import Scope, floats
+from trainer_hooks.metrics.store import Scope
 from trainer_hooks.progress import EpochStage
 from trainer_hooks.runtime import rng
 
@@ -42,7 +45,8 @@ class FitLoop:
         self._requests = CheckpointRequests(context)
         self._iterations = Iterations(context, self._requests)
         self._validation = FitValidation(context, stream.num_batches)
-        self._validates_inside = self._validation.schedule.every < math.inf
+        self._measure = counter_of(context.module)
+        self._duration = duration_of(context)
         self._reopened: Iterator[Any] | None = None
 
     def run(self) -> None:
@@ -70,9 +74,11 @@ class FitLoop:
                 if not context.resumed and not context.has_to_stop:
                     self._validation.check_sanity()
                 context.state.stage = "train"
+                context.timekeeper.stopwatch.start()
                 context.metrics.enter(Scope.TRAIN_EPOCH)
                 hooks.on_train_start(trainer, module)
                 context.metrics.enter(Scope.CLOSED)
+                self._validation.start()
                 self._resume()
                 while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
                     if progress.stage is EpochStage.BETWEEN:
@@ -90,6 +96,7 @@ class FitLoop:
                 self._close_by(request)
             self._iterations.close()
         hooks.on_train_end(trainer, module)
+        context.timekeeper.stopwatch.stop()
 
     def reason_to_end(self) -> str:
         """Return why there is nothing more to train, or an empty string."""
@@ -98,6 +105,8 @@ class FitLoop:
             return f"max_steps={plan.max_steps} optimizer steps are done"
         if 0 <= plan.max_epochs <= progress.epochs_completed:
             return f"max_epochs={plan.max_epochs} epochs are done"
+        if self._duration is not None and self._duration.is_over():
+            return f"max_duration={str(plan.max_duration)!r} is over"
         if self.stream.num_batches == 0:
             return "the limit on training batches leaves none"
         if self.context.has_to_stop:
@@ -122,13 +131,17 @@ class FitLoop:
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress, metrics, transfer = context.progress, context.metrics, context.transfer
         accumulate = context.plan.accumulate_grad_batches
+        step.set_window(accumulate)
         max_steps = context.plan.max_steps if context.plan.max_steps >= 0 else math.inf
         steps_schedulers = self._schedulers.has_step_schedulers
+        measure, duration = self._measure, self._duration
         iterator = self._batches()
         metrics.enter(Scope.TRAIN_BATCH)
         while progress.batches_in_epoch < stream.num_batches:
-            if progress.steps_completed >= max_steps or (
-                context.is_stopping and context.has_to_stop
+            if (
+                progress.steps_completed >= max_steps
+                or (context.is_stopping and context.has_to_stop)
+                or (duration is not None and duration.is_over())
             ):
                 break
             if context.pending_signal:
@@ -152,6 +165,8 @@ class FitLoop:
             if transfer.is_needed:
                 batch = transfer(batch)
             metrics.batch = batch
+            # before anybody may change what is in it
+            samples, tokens = measure(batch)
             batch_idx = progress.batches_in_epoch
             context.is_last_batch = batch_idx + 1 >= stream.num_batches
             closes_window = context.is_last_batch or progress.batches_in_window + 1 >= accumulate
@@ -165,7 +180,7 @@ class FitLoop:
             except StopTraining as request:
                 context.stop_by(request)
                 outputs, closes_window = {}, False
-            progress.count_batch(closes_window)
+            progress.count_batch(closes_window, samples, tokens)
             context.is_in_batch = False
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
@@ -175,11 +190,12 @@ class FitLoop:
     def _finish_batch(self, closes_window: bool) -> None:
         """Hand metrics to the loggers, validate if that is due, and let savers save."""
         context, progress = self.context, self.context.progress
-        if closes_window and progress.batches_stepped % context.plan.log_every_n_steps == 0:
-            self._hand_to_loggers()
-        can_be_due = self._validates_inside or progress.is_validation_requested
-        if can_be_due and self._validation.schedule.is_due_on_batch():
-            self._validation.run()
+        if closes_window and (
+            progress.batches_stepped % context.plan.log_every_n_steps == 0 or context.is_stopping
+        ):
+            hand_over(context, *context.metrics.step_metrics())
+        if self._validation.is_inside or progress.is_validation_requested:
+            self._validation.after_batch()
         progress.is_batch_open = False
         if context.background.has_news:
             context.background.tell_news()
@@ -199,10 +215,16 @@ class FitLoop:
         trainer, module, hooks = context.trainer, context.module, context.hooks
         self._iterations.before_epoch()
         context.progress.begin_epoch()
+        context.timekeeper.begin_epoch(context.progress)
         context.is_last_batch = False
         context.metrics.enter(Scope.TRAIN_EPOCH)
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)
+        if context.stream is not None and context.stream is not self.stream:
+            # the loaders were made anew since
+            self.stream = context.stream
+            self._validation = FitValidation(context, self.stream.num_batches)
+            self._validation.start()
 
     def _end_early(self) -> None:
         """Note that the loader gave fewer batches than it said, and step with what is open."""
@@ -230,7 +252,6 @@ class FitLoop:
         if is_complete:
             self._schedulers.after_batches()
         context.metrics.enter(Scope.TRAIN_EPOCH)
-        context.metrics.refresh(Scope.TRAIN_BATCH)
         context.progress.stage = EpochStage.VALIDATING
         context.hooks.on_train_batches_end(context.trainer, context.module)
 
@@ -243,13 +264,11 @@ class FitLoop:
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
         context.metrics.enter(Scope.TRAIN_EPOCH)
-        context.metrics.refresh(Scope.TRAIN_BATCH)
+        context.metrics.refresh(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         hooks.on_train_epoch_end(trainer, module)
         self._schedulers.after_epoch()
         hooks.on_epoch_end(trainer, module)
-        reduced = context.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
-        if reduced:
-            trainer.log_metrics({"epoch": context.progress.epochs_completed, **floats(reduced)})
+        hand_over(context, *context.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH))
         context.metrics.enter(Scope.CLOSED)
         context.progress.stage = EpochStage.ENDED
         if context.background.has_news:
@@ -261,13 +280,6 @@ class FitLoop:
     def _complete_epoch(self) -> None:
         self.context.progress.complete_epoch()
         self._iterations.after_epoch()
-
-    def _hand_to_loggers(self) -> None:
-        context, epoch = self.context, self.context.progress.epochs_completed
-        stepped = context.metrics.step_metrics()
-        # where nobody listens nothing is copied from the device
-        if stepped and (context.trainer.loggers or "on_log" in context.hooks.listened):
-            context.trainer.log_metrics({"epoch": epoch, **floats(stepped)})
 
     def _resume(self) -> None:
         """Come back to the place in the epoch at which the checkpoint was saved."""

@@ -36,6 +36,7 @@ class Iterations:
         context = self._context
         if self._length is not None and not self._is_open:
             self._is_open = True
+            context.timekeeper.begin_iteration(context.progress)
             context.hooks.on_iteration_start(context.trainer, context.module)
 
     def after_epoch(self) -> None:

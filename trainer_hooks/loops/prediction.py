@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.data.indices import noting_indices
 from trainer_hooks.errors import StopTraining
 from trainer_hooks.loops.evaluation import batches_of, evaluating
 from trainer_hooks.loops.steps import predict_step
 from trainer_hooks.metrics.store import Scope
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from trainer_hooks.context import RunContext
+    from trainer_hooks.data.indices import IndexNotes
 
 __all__ = ["PredictionLoop"]
 
@@ -62,19 +67,26 @@ class PredictionLoop:
         if self._is_cut():
             return kept
         try:
-            for batch_idx, batch in enumerate(batches_of(self.data, index)):
-                if context.pending_signal:
-                    context.heed_signal()
-                if context.transfer.is_needed:
-                    batch = context.transfer(batch, index)
-                output = self._run_batch(batch, batch_idx, extra)
-                if self.keeps:
-                    kept.append(output)
-                if self._is_cut():
-                    break
+            with self._source(index) as (source, notes):
+                for batch_idx, batch in enumerate(batches_of(self.data, index, source=source)):
+                    if context.pending_signal:
+                        context.heed_signal()
+                    context.batch_indices = None if notes is None else notes.take()
+                    if context.transfer.is_needed:
+                        batch = context.transfer(batch, index)
+                    output = self._run_batch(batch, batch_idx, extra)
+                    if self.keeps:
+                        kept.append(output)
+                    if self._is_cut():
+                        break
         except StopTraining as request:
             context.stop_by(request)
         return kept
+
+    def _source(self, index: int) -> AbstractContextManager[tuple[Any, IndexNotes | None]]:
+        """Return what to take a loader's batches from, and what notes their indices if wanted."""
+        loader = self.data.loaders[index]
+        return noting_indices(loader) if self.context.notes_indices else nullcontext((loader, None))
 
     def _run_batch(self, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> Any:
         context = self.context

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import MetricError, StopTraining, TrainerHooksWarning, nearest
+from trainer_hooks.loops.steps import overrides
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
@@ -28,6 +30,9 @@ class SchedulerStepper:
         self._configs = configs if context.module.automatic_optimization else []
         self.has_step_schedulers = any(config.interval == "step" for config in self._configs)
         self._steps = context.progress.steps_completed
+        # a value that was logged there would belong to no batch
+        is_overridden = overrides(context.module, "lr_scheduler_step")
+        self._around = context.metrics.closed if is_overridden else nullcontext
 
     def after_step(self) -> None:
         """Step those that count optimizer steps, unless the window's batches were all skipped."""
@@ -75,6 +80,7 @@ class SchedulerStepper:
                 return
             metric = metrics[name]
         try:
-            self._context.module.lr_scheduler_step(config.scheduler, metric)
+            with self._around():
+                self._context.module.lr_scheduler_step(config.scheduler, metric)
         except StopTraining as request:
             self._context.stop_by(request)

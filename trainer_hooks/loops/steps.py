@@ -39,6 +39,10 @@ def training_step(context: RunContext) -> Step:
     Raises:
         ModuleError: the module has no `training_step`, and not both `forward` and `loss`.
     """
+    return _through_trainer(context, "train", _training_step(context))
+
+
+def _training_step(context: RunContext) -> Step:
     module = context.module
     if overrides(module, "training_step"):
         return module.training_step
@@ -62,6 +66,26 @@ def training_step(context: RunContext) -> Step:
     return step
 
 
+def _through_trainer(context: RunContext, kind: str, step: Step) -> Step:
+    """Return `step`, or the trainer's method that takes its place and may call it."""
+    method = context.batch_losses.get(kind)
+    if method is None:
+        return step
+
+    def through(batch: Any, *place: int) -> Any:
+        def own_step(given: Any) -> Any:
+            output = step(given, *place)
+            return {"loss": output} if kind == "train" and isinstance(output, Tensor) else output
+
+        context.own_step = own_step
+        try:
+            return method(batch)
+        finally:
+            context.own_step = None
+
+    return through
+
+
 def has_evaluation(module: Module, stage: str) -> bool:
     """Return whether a module can be evaluated: by its own step, or by default."""
     return overrides(module, _STEPS[stage]) or (
@@ -75,6 +99,10 @@ def evaluation_step(context: RunContext, stage: str) -> Step:
     Raises:
         ModuleError: the module has no such step, and not both `forward` and `loss`.
     """
+    return _through_trainer(context, "eval", _evaluation_step(context, stage))
+
+
+def _evaluation_step(context: RunContext, stage: str) -> Step:
     module = context.module
     name = _STEPS[stage]
     if overrides(module, name):

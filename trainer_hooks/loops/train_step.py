@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
     from trainer_hooks.module import Module
 
-__all__ = ["ClosureStep", "ManualStep", "TrainStep", "make_step"]
+__all__ = ["ClosureStep", "TrainStep"]
 
 
 class TrainStep:
@@ -40,6 +40,7 @@ class TrainStep:
     """Whether a batch is run again, so that its window is open already."""
 
     def __init__(self, context: RunContext) -> None:
+        self.context = context
         self.training_step = training_step(context)
         self.trainer = context.trainer
         self.module = context.module
@@ -48,7 +49,7 @@ class TrainStep:
         self.precision = context.precision
         self.plan = context.plan
         self.optimizer = _only(context.optimization.optimizers, context.module)
-        self.accumulate = context.plan.accumulate_grad_batches
+        self.accumulate: float = context.plan.accumulate_grad_batches
         self._own_backward = overrides(self.module, "backward")
         self._own_zero_grad = overrides(self.module, "optimizer_zero_grad")
         self._clears_directly = self.optimizer is not None and _clears_plainly(self.optimizer)
@@ -80,17 +81,24 @@ class TrainStep:
             if not is_plain:
                 loss = self.precision.scale(loss)
             hooks.on_before_backward(trainer, module, loss)
-            if self._own_backward:
-                module.backward(loss)
+            if self.context.skips_batch:
+                self.context.skips_batch, returned = False, None
             else:
-                loss.backward()  # type: ignore[no-untyped-call]
-            hooks.on_after_backward(trainer, module)
-            progress.has_gradients = True
+                if self._own_backward:
+                    module.backward(loss)
+                else:
+                    loss.backward()  # type: ignore[no-untyped-call]
+                hooks.on_after_backward(trainer, module)
+                progress.has_gradients = True
         if closes_window and progress.has_gradients:
             self.update()
         if self.returns_outputs or "on_train_batch_end" in hooks.listened:
             return outputs_of(output, returned)
         return {}
+
+    def set_window(self, batches: int) -> None:
+        """Let so many batches make one step."""
+        self.accumulate = batches
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Leave one batch out; the window that it belongs to begins and ends all the same."""
@@ -154,20 +162,30 @@ class ClosureStep(TrainStep):
     overrides `optimizer_step`.
     """
 
-    returns_outputs = True
+    def __init__(self, context: RunContext, inner: TrainStep) -> None:
+        """Make one whose batches are run by `inner`, forward and backward."""
+        super().__init__(context)
+        self._inner = inner
+        inner.returns_outputs = True
+
+    def set_window(self, batches: int) -> None:
+        """Let so many batches make one step."""
+        super().set_window(batches)
+        self._inner.set_window(batches)
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Take one batch in; see `TrainStep`."""
-        self.is_repeating = False
+        inner = self._inner
+        inner.is_repeating = False
         if not closes_window or self.optimizer is None:
-            return super().__call__(batch, batch_idx, closes_window)
+            return inner(batch, batch_idx, closes_window)
         optimizer = self.optimizer
         outputs: dict[str, Any] = {}
 
         def closure() -> Tensor | None:
             nonlocal outputs
-            outputs = TrainStep.__call__(self, batch, batch_idx, closes_window=False)
-            self.is_repeating = True
+            outputs = inner(batch, batch_idx, closes_window=False)
+            inner.is_repeating = True
             if self.progress.has_gradients:
                 self.finish_gradients(optimizer)
             return outputs.get("loss")
@@ -194,103 +212,6 @@ class ClosureStep(TrainStep):
     def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
         """Clear the gradients."""
         optimizer.zero_grad(set_to_none=set_to_none)
-
-
-class ManualStep:
-    """Manual optimization: the module's `training_step` does it all.
-
-    Attributes:
-        optimizers: the optimizers, wrapped so that their steps count and fire the hooks.
-    """
-
-    def __init__(self, context: RunContext) -> None:
-        self.training_step = training_step(context)
-        self.trainer = context.trainer
-        self.module = context.module
-        self.hooks = context.hooks
-        self.progress = context.progress
-        self.precision = context.precision
-        self.optimizers = [ManualOptimizer(o, self) for o in context.optimization.optimizers]
-
-    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
-        """Take one batch in and return the outputs that hooks are given."""
-        self.hooks.on_before_train_batch(self.trainer, self.module)
-        with self.precision.forward_context():
-            output = self.training_step(batch, batch_idx)
-        if isinstance(output, dict) and "loss" not in output:
-            return output
-        return outputs_of(output, loss_of(output, self.module))
-
-    def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
-        """Leave one batch out."""
-        return {}
-
-    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute gradients, with the hooks around it."""
-        scaled = self.precision.scale(loss)
-        self.hooks.on_before_backward(self.trainer, self.module, scaled)
-        self.module.backward(scaled, *args, **kwargs)
-        self.hooks.on_after_backward(self.trainer, self.module)
-
-    def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
-        """Let one optimizer step, with the hooks around it."""
-        result = None
-        if closure is not None and not needs_closure(optimizer):
-            result = closure()
-        self.precision.unscale(optimizer)
-        self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
-        if needs_closure(optimizer):
-            result = optimizer.step(closure)
-        else:
-            self.precision.step(optimizer)
-        self.progress.steps_completed += 1
-        self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
-        return result
-
-    def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
-        """Clear one optimizer's gradients, with the hook before it."""
-        self.hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
-        optimizer.zero_grad(set_to_none=set_to_none)
-
-
-def make_step(context: RunContext) -> TrainStep | ManualStep:
-    """Return the step that the module's optimization asks for.
-
-    Raises:
-        OptimizationError: several optimizers with automatic optimization, or options that manual
-            optimization has no use for.
-    """
-    module, plan = context.module, context.plan
-    if not module.automatic_optimization:
-        for option, value in (
-            ("gradient_clip_val", plan.gradient_clip_val),
-            ("accumulate_grad_batches", plan.accumulate_grad_batches),
-        ):
-            if value not in (None, 1):
-                raise OptimizationError(
-                    f"Trainer({option}={value!r}) has no effect with manual optimization, which "
-                    f"{type(module).__qualname__} asks for: leave it out, and do it in "
-                    "training_step (self.clip_gradients(...), or step every n-th batch)."
-                )
-        step = ManualStep(context)
-        module.attach_manual(step)
-        return step
-    has_own_step = overrides(module, "optimizer_step")
-    evaluates_loss = any(needs_closure(o) for o in context.optimization.optimizers)
-    if has_own_step or evaluates_loss:
-        if evaluates_loss and plan.accumulate_grad_batches > 1:
-            raise OptimizationError(
-                f"Trainer(accumulate_grad_batches={plan.accumulate_grad_batches}) cannot be used "
-                "with an optimizer that evaluates the loss itself, such as LBFGS: it would need "
-                "all batches of a window again at each evaluation. Use larger batches."
-            )
-        if context.precision.name == "16-mixed" and not has_own_step:
-            raise OptimizationError(
-                "Trainer(precision='16-mixed') cannot be used with an optimizer that evaluates the "
-                "loss itself, such as LBFGS: its gradients cannot be unscaled. Use bf16-mixed."
-            )
-        return ClosureStep(context)
-    return TrainStep(context)
 
 
 def _only(optimizers: list[Optimizer], module: Module) -> Optimizer | None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from trainer_hooks._log import warn
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.loops.evaluation import EvaluationLoop
+from trainer_hooks.loops.evaluators import EvaluatorSchedule
 from trainer_hooks.loops.steps import has_evaluation
 from trainer_hooks.runtime import rng
+from trainer_hooks.timing import Time
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
@@ -25,7 +27,7 @@ class FitValidation:
         num_batches: training batches an epoch.
 
     Attributes:
-        schedule: when it is due.
+        is_inside: whether one may be due inside an epoch.
 
     Raises:
         OptionError: `val_check_interval` does not fit the number of batches.
@@ -34,7 +36,10 @@ class FitValidation:
     def __init__(self, context: RunContext, num_batches: int | float) -> None:
         self._context = context
         self._is_told = False
-        self.schedule = ValidationSchedule(context, num_batches)
+        schedule = ValidationSchedule(context, num_batches)
+        self._schedule = schedule
+        self._evaluators = EvaluatorSchedule(context, schedule)
+        self.is_inside = schedule.every < math.inf or self._evaluators.has_own
 
     def check_sanity(self) -> None:
         """Run a few validation batches, so that a fault in them shows before hours of training.
@@ -54,30 +59,59 @@ class FitValidation:
             hooks.on_sanity_check_end(trainer, module)
         context.evaluation["validate"].set_generator_states(generators)
 
+    def start(self) -> None:
+        """Begin to ask what is due, or go on where the checkpoint was saved."""
+        self._evaluators.start()
+
+    def after_batch(self) -> None:
+        """Validate after the batch just done, if that is due inside the epoch."""
+        if self._evaluators.has_own:
+            chosen = self._evaluators.due_on_batch()
+            if chosen:
+                self.run(chosen)
+        elif self._schedule.is_due_on_batch():
+            self.run()
+
     def after_batches(self, *, is_complete: bool) -> None:
         """Validate at the end of the epoch's batches, if that is due.
 
         Args:
             is_complete: whether all batches of the epoch were done; else something ended it.
         """
-        if self.schedule.is_due_after_batches(is_complete=is_complete):
+        if self._evaluators.has_own:
+            chosen = self._evaluators.due_after_batches(is_complete=is_complete)
+            if chosen:
+                self.run(chosen)
+        elif self._schedule.is_due_after_batches(is_complete=is_complete):
             self.run()
         # of one that was not due, the weights were validated already
         self._context.progress.is_validation_requested = False
 
-    def run(self) -> None:
-        """Validate once, or say why what was asked for cannot be done."""
+    def run(self, chosen: list[int] | None = None) -> None:
+        """Validate once, or say why what was asked for cannot be done.
+
+        Args:
+            chosen: the numbers of the loaders to run; all unless given.
+        """
         context, progress = self._context, self._context.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        if self.schedule.is_on:
+        if self._schedule.is_on:
+            data = context.evaluation["validate"]
+            data.chosen = chosen
             # one that is broken off is run again on a resume, from where it began
             context.before_validation = context.random_states()
             context.state.stage = "validate"
+            context.timekeeper.stopwatch.start_evaluating()
             hooks.on_validation_run_start(trainer, module)
-            EvaluationLoop(context, "validate").run()
+            EvaluationLoop(context, "validate").run(context.validation_limit)
+            context.validation_limit = None
             hooks.on_validation_run_end(trainer, module)
+            context.timekeeper.end_validation(progress)
             context.state.stage = "train"
-            progress.validated_at = progress.batches_completed
+            if chosen is None or self._evaluators.are_common_in(chosen):
+                progress.validated_at = progress.batches_completed
+            self._evaluators.note(chosen or [])
+            data.chosen = None
             context.before_validation = {}
         elif not self._is_told:
             self._is_told = True
@@ -97,7 +131,7 @@ class ValidationSchedule:
 
     Attributes:
         is_on: whether there is anything to validate.
-        every: batches between two validations, or infinity: at the end of the epoch.
+        every: batches after which to see whether one is due, or infinity: the end of the epoch.
 
     Raises:
         OptionError: `val_check_interval` does not fit the number of batches.
@@ -106,6 +140,8 @@ class ValidationSchedule:
     def __init__(self, context: RunContext, num_batches: int | float) -> None:
         self._context = context
         self.is_on = bool(context.evaluation["validate"])
+        interval = context.plan.val_check_interval
+        self._time = interval if isinstance(interval, Time) else None
         self.every = self._batches_between(num_batches) if self.is_on else math.inf
 
     def is_due_on_batch(self) -> bool:
@@ -118,6 +154,9 @@ class ValidationSchedule:
             return True
         if self.every == math.inf:
             return False
+        if self._time is not None:
+            keeper = self._context.timekeeper
+            return self._is_due_in_epoch() and keeper.is_passed(self._time, progress)
         if self._context.plan.check_val_every_n_epoch is None:
             return progress.batches_completed % self.every == 0
         return progress.batches_in_epoch % self.every == 0 and self._is_due_in_epoch()
@@ -147,6 +186,8 @@ class ValidationSchedule:
     def _batches_between(self, num_batches: int | float) -> int | float:
         plan = self._context.plan
         interval = plan.val_check_interval
+        if isinstance(interval, Time):
+            return 1
         if isinstance(interval, int):
             if plan.check_val_every_n_epoch is not None and interval > num_batches:
                 raise OptionError(

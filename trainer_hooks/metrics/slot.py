@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 
 from trainer_hooks.errors import MetricError
+from trainer_hooks.metrics.kept import FOR_LOGGERS, FOR_READERS, KeptValues
 from trainer_hooks.metrics.values import scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Metric", "Slot", "unknown"]
+__all__ = ["FOR_LOGGERS", "FOR_READERS", "Metric", "Slot", "unknown"]
 
 _REDUCTIONS = ("mean", "sum", "min", "max")
 _FUNCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.min: "min", torch.max: "max"}
-_CHUNK = 64
-"""Values that are collected and then reduced together: one stack, not many additions."""
 
 
 @runtime_checkable
@@ -36,29 +35,28 @@ class Metric(Protocol):
         """Take another batch in."""
 
 
-class Slot:
-    """Keep the values logged under one name.
+class Slot(KeptValues):
+    """Keep the values logged under one name, and what it was logged with.
 
     Args:
         name: the name.
         reduce_fx: `"mean"` (weighted by batch size), `"sum"`, `"min"`, `"max"`, or a function of
-            the tensor of all values of the epoch.
+            the tensor of all values.
         on_step: whether single values are handed on.
         on_epoch: whether the epoch's reduction is handed on.
         prog_bar: whether the progress bar shows it.
         logger: whether loggers are given it.
+        suffix: what tells several loaders apart; it comes after `_step` and `_epoch`.
 
     Attributes:
         call: the arguments it was first logged with.
-        is_new: whether `value` was not yet handed to the loggers.
-        value: the last value, detached, on the device where it was made.
         metric: the metric object that was logged, or None.
+        is_weighted: whether a value's weight matters.
     """
 
     __slots__ = (
-        "_reduced", "_total", "_values", "_weight", "_weights", "call", "is_new", "logger",
-        "metric", "name",
-        "on_epoch", "on_step", "prog_bar", "reduce_fx", "step_key", "value",
+        "_reduced", "call", "epoch_key", "is_weighted", "logger", "metric", "on_epoch", "on_step",
+        "prog_bar", "step_key",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +69,7 @@ class Slot:
         on_epoch: bool = True,
         prog_bar: bool = False,
         logger: bool = True,
+        suffix: str = "",
     ) -> None:
         if reduce_fx == "avg":
             reduce_fx = "mean"
@@ -81,32 +80,24 @@ class Slot:
                 f"log({name!r}, reduce_fx={reduce_fx!r}): must be one of {', '.join(_REDUCTIONS)}, "
                 "or a function that takes the tensor of all values."
             )
-        self.name = name
+        is_forked = on_step and on_epoch
+        super().__init__(name + suffix, reduce_fx, keeps_all=on_epoch)
         self.call = call
-        self.reduce_fx = reduce_fx
         self.on_step = on_step
         self.on_epoch = on_epoch
         self.prog_bar = prog_bar
         self.logger = logger
-        self.step_key = f"{name}_step" if on_step and on_epoch else name
-        self.value: Tensor | None = None
+        self.is_weighted = on_epoch and reduce_fx == "mean"
+        self.step_key = f"{name}_step{suffix}" if is_forked else self.name
+        self.epoch_key = f"{name}_epoch{suffix}" if is_forked else self.name
         self.metric: Any = None
-        self.is_new = False
-        self._values: list[Tensor] = []
-        self._weights: list[int] = []
-        self._total: Tensor | None = None
-        self._weight = 0
         self._reduced: Tensor | None = None
-
-    @property
-    def epoch_key(self) -> str:
-        """The name of the epoch's reduction."""
-        return f"{self.name}_epoch" if self.on_step and self.on_epoch else self.name
 
     @property
     def has_values(self) -> bool:
         """Whether anything was logged since the epoch began."""
-        return bool(self._values) or self._total is not None or self.metric is not None
+        has_folded = self._total is not None or bool(self._chunks)
+        return self._count > 0 or has_folded or self.metric is not None
 
     @property
     def is_waiting(self) -> bool:
@@ -123,13 +114,6 @@ class Slot:
         """The arguments as plain data: None in place of a function, which cannot be saved."""
         return [None if callable(argument) else argument for argument in self.call]
 
-    def add(self, value: Tensor, weight: int) -> None:
-        """Keep one more value of the epoch."""
-        self._values.append(value)
-        self._weights.append(weight)
-        if len(self._values) >= _CHUNK:
-            self._fold()
-
     def take(self, metric: Any) -> None:
         """Keep a metric object, which holds the epoch's values itself.
 
@@ -142,6 +126,9 @@ class Slot:
                 "Log all of them with log_dict."
             )
         self.metric = metric
+        if self.on_step:
+            self._latest = self.latest()
+        self.news = FOR_LOGGERS | FOR_READERS
 
     def latest(self) -> Tensor:
         """Return the metric object's value for the last batch, or for the epoch so far."""
@@ -151,24 +138,29 @@ class Slot:
         return scalar(self.name, latest, "a metric object").clone()
 
     def reduce(self) -> Tensor:
-        """Return the epoch's reduction of what was logged, as a 0-dim tensor."""
+        """Return the epoch's reduction of what was logged, as a 0-dim tensor; nothing changes.
+
+        What several processes logged will be brought together here, and nowhere else: a total and
+        a weight of each, or the values that a function is to reduce.
+        """
         if self.metric is not None:
             return scalar(self.name, self.metric.compute(), "a metric object")
         if self.is_waiting and self._reduced is not None:
             return self._reduced
-        self._fold()
-        if self._total is None:
+        if not self.has_values:
             raise MetricError(f"nothing was logged under {self.name!r} in this epoch.")
         if callable(self.reduce_fx):
-            return scalar(self.name, self.reduce_fx(self._total), "a reduce_fx")
+            return scalar(self.name, self.reduce_fx(self._all_values()), "a reduce_fx")
+        total, weight = self._combined()
         if self.reduce_fx == "mean":
-            return (self._total / self._weight).to(torch.float32)
-        return self._total.to(torch.float32)
+            total = total / weight
+        return total.to(torch.float32)
 
     def reset(self) -> None:
         """Begin a new epoch."""
-        self._values.clear()
         self._weights.clear()
+        self._chunks.clear()
+        self._count = 0
         self._total = None
         self._weight = 0
         self._reduced = None
@@ -176,17 +168,30 @@ class Slot:
             self.metric.reset()
             self.metric = None
 
+    def mute(self) -> None:
+        """Hand nothing on, whatever is logged."""
+        self.on_step = self.on_epoch = self.logger = self.prog_bar = False
+
+    def forget(self) -> None:
+        """Begin a new epoch, and leave nothing to hand on."""
+        self.reset()
+        self._latest = self._attached = None
+        self.news = 0
+
     def state_dict(self) -> dict[str, Any]:
         """Return the values of the epoch under way as plain data and tensors."""
         reduced = self._reduced_so_far()
-        held = (self.value, self._total, *self._values)
+        value = self.value
+        values = [] if self._rows is None else [v.clone() for v in self._rows[: self._count]]
+        total = torch.cat(self._chunks) if self._chunks else self._total
+        held = (value, total, *values)
         return {
             "is_on_host": not any(isinstance(v, Tensor) and v.device.type != "cpu" for v in held),
-            "value": self.value,
-            "is_new": self.is_new,
-            "values": list(self._values),
+            "value": None if value is None else value.detach(),
+            "is_new": bool(self.news & FOR_LOGGERS),
+            "values": values,
             "weights": list(self._weights),
-            "total": self._total,
+            "total": total,
             "weight": self._weight,
             "reduced": reduced,
         }
@@ -203,78 +208,36 @@ class Slot:
             is_there = state_dict["is_on_host"] or not isinstance(value, Tensor)
             return value if is_there else value.to(device)
 
-        self.value = placed(state_dict["value"])
-        self.is_new = state_dict["is_new"]
-        self._values = [placed(value) for value in state_dict["values"]]
-        self._weights = list(state_dict["weights"])
-        self._total = placed(state_dict["total"])
+        is_of_all = self.is_waiting or callable(self.reduce_fx)
+        total = placed(state_dict["total"])
+        self.reset()
+        for value, weight in zip(state_dict["values"], state_dict["weights"], strict=True):
+            self.add(placed(value), weight)
+        self._total = None if is_of_all else total
+        self._chunks = [total] if is_of_all and total is not None else []
         self._weight = state_dict["weight"]
         self._reduced = placed(state_dict["reduced"])
+        self._latest = placed(state_dict["value"])
+        self.news = FOR_LOGGERS if state_dict["is_new"] else 0
 
     def take_over(self, before: Slot) -> None:
         """Go on with what another slot of this name holds."""
-        self.value, self.is_new = before.value, before.is_new
-        self._values, self._weights = before._values, before._weights
-        self._total, self._weight = before._total, before._weight
+        for name in KeptValues.__slots__:
+            if name not in ("name", "reduce_fx", "_keeps_all"):
+                setattr(self, name, getattr(before, name))
 
     def _reduced_so_far(self) -> Tensor | None:
-        """Return the reduction by a function, which stands unless the name is logged with again.
-
-        It is made of a copy: to fold in the middle of an epoch would change the order of sums.
-        """
+        """Return the reduction by a function, which stands unless the name is logged with again."""
         if self.is_waiting or not any(map(callable, self.call)) or not self.has_values:
             return self._reduced
-        copy = Slot(self.name, self.call, reduce_fx=self.reduce_fx)
-        copy.take_over(self)
-        copy._values, copy._weights = list(self._values), list(self._weights)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return copy.reduce()
+                return self.reduce()
         except Exception:  # noqa: BLE001 - made for whole epochs perhaps; `is_lost` tells of it
             return None
-
-    def _fold(self) -> None:
-        """Reduce what was collected; single additions would cost a kernel each."""
-        if not self._values:
-            return
-        stacked = _stacked(self._values)
-        part: Tensor
-        if callable(self.reduce_fx):
-            part = stacked
-            if self._total is not None:
-                part = torch.cat([self._total.to(stacked.device), stacked])
-        elif self.reduce_fx == "mean":
-            weights = torch.tensor(self._weights, dtype=stacked.dtype, device=stacked.device)
-            part = torch.dot(stacked, weights)
-            self._weight += sum(self._weights)
-        elif self.reduce_fx == "sum":
-            part = stacked.sum()
-        else:
-            part = stacked.min() if self.reduce_fx == "min" else stacked.max()
-        if self._total is not None and not callable(self.reduce_fx):
-            combine = {"min": torch.minimum, "max": torch.maximum}.get(self.reduce_fx, torch.add)
-            part = combine(self._total, part)
-        self._total = part
-        self._values.clear()
-        self._weights.clear()
 
 
 def unknown(values: Tensor) -> Tensor:
     """Stand in for a function that is not known before it is logged with again."""
     return values
-
-
-def _stacked(values: list[Tensor]) -> Tensor:
-    """Return values as one tensor, in 64 bits where the device has them."""
-    device, kind = values[0].device, values[0].dtype
-    if any(value.dtype is not kind or value.device != device for value in values):
-        # numbers are logged on the CPU, and may stand between tensors of another device
-        device = next((v.device for v in values if v.device.type != "cpu"), device)
-        values = [value.to(device=device, dtype=_widest(device)) for value in values]
-    return torch.stack(values).to(_widest(device))
-
-
-def _widest(device: torch.device) -> torch.dtype:
-    """Return the floating-point type to reduce in; MPS has no 64 bits."""
-    return torch.float32 if device.type == "mps" else torch.float64

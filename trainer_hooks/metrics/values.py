@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from trainer_hooks.errors import MetricError
 
-__all__ = ["floats", "kept", "number", "scalar"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["floats", "number", "scalar", "single", "taken"]
 
 
-def kept(name: str, value: Tensor, enable_graph: bool = False) -> Tensor:
-    """Return a copy of a logged tensor, as a 0-dim tensor that nothing changes later.
-
-    A copy in each case: parameters and buffers change in place, and so does a loss to which
-    something is added (`loss += penalty`) after it was logged.
+def single(name: str, value: Tensor) -> Tensor:
+    """Return a logged tensor without dimensions.
 
     Raises:
         MetricError: it has several elements, none, or is complex.
@@ -34,11 +34,11 @@ def kept(name: str, value: Tensor, enable_graph: bool = False) -> Tensor:
             f"log({name!r}) was given a complex tensor: it must be a real number. Log its parts, "
             "as with .real and .imag, or .abs()."
         )
-    return value.clone() if enable_graph else value.detach().clone()
+    return value
 
 
-def number(name: str, value: Any) -> Tensor:
-    """Return a logged number as a tensor.
+def number(name: str, value: Any) -> float:
+    """Return a logged number.
 
     Raises:
         MetricError: it is no real number.
@@ -48,7 +48,18 @@ def number(name: str, value: Any) -> Tensor:
             f"log({name!r}) was given {value!r} of type {type(value).__qualname__}: it must be a "
             "number, a tensor with one element, or a metric object. For several use log_dict."
         )
-    return torch.tensor(float(value))  # type: ignore[arg-type]
+    return float(value)  # type: ignore[arg-type]
+
+
+def taken(name: str, value: Any) -> Tensor | float:
+    """Return a number, or a copy of a tensor with one element that nothing changes later.
+
+    Raises:
+        MetricError: it is neither.
+    """
+    if isinstance(value, Tensor):
+        return single(name, value.detach()).clone()
+    return number(name, value)
 
 
 def scalar(name: str, computed: Any, source: str) -> Tensor:
@@ -70,17 +81,19 @@ def scalar(name: str, computed: Any, source: str) -> Tensor:
     )
 
 
-def floats(metrics: dict[str, Tensor]) -> dict[str, float]:
-    """Return metrics as Python floats. This copies them from each device in one go."""
-    names_on: dict[torch.device, list[str]] = {}
-    for name, value in metrics.items():
-        names_on.setdefault(value.device, []).append(name)
+def floats(metrics: Mapping[str, Tensor | float]) -> dict[str, float]:
+    """Return metrics as Python floats. This copies tensors from each device in one go."""
+    on_devices: dict[torch.device, dict[str, Tensor]] = {}
     numbers: dict[str, float] = {}
-    for device, names in names_on.items():
-        if device.type == "cpu":
-            numbers.update({name: float(metrics[name].item()) for name in names})
-            continue
+    for name, value in metrics.items():
+        if not isinstance(value, Tensor):
+            numbers[name] = float(value)
+        elif value.is_cpu:
+            numbers[name] = float(value.item())
+        else:
+            on_devices.setdefault(value.device, {})[name] = value
+    for device, values in on_devices.items():
         dtype = torch.float32 if device.type == "mps" else torch.float64
-        together = torch.stack([metrics[name].detach().to(dtype) for name in names])
-        numbers.update(zip(names, together.tolist(), strict=True))
+        together = torch.stack([value.detach().to(dtype) for value in values.values()])
+        numbers.update(zip(values, together.tolist(), strict=True))
     return {name: numbers[name] for name in metrics}

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.checkpoint import Checkpoint
-from trainer_hooks.callbacks.model_summary import ModelSummary
-from trainer_hooks.callbacks.progress_bar import ProgressBar
+from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
+from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
+from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
+from trainer_hooks.callbacks.summary.model_summary import ModelSummary
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.registration import checked
@@ -114,6 +115,7 @@ class Bench:
             "enable_checkpointing": switch(Checkpoint),
             "enable_progress_bar": switch(ProgressBar),
             "enable_model_summary": switch(ModelSummary),
+            "enable_run_manifest": switch(RunManifest),
             "default_root_dir": self._root,
             "max_epochs": 2,
             "accumulate_grad_batches": 2,

@@ -1,0 +1,84 @@
+"""Which callbacks `callbacks.py` measures, each as one would use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["CASES", "Case"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One callback in one use.
+
+    Attributes:
+        made: the expression that makes it; it sees the names of `trainer_hooks.callbacks`, `torch`,
+            and `folder`, a path.
+        theirs: the same in Lightning; None where it has no such callback.
+        options: options of the trainer that it needs; its baseline has them too.
+    """
+
+    made: str
+    theirs: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def _both(made: str, **options: Any) -> Case:
+    """Return a case that is written alike in both."""
+    return Case(made, made, options)
+
+
+CASES = {
+    "DeviceStatsMonitor": _both("DeviceStatsMonitor()"),
+    "EMAWeightAveraging": _both("EMAWeightAveraging()"),
+    "GarbageCollection": Case("GarbageCollection()"),
+    "GradientAccumulationScheduler": _both("GradientAccumulationScheduler({0: 1})"),
+    "GradientNormMonitor": Case("GradientNormMonitor()"),
+    "ModelPruning": _both("ModelPruning('l1_unstructured', amount=0.1)"),
+    "NaNGuard": Case("NaNGuard()"),
+    "Notify": Case("Notify('true')"),
+    "OnExceptionCheckpoint": _both("OnExceptionCheckpoint(folder / 'failed')"),
+    "Profiler": Case("Profiler(activities='cpu', dirpath=folder)"),
+    "SlowStepDetector": Case("SlowStepDetector()"),
+    "SpikeDetection": Case("SpikeDetection(rtol=1e9)"),
+    "StochasticWeightAveraging": _both("StochasticWeightAveraging(swa_lrs=0.01)"),
+    "ThroughputMonitor": _both("ThroughputMonitor(lambda batch: len(batch[0]), window_size=10)"),
+    "WeightAveraging": _both("WeightAveraging()"),
+    "ConvertSyncBatchNormCallback": Case("ConvertSyncBatchNormCallback()"),
+    "EarlyStoppingCallback": Case("EarlyStoppingCallback(1000, 0.0, 'loss_epoch')"),
+    "LimitBatchesCallback": Case("LimitBatchesCallback(10**9)"),
+    "LimitEvalStepsCallback": Case("LimitEvalStepsCallback(10**9)"),
+    "LogMetricsCallback": Case("LogMetricsCallback()"),
+    "MoveModulesToDeviceCallback": Case("MoveModulesToDeviceCallback()"),
+    "PrintProgressCallback": Case("PrintProgressCallback()"),
+    "ProgressBarCallback": Case("ProgressBarCallback()", options={"enable_progress_bar": True}),
+    "SaveBestModelCallback": Case("SaveBestModelCallback(folder / 'best.pt', 'loss_epoch')"),
+    "SaveTrainingStateCallback": Case(
+        "SaveTrainingStateCallback(folder / 'states', save_every_n_epochs=1, max_checkpoints=1)"
+    ),
+    "StepBasedEvaluationCallback": Case("StepBasedEvaluationCallback(10**9)"),
+    "TerminateOnNaNCallback": Case("TerminateOnNaNCallback()"),
+    "ActivationMonitor": Case("ActivationMonitor('25ba', only_log_wandb=False)"),
+    "CheckpointSaver": Case("CheckpointSaver(folder / 'composer', overwrite=True)"),
+    "EarlyStopper": Case("EarlyStopper('loss_epoch', 'train', patience=1000)"),
+    "EarlyStopping": _both(
+        "EarlyStopping('loss_epoch', patience=1000, check_on_train_epoch_end=True)"
+    ),
+    "FreeOutputs": Case("FreeOutputs()"),
+    "GradMonitor": Case("GradMonitor()"),
+    "LRMonitor": Case("LRMonitor()"),
+    "LambdaCallback": _both("LambdaCallback(on_train_batch_end=lambda *a: None)"),
+    "LearningRateMonitor": _both("LearningRateMonitor(logging_interval='step')"),
+    "ModelCheckpoint": _both("ModelCheckpoint(folder / 'kept', save_on_train_epoch_end=True)"),
+    "NaNMonitor": Case("NaNMonitor()"),
+    "OptimizerMonitor": Case("OptimizerMonitor()"),
+    "RichProgressBar": _both("RichProgressBar()", enable_progress_bar=True),
+    "RunManifest": Case("RunManifest(folder / 'notes')"),
+    "RuntimeEstimator": Case("RuntimeEstimator()"),
+    "SpeedMonitor": Case("SpeedMonitor()"),
+    "SystemMetricsMonitor": Case("SystemMetricsMonitor()"),
+    "TQDMProgressBar": _both("TQDMProgressBar()", enable_progress_bar=True),
+    "ThresholdStopper": Case("ThresholdStopper('loss_epoch', 'train', -1e9)"),
+    "Timer": _both("Timer('01:00:00:00')"),
+}

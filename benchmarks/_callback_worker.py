@@ -1,0 +1,122 @@
+"""Train with each callback in this process and write what it took: `_callback_worker.py FRAMEWORK`.
+
+`FRAMEWORK` is `trainer_hooks` or `lightning`; then come the names of the cases, and the file to
+write the JSON to.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import itertools
+import json
+import logging
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from _callback_cases import CASES, Case
+from _workload import make_batches, make_model, make_optimizer
+from torch.nn import functional as F  # noqa: N812 - its usual name
+
+_STEPS = 1000
+_EPOCHS = 4
+_PACKAGES = {"trainer_hooks": "trainer_hooks", "lightning": "lightning.pytorch"}
+
+
+def main(framework: str, names: list[str], result: Path) -> None:
+    """Measure each case and its baseline, one after the other."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    package = importlib.import_module(_PACKAGES[framework])
+    callbacks = importlib.import_module(f"{_PACKAGES[framework]}.callbacks")
+    found = {}
+    _trained(package, None, CASES[names[0]])  # warms up
+    for name in names:
+        case = CASES[name]
+        made = case.made if framework == "trainer_hooks" else case.theirs
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            scope = {**vars(torch.nn), "torch": torch, "folder": Path(folder)}
+            scope |= {key: getattr(callbacks, key) for key in callbacks.__all__}
+            callback = eval(made, scope)
+            with_it = _trained(package, callback, case)
+            without = _trained(package, None, case)
+        found[name] = {"with": with_it, "without": without}
+    result.write_text(json.dumps(found))
+
+
+def _trained(package: Any, callback: Any, case: Case) -> float:
+    """Return µs a step of the fastest epoch but the first."""
+    batches = make_batches(_STEPS)
+    options = {
+        "accelerator": "cpu",
+        "devices": 1,
+        "max_epochs": _EPOCHS,
+        "enable_progress_bar": False,
+        "enable_checkpointing": "Checkpoint" in type(callback).__name__,
+        "enable_model_summary": False,
+        "logger": _silent_logger(package),
+        "log_every_n_steps": 50,
+        **case.options,
+    }
+    if callback is None and options["enable_progress_bar"]:
+        options["enable_progress_bar"] = False
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        trainer = package.Trainer(
+            callbacks=[callback] if callback is not None else [],
+            default_root_dir=folder,
+            **options,
+        )
+        gc.collect()
+        trainer.fit(_module(package), batches)
+    walls = [start for start, _ in batches.marks]
+    spans = [after - before for before, after in itertools.pairwise(walls[1:])]
+    return min(spans) * 1e6 / _STEPS
+
+
+def _module(package: Any) -> Any:
+    base = getattr(package, "Module", None) or package.LightningModule
+
+    class Small(base):  # type: ignore[misc] - whichever framework it is
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = make_model()
+            self.example_input_array = torch.zeros(8, 32)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net(x)  # type: ignore[no-any-return]
+
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            x, y = batch
+            loss = F.cross_entropy(self(x), y)
+            self.log("loss", loss, on_step=True, on_epoch=True, prog_bar=True, batch_size=8)
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return make_optimizer(self.net)
+
+    return Small()
+
+
+def _silent_logger(package: Any) -> Any:
+    loggers = importlib.import_module(f"{package.__name__}.loggers")
+
+    class Silent(loggers.Logger):  # type: ignore[misc, name-defined]
+        name = "silent"
+        version = 0
+
+        def log_metrics(self, metrics: Any, step: Any = None) -> None:
+            pass
+
+        def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+            pass
+
+    return Silent()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2].split(","), Path(sys.argv[3]))

@@ -1,0 +1,203 @@
+"""The pages of the callbacks, one for each that is public, made from its docstring."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from docstrings import Docstring, read_class
+from trainer_hooks import Callback, callbacks
+from trainer_hooks.hooks.spec import HOOKS
+
+__all__ = ["callback_pages", "example_of", "public_callbacks"]
+
+_COSTS = Path(__file__).with_name("callback_costs.json")
+_NOTE = "<!-- made by docs/generate.py from the class's docstring: do not edit -->"
+_FAMILIES = {
+    "saving": "Saving",
+    "stopping": "Stopping",
+    "progress": "Progress",
+    "summary": "What the model is made of",
+    "watching": "Watching",
+    "guarding": "Guarding",
+    "averaging": "Averaging weights",
+    "finetuning": "Fine-tuning",
+    "compression": "Pruning and quantization",
+    "placing": "Placing modules",
+    "limiting": "How much is run, and when",
+    "tuning": "Finding sizes and rates",
+    "writing": "Writing predictions",
+    "reporting": "Reporting",
+    "exporting": "Exporting",
+    "": "General",
+}
+_SETUP = """import torch
+from sklearn.datasets import load_digits
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainer_hooks import *
+from trainer_hooks.callbacks import *
+from trainer_hooks.loggers import *
+
+digits = load_digits()
+data = TensorDataset(torch.tensor(digits.data).float() / 16, torch.tensor(digits.target))
+train_loader = DataLoader(data, batch_size=256, shuffle=True)
+val_loader = DataLoader(data, batch_size=256)
+
+
+class Digits(Module):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
+        )
+        self.example_input_array = torch.zeros(1, 64)
+
+    def forward(self, images):
+        return self.net(images)
+
+    def training_step(self, batch, batch_idx):
+        images, targets = batch
+        loss = torch.nn.functional.cross_entropy(self(images), targets)
+        self.log("train_loss", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        images, targets = batch
+        outputs = self(images)
+        self.log("val_loss", torch.nn.functional.cross_entropy(outputs, targets))
+        self.log("val_acc", (outputs.argmax(dim=1) == targets).float().mean())
+
+    def predict_step(self, batch, batch_idx):
+        return self(batch[0]).argmax(dim=1)
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-3)
+
+
+module = Digits()
+"""
+
+
+def public_callbacks() -> dict[str, type[Callback]]:
+    """Return the classes that `trainer_hooks.callbacks` offers, by name; an alias is left out."""
+    found = {name: getattr(callbacks, name) for name in callbacks.__all__}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, type) and issubclass(value, Callback) and value.__name__ == name
+    }
+
+
+def callback_pages() -> dict[str, str]:
+    """Return the text of each page by its path below docs/."""
+    costs = json.loads(_COSTS.read_text(encoding="utf-8")) if _COSTS.exists() else {}
+    pages = {"callbacks/README.md": _index()}
+    for name, described in public_callbacks().items():
+        pages[f"callbacks/{name}.md"] = _page(described, read_class(described), costs.get(name))
+    return pages
+
+
+def example_of(described: type[Callback]) -> str:
+    """Return the code of a page's example, with what the examples share before it."""
+    return f"{_SETUP}\n\n{read_class(described).example}\n"
+
+
+def _index() -> str:
+    lines = [
+        "# Callbacks",
+        "",
+        _NOTE,
+        "",
+        "All are imported from `trainer_hooks.callbacks`. The examples on their pages go on from",
+        "these lines, a small classifier of handwritten digits:",
+        "",
+        "```python",
+        *_SETUP.splitlines(),
+        "```",
+    ]
+    by_family: dict[str, list[str]] = {}
+    for name, described in public_callbacks().items():
+        summary = read_class(described).summary
+        by_family.setdefault(_family(described), []).append(f"| [{name}]({name}.md) | {summary} |")
+    unknown = set(by_family) - set(_FAMILIES)
+    if unknown:
+        raise ValueError(f"folders without a title in docs/callback_pages.py: {sorted(unknown)}.")
+    for family, title in _FAMILIES.items():
+        if family in by_family:
+            lines += ["", f"## {title}", "", "| callback | what it does |", "|---|---|"]
+            lines += sorted(by_family[family])
+    others = {
+        name: getattr(callbacks, name).__name__
+        for name in callbacks.__all__
+        if name not in public_callbacks() and name != getattr(callbacks, name).__name__
+    }
+    if others:
+        lines += ["", "## Other names", "", "| name | is |", "|---|---|"]
+        lines += [f"| `{name}` | `{target}` |" for name, target in others.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _family(described: type) -> str:
+    """Return the folder of a callback's module, `""` for one that stands in none."""
+    folders = described.__module__.removeprefix("trainer_hooks.callbacks.").split(".")[:-1]
+    return folders[0] if folders else ""
+
+
+def _page(described: type[Callback], doc: Docstring, cost: dict[str, float] | None) -> str:
+    lines = [f"# {described.__name__}", "", _NOTE, "", doc.summary]
+    if doc.body:
+        lines += ["", doc.body]
+    if not doc.example:
+        raise ValueError(f"the docstring of {described.__qualname__} has no example.")
+    lines += ["", "## Example", "", "It goes on from [the lines that all share](README.md).", ""]
+    lines += ["```python", doc.example, "```"]
+    if doc.arguments:
+        lines += ["", "## Arguments", "", "| argument | default | meaning |", "|---|---|---|"]
+        lines += [
+            f"| `{a.name}` | {f'`{_cell(a.default)}`' if a.default else ''} | {_cell(a.meaning)} |"
+            for a in doc.arguments
+        ]
+    for title, table in (("Attributes", doc.attributes), ("Errors", doc.errors)):
+        if table:
+            lines += ["", f"## {title}", "", "| | |", "|---|---|"]
+            lines += [f"| `{name}` | {_cell(meaning)} |" for name, meaning in table.items()]
+    lines += ["", "## State", "", _state(described, doc)]
+    lines += ["", "## Hooks", "", *_hooks(described)]
+    lines += ["", "## Cost", "", _cost(cost)]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def _state(described: type[Callback], doc: Docstring) -> str:
+    if doc.state:
+        return f"{doc.state[0].upper()}{doc.state[1:]}"
+    has_state = described.state_dict is not Callback.state_dict
+    if has_state:
+        raise ValueError(f"the docstring of {described.__qualname__} says nothing of its state.")
+    return "None."
+
+
+def _hooks(described: type[Callback]) -> list[str]:
+    used = [spec for name, spec in HOOKS.items() if getattr(described, name) is not spec.declared]
+    if not used:
+        return ["None of its own."]
+    return ["| hook | fires |", "|---|---|"] + [
+        f"| `{spec.name}` | {_cell(spec.summary.removeprefix('Called ').rstrip('.'))} |"
+        for spec in used
+    ]
+
+
+def _cost(cost: dict[str, float] | None) -> str:
+    if cost is None:
+        return "Not in `benchmarks/callbacks.py`: it does nothing in a training step."
+    text = f"{cost['us']:.1f} µs a training step"
+    if "lightning_us" in cost:
+        text += f"; Lightning's: {cost['lightning_us']:.1f} µs"
+    return (
+        text
+        + " (`benchmarks/callbacks.py`; the machine is that of [performance](../performance.md))."
+    )

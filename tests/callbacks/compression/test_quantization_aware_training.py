@@ -1,0 +1,262 @@
+"""QuantizationAwareTraining: on images of digits, and in small runs."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.ao import quantization
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainer_hooks import Callback, Module
+from trainer_hooks.callbacks import ModelPruning, QuantizationAwareTraining
+from trainer_hooks.errors import CallbackError, OptionError
+from trainer_hooks.testing import TinyModule
+
+BAD = [
+    ({"qconfig": "tpu"}, "qconfig 'tpu'"),
+    ({"qconfig": None}, "qconfig None"),
+    ({"observer_type": "mean"}, "observer_type 'mean'"),
+    ({"collect_quantization": -1}, "collect_quantization -1"),
+    ({"collect_quantization": "all"}, "collect_quantization 'all'"),
+    ({"modules_to_fuse": [["conv"]]}, "modules_to_fuse"),
+    ({"modules_to_fuse": ["conv", "relu"]}, "modules_to_fuse"),
+    ({"input_compatible": 1}, "input_compatible 1"),
+    ({"quantize_on_fit_end": None}, "quantize_on_fit_end None"),
+    ({"observer_enabled_stages": "train"}, "observer_enabled_stages 'train'"),
+    ({"observer_enabled_stages": ["fit"]}, "observer_enabled_stages 'fit'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_arguments_that_make_no_sense(arguments, message) -> None:
+    """Each is refused at once, by name and value."""
+    with pytest.raises(OptionError, match=message):
+        QuantizationAwareTraining(**arguments)
+
+
+class Digits(Module):
+    """A convolution with BatchNorm and two dense layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.relu = nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU()
+        self.flat, self.dense, self.act = nn.Flatten(), nn.Linear(8 * 36, 64), nn.ReLU()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, images):
+        features = self.flat(self.relu(self.norm(self.conv(images))))
+        return self.head(self.act(self.dense(features)))
+
+    def training_step(self, batch, batch_idx):
+        return nn.functional.cross_entropy(self(batch[0]), batch[1])
+
+    def test_step(self, batch, batch_idx):
+        self.log("acc", (self(batch[0]).argmax(dim=1) == batch[1]).float().mean())
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=3e-3)
+
+
+FUSED = [["conv", "norm", "relu"], ["dense", "act"]]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Loaders of images to train on and to test with."""
+    images, labels = load_digits(return_X_y=True)
+    images = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    data = TensorDataset(images, torch.tensor(labels))
+    parts = torch.utils.data.random_split(data, [1400, 397], torch.Generator().manual_seed(0))
+    order = torch.Generator().manual_seed(0)
+    return DataLoader(parts[0], 50, shuffle=True, generator=order), DataLoader(parts[1], 397)
+
+
+def size_of(module: nn.Module) -> int:
+    file = io.BytesIO()
+    torch.save(module.state_dict(), file)
+    return len(file.getvalue())
+
+
+@pytest.mark.slow
+def test_digits_in_int8(digits, quiet_trainer, tmp_path) -> None:
+    """It is much smaller, and has nearly the accuracy of the float one."""
+    train, test = digits
+    torch.manual_seed(0)
+    plain = Digits()
+    trainer = quiet_trainer(max_epochs=4)
+    trainer.fit(plain, train)
+    (as_float,) = trainer.test(plain, test, verbose=False)
+    torch.manual_seed(0)
+    module = Digits()
+    trainer = quiet_trainer(
+        callbacks=[QuantizationAwareTraining(modules_to_fuse=FUSED)], max_epochs=4
+    )
+    trainer.fit(module, train)
+    (as_int8,) = trainer.test(module, test, verbose=False)
+    assert as_float["acc"] > 0.9
+    assert as_int8["acc"] > as_float["acc"] - 0.02
+    assert size_of(module) < 0.4 * size_of(plain)
+    assert module.dense.weight().dtype == module.conv.weight().dtype == torch.qint8
+    assert not list(module.parameters())
+    # and from a file of weights alone, into a new module
+    trainer.save_checkpoint(tmp_path / "int8.ckpt", weights_only=True)
+    assert (tmp_path / "int8.ckpt").stat().st_size < 0.4 * size_of(plain)
+    other = quiet_trainer(callbacks=[QuantizationAwareTraining(modules_to_fuse=FUSED)])
+    again = Digits()
+    assert other.test(again, test, ckpt_path=tmp_path / "int8.ckpt", verbose=False) == [as_int8]
+    assert again.dense.weight().dtype == torch.qint8
+
+
+def test_it_learns_with_rounded_weights_and_ends_in_int8(quiet_trainer) -> None:
+    """While it trains the layers round; afterwards the module's own layers are integers."""
+    seen = []
+
+    class Look(Callback):
+        def on_train_end(self, trainer, module):
+            seen.append(type(module.layer).__module__)
+
+    module = TinyModule()
+    callback = QuantizationAwareTraining()
+    quiet_trainer(callbacks=[callback, Look()]).fit(module)
+    assert "qat" in seen[0]
+    assert callback.is_converted
+    assert module.layer.weight().dtype == torch.qint8
+    batch = next(iter(module.test_dataloader()))
+    assert module(batch).dtype == torch.float32
+
+
+def test_the_optimizer_trains_what_is_rounded(quiet_trainer) -> None:
+    """The parameters that the optimizer has are those of the prepared layers."""
+    module = TinyModule()
+    before = module.layer.weight.detach().clone()
+    quiet_trainer(callbacks=[QuantizationAwareTraining(quantize_on_fit_end=False)]).fit(module)
+    assert not torch.equal(module.layer.weight, before)
+    assert not module.layer.weight.is_quantized
+
+
+def test_not_input_compatible(quiet_trainer) -> None:
+    """Without input_compatible the int8 module takes and returns quantized tensors."""
+    module = TinyModule()
+    quiet_trainer(callbacks=[QuantizationAwareTraining(input_compatible=False)]).fit(module)
+    inputs = torch.quantize_per_tensor(torch.ones(2, 2), 0.1, 0, torch.quint8)
+    assert module((inputs, None)).is_quantized
+
+
+@pytest.mark.parametrize(
+    ("collects", "calls"), [(None, 5), (2, 2), (lambda trainer: trainer.training, 3), (0, 0)]
+)
+def test_how_many_forwards_quantize(collects, calls, quiet_trainer) -> None:
+    """collect_quantization is a number or a function of the trainer."""
+    callback = QuantizationAwareTraining(collect_quantization=collects)
+    quiet_trainer(callbacks=[callback]).fit(TinyModule())
+    assert callback.state_dict() == {"forward_calls": calls}
+
+
+def ranges_of(quiet_trainer, stages) -> list[bool]:
+    """Return whether ranges moved in training and in the validation after it."""
+    moved = []
+
+    class Look(Callback):
+        def on_train_start(self, trainer, module):
+            self.before = self.read(module)
+
+        def read(self, module):
+            observer = module.layer.activation_post_process.activation_post_process
+            return observer.min_val.item(), observer.max_val.item()
+
+        def on_train_batches_end(self, trainer, module):
+            moved.append(self.before != self.read(module))
+            self.before = self.read(module)
+
+        def on_train_epoch_end(self, trainer, module):
+            moved.append(self.before != self.read(module))
+
+    callback = QuantizationAwareTraining(
+        observer_type="histogram", observer_enabled_stages=stages, quantize_on_fit_end=False
+    )
+    quiet_trainer(callbacks=[callback, Look()], num_sanity_val_steps=1).fit(TinyModule())
+    return moved
+
+
+def test_the_stages_that_are_observed(quiet_trainer) -> None:
+    """Ranges move in the stages that are named, and in no other."""
+    assert ranges_of(quiet_trainer, ["train"]) == [True, False]
+    assert ranges_of(quiet_trainer, ["validate"]) == [False, True]
+    assert ranges_of(quiet_trainer, []) == [False, False]
+
+
+def test_a_further_fit_goes_on(quiet_trainer) -> None:
+    """After the end the same training may go on: from the weights, and not from the integers."""
+    whole, module = TinyModule(), TinyModule()
+    batches = list(module.train_dataloader())
+    quiet_trainer(callbacks=[QuantizationAwareTraining()], max_epochs=2).fit(whole, batches)
+    trainer = quiet_trainer(callbacks=[QuantizationAwareTraining()])
+    trainer.fit(module, batches)
+    trainer.max_epochs = 2
+    trainer.fit(module, batches)
+    assert torch.equal(whole.layer.weight().dequantize(), module.layer.weight().dequantize())
+
+
+def test_a_checkpoint_of_after_the_end_can_be_resumed_from(quiet_trainer, tmp_path) -> None:
+    """A whole checkpoint holds the weights to learn on from, also once they are converted."""
+    trainer = quiet_trainer(callbacks=[QuantizationAwareTraining()])
+    module = TinyModule()
+    trainer.fit(module)
+    (expected,) = trainer.validate(module, verbose=False)
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    saved = torch.load(tmp_path / "x.ckpt", weights_only=True)["state_dict"]
+    assert saved["layer.weight"].dtype == torch.float32
+    assert trainer.validate(module, verbose=False) == [expected]
+    trained = TinyModule()
+    quiet_trainer(callbacks=[QuantizationAwareTraining()], max_epochs=2).fit(
+        trained, ckpt_path=tmp_path / "x.ckpt"
+    )
+    assert trained.layer.weight().dtype == torch.qint8
+    other = quiet_trainer(callbacks=[QuantizationAwareTraining()])
+    (seen,) = other.validate(TinyModule(), ckpt_path=tmp_path / "x.ckpt", verbose=False)
+    assert seen["val_loss"] == pytest.approx(expected["val_loss"], abs=0.02)
+
+
+def test_int8_weights_of_a_file(quiet_trainer, tmp_path) -> None:
+    """Weights alone, saved after the fit, are integers, which a new module computes with."""
+    trainer = quiet_trainer(callbacks=[QuantizationAwareTraining()])
+    module = TinyModule()
+    trainer.fit(module)
+    (expected,) = trainer.validate(module, verbose=False)
+    trainer.save_checkpoint(tmp_path / "int8.ckpt", weights_only=True)
+    again = TinyModule()
+    other = quiet_trainer(callbacks=[QuantizationAwareTraining()])
+    assert other.validate(again, ckpt_path=tmp_path / "int8.ckpt", verbose=False) == [expected]
+    assert again.layer.weight().dtype == torch.qint8
+
+
+def test_a_qconfig_of_ones_own(quiet_trainer) -> None:
+    """Weights may be rounded as the given QConfig says: here one scale for each whole tensor."""
+    qconfig = quantization.QConfig(
+        activation=quantization.default_fake_quant, weight=quantization.default_weight_fake_quant
+    )
+    module = TinyModule()
+    quiet_trainer(callbacks=[QuantizationAwareTraining(qconfig)]).fit(module)
+    assert module.layer.weight().qscheme() == torch.per_tensor_symmetric or (
+        module.layer.weight().qscheme() == torch.per_tensor_affine
+    )
+
+
+def test_layers_to_fuse_that_are_not_there(quiet_trainer) -> None:
+    """The error names the layer."""
+    callback = QuantizationAwareTraining(modules_to_fuse=[["layer", "relu"]])
+    with pytest.raises(CallbackError, match="has no layer 'relu'"):
+        quiet_trainer(callbacks=[callback]).fit(TinyModule())
+
+
+def test_pruning_beside_it_is_refused(quiet_trainer) -> None:
+    """Layers that are replaced cannot be pruned."""
+    trainer = quiet_trainer(
+        callbacks=[QuantizationAwareTraining(), ModelPruning("l1_unstructured")]
+    )
+    with pytest.raises(CallbackError, match="beside"):
+        trainer.fit(TinyModule())

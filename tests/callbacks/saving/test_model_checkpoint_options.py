@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from trainer_hooks import Time
+from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
+from trainer_hooks.errors import MetricError, OptionError
+from trainer_hooks.hooks.order import Band
+
+BAD = [
+    ({"mode": "avg"}, r"mode 'avg' of ModelCheckpoint"),
+    ({"mode": "mn"}, r"Did you mean 'min'"),
+    ({"save_top_k": -2, "monitor": "loss"}, r"save_top_k -2 .* at least -1"),
+    ({"save_top_k": 1.5, "monitor": "loss"}, r"save_top_k 1\.5"),
+    ({"save_top_k": True}, r"save_top_k True"),
+    ({"save_top_k": 2}, r"save_top_k 2 .* without a monitor .*Pass monitor="),
+    ({"save_last": "copy"}, r"save_last 'copy' .*'link'"),
+    ({"save_last": 1}, r"save_last 1 of"),
+    ({"monitor": ""}, r"monitor '' of"),
+    ({"monitor": 3}, r"monitor 3 of"),
+    ({"filename": ""}, r"filename '' of"),
+    ({"filename": 3}, r"filename 3 of"),
+    ({"filename": "{epoch"}, r"filename '\{epoch' .*brace"),
+    ({"filename": "a}b"}, r"filename 'a\}b' .*brace"),
+    ({"filename": "{}"}, r"filename '\{\}' .*brace"),
+    ({"filename": "{loss:.2q}"}, r"format '\.2q' of 'loss'"),
+    ({"filename": "../best"}, r"filename '\.\./best' .*inside dirpath"),
+    ({"filename": "/tmp/best"}, r"filename '/tmp/best' .*inside dirpath"),
+    ({"dirpath": 3}, r"dirpath 3 of"),
+    ({"dirpath": ""}, r"dirpath '' of"),
+    ({"dirpath": b"x"}, r"dirpath b'x' of"),
+    ({"dirpath": "nowhere://x"}, r"dirpath 'nowhere://x' .*no store called nowhere://"),
+    ({"every_n_epochs": -1}, r"every_n_epochs -1 of"),
+    ({"every_n_train_steps": -1}, r"every_n_train_steps -1 of"),
+    ({"every_n_train_steps": 2.0}, r"every_n_train_steps 2\.0 of"),
+    ({"every_n_epochs": True}, r"every_n_epochs True of"),
+    ({"train_time_interval": 60}, r"train_time_interval 60 .*'1h30m'; units are sec"),
+    ({"train_time_interval": "30"}, r"train_time_interval '30' .*units are sec"),
+    ({"train_time_interval": "30ba"}, r"'ba' makes no sense here"),
+    ({"train_time_interval": timedelta(0)}, r"train_time_interval .*above zero"),
+    ({"every_n_epochs": 1, "every_n_train_steps": 5}, r"every_n_train_steps, every_n_epochs"),
+    (
+        {"every_n_epochs": 1, "train_time_interval": timedelta(1)},
+        r"every_n_epochs, train_time_interval of ModelCheckpoint: they exclude each other",
+    ),
+    ({"verbose": 1}, r"verbose 1 of"),
+    ({"save_on_exception": None}, r"save_on_exception None of"),
+    ({"save_weights_only": "yes"}, r"save_weights_only 'yes' of"),
+    ({"auto_insert_metric_name": 0}, r"auto_insert_metric_name 0 of"),
+    ({"save_on_train_epoch_end": "end"}, r"save_on_train_epoch_end 'end' of"),
+    ({"enable_version_counter": 1}, r"enable_version_counter 1 of"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD, ids=str)
+def test_bad_option_is_named(options, message):
+    """Each argument outside its rule is an OptionError that names it, its value and the rule."""
+    with pytest.raises(OptionError, match=message):
+        ModelCheckpoint(**options)
+
+
+def test_good_options_are_kept(tmp_path):
+    """The constructor's arguments are readable under their names, dirpath as an absolute path."""
+    saver = ModelCheckpoint(tmp_path / "a" / ".." / "b", "{epoch}", "loss", save_last="link")
+    assert saver.dirpath == str(tmp_path / "b")
+    assert (saver.filename, saver.monitor, saver.save_last) == ("{epoch}", "loss", "link")
+    assert (saver.save_top_k, saver.mode, saver.save_weights_only) == (1, "min", False)
+
+
+def test_band_is_save():
+    """A checkpoint callback takes its turn last."""
+    assert isinstance(ModelCheckpoint(), Checkpoint)
+    assert ModelCheckpoint().band is Band.SAVE
+
+
+def test_state_key_is_as_in_lightning():
+    """The state_key holds the monitor and the resolved triggers, and nothing that may change."""
+    assert ModelCheckpoint().state_key == (
+        "ModelCheckpoint{'monitor': None, 'mode': 'min', 'every_n_train_steps': 0, "
+        "'every_n_epochs': 1, 'train_time_interval': None}"
+    )
+    timed = ModelCheckpoint(train_time_interval=timedelta(minutes=1)).state_key
+    for same in ("1m", "60sec", Time("1m")):
+        assert ModelCheckpoint(train_time_interval=same).state_key == timed
+    assert timed.endswith(
+        "'every_n_epochs': 0, 'train_time_interval': datetime.timedelta(seconds=60)}"
+    )
+    assert (
+        ModelCheckpoint("a", save_top_k=1).state_key
+        == ModelCheckpoint("b", save_top_k=-1).state_key
+    )
+
+
+def test_default_folder_is_the_loggers(fake, tmp_path):
+    """Without dirpath, files go to the logger's folder, and without a logger to the root."""
+    saver = ModelCheckpoint()
+    fake(saver, logger=object(), log_dir=str(tmp_path / "v0")).fire("setup", "fit")
+    assert saver.dirpath == str(tmp_path / "v0" / "checkpoints")
+    fake(saver).fire("setup", "fit")
+    assert saver.dirpath == str(tmp_path / "checkpoints")
+
+
+@pytest.mark.parametrize(
+    ("template", "metrics", "expected"),
+    [
+        (None, {"epoch": 3, "step": 12}, "epoch=3-step=12.ckpt"),
+        (None, {}, "epoch=0-step=0.ckpt"),
+        ("{epoch:03d}-{acc:.2f}", {"epoch": 3, "acc": 0.035}, "epoch=003-acc=0.04.ckpt"),
+        ("{val.loss:.1f}", {"val.loss": 0.5}, "val.loss=0.5.ckpt"),
+        ("x-{val/loss:.1f}", {"val/loss": 0.5}, "x-val/loss=0.5.ckpt"),
+        ("{ab}-{a}", {"a": 1, "ab": 2}, "ab=2-a=1.ckpt"),
+        ("{n:d}", {"n": 3.0}, "n=3.ckpt"),
+        ("{acc}", {"acc": 1.0}, "acc=1.0.ckpt"),
+        ("{n:03d}", {"n": float("nan")}, "n=nan.ckpt"),
+        ("{loss:.2f}", {}, "loss=nan.ckpt"),
+        ("best", {}, "best.ckpt"),
+    ],
+)
+def test_format_checkpoint_name(template, metrics, expected):
+    """Fields are filled from the metrics, with their names before them."""
+    assert ModelCheckpoint(filename=template).format_checkpoint_name(metrics) == expected
+
+
+def test_format_checkpoint_name_variants(tmp_path):
+    """Names can be left out, versions follow, another template can be given, characters change."""
+
+    class Spelt(ModelCheckpoint):
+        CHECKPOINT_EQUALS_CHAR = ":"
+        CHECKPOINT_JOIN_CHAR = "_"
+        FILE_EXTENSION = ".pt"
+
+    metrics = {"epoch": 1, "step": 2}
+    bare = ModelCheckpoint(filename="{epoch}-{step}", auto_insert_metric_name=False)
+    assert bare.format_checkpoint_name(metrics, ver=2) == "1-2-v2.ckpt"
+    assert bare.format_checkpoint_name(metrics, "{step}") == "2.ckpt"
+    assert Spelt(tmp_path).format_checkpoint_name(metrics, ver=1) == str(
+        tmp_path / "epoch:1_step:2_v1.pt"
+    )
+
+
+def test_value_that_does_not_go_with_its_format():
+    """A broken number for an integer format is an error that names the metric and the format."""
+    saver = ModelCheckpoint(filename="{acc:d}")
+    with pytest.raises(MetricError, match=r"value 0\.5 of metric 'acc' .*format 'd'"):
+        saver.format_checkpoint_name({"acc": 0.5})
+
+
+def test_relative_dirpath_is_resolved_at_once(tmp_path, monkeypatch):
+    """A later change of the working directory does not move the folder."""
+    monkeypatch.chdir(tmp_path)
+    assert ModelCheckpoint("ckpts").dirpath == str(Path(tmp_path, "ckpts").resolve())

@@ -1,0 +1,202 @@
+"""How long a training is in each unit, when it is resumed and extended; validation intervals."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from trainer_hooks import Callback, Time, Trainer
+from trainer_hooks.errors import OptionError, TrainerHooksWarning
+from trainer_hooks.testing import TinyModule
+
+QUIET = {
+    "accelerator": "cpu", "logger": False, "plugins": False, "enable_checkpointing": False,
+    "enable_progress_bar": False, "enable_model_summary": False,
+}  # fmt: skip
+
+
+class Words(TinyModule):
+    """Counts three tokens a sample; validates nothing unless given data."""
+
+    def num_tokens(self, batch):
+        return 3 * len(batch[0])
+
+    def val_dataloader(self):
+        return None
+
+
+class Saver(Callback):
+    """Save after each batch."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+
+    def on_batch_checkpoint(self, trainer, module) -> None:
+        trainer.save_checkpoint(self.folder / f"{trainer.clock.batches}.ckpt")
+
+
+class Validated(Callback):
+    """Note after which batches there was a validation."""
+
+    def __init__(self) -> None:
+        self.at: list[int] = []
+
+    def on_validation_run_end(self, trainer, module) -> None:
+        self.at.append(trainer.clock.batches)
+
+
+def batches(count: int = 4, size: int = 2) -> list[list[torch.Tensor]]:
+    """Return batches as TinyModule takes them, each another."""
+    return [
+        [torch.full((size, 2), float(n)), torch.zeros(size, dtype=torch.long)] for n in range(count)
+    ]
+
+
+def fit(*callbacks, module=None, val=None, ckpt_path=None, **options) -> Trainer:
+    trainer = Trainer(callbacks=callbacks, **{**QUIET, **options})
+    trainer.fit(module or Words(), batches(), val, ckpt_path=ckpt_path)
+    return trainer
+
+
+DURATIONS = [
+    ("7ba", 7), ("3ep", 12), ("5st", 10), ("13sp", 7), ("14sp", 7), ("40tok", 7), ("2iter", 16),
+    (Time("1ba"), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("duration", "done"), DURATIONS, ids=str)
+def test_each_unit_ends_a_training(duration, done) -> None:
+    """The batch that reaches it is the last, in the middle of an epoch too, and hooks pair."""
+    trainer = fit(max_duration=duration, iteration_length=2, accumulate_grad_batches=2)
+    assert trainer.clock.batches == done
+    assert trainer.clock.share_done == 1.0
+    assert trainer.max_duration == Time(duration)
+
+
+def test_wall_time_ends_a_training(monkeypatch) -> None:
+    """Time of training and validation counts; the batch in work is finished."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    class Work(Callback):
+        def on_train_batch_end(self, *args) -> None:
+            now[0] += 10
+
+        def on_validation_run_end(self, *args) -> None:
+            now[0] += 5
+
+    trainer = fit(Work(), max_duration="1m", val=batches(1), val_check_interval=2)
+    assert trainer.clock.batches == 5
+    assert trainer.clock.total_seconds == 65.0  # a cut epoch is validated
+
+
+@pytest.mark.parametrize(
+    ("options", "done"),
+    [
+        ({"max_duration": "7ba", "max_epochs": 1}, 4),
+        ({"max_duration": "3ba", "max_epochs": 1}, 3),
+        ({"max_duration": "2ep", "max_steps": 5}, 5), ({"max_duration": "9st", "max_epochs": 2}, 8),
+        ({"max_duration": "2ep", "max_epochs": 1}, 4),
+        ({"max_duration": "1ep", "max_epochs": 2}, 4),
+        ({"max_duration": "9ba", "fast_dev_run": 2}, 2),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_with_other_limits_whichever_comes_first(options, done) -> None:
+    """No limit goes before another."""
+    assert fit(**options).clock.batches == done
+
+
+@pytest.mark.parametrize("duration", ["7ba", "14sp", "42tok", "7st"])
+def test_a_longer_duration_goes_on_exactly(duration, tmp_path) -> None:
+    """Resumed from any batch with a longer duration, it is the run that had that from the start."""
+    unit = Time(duration).unit
+    longer = Time(duration) * 2
+    whole = fit(max_duration=longer)
+    fit(Saver(tmp_path), max_duration=duration)
+    for cut in range(1, 8):
+        path = tmp_path / f"{cut}.ckpt"
+        resumed = fit(ckpt_path=path, max_duration=longer)
+        assert resumed.clock.time(unit) == longer
+        for name, value in whole.module.state_dict().items():
+            assert torch.equal(value, resumed.module.state_dict()[name]), (cut, name)
+
+
+def test_a_finished_fit_goes_on_when_the_duration_is_set() -> None:
+    """`trainer.max_duration` may be set between two fits, in any unit, and is checked."""
+    trainer = fit(max_duration="5ba")
+    with pytest.warns(TrainerHooksWarning, match=r"max_duration='5ba' is over.*trainer\.max_dur"):
+        trainer.fit(trainer.module, batches())
+    trainer.max_duration = "3ep"
+    trainer.fit(trainer.module, batches())
+    assert trainer.clock.epochs == 3
+    trainer.max_epochs = 4
+    assert trainer.max_duration is None
+    trainer.fit(trainer.module, batches())
+    assert trainer.clock.epochs == 4
+    for value in ("5", 5, "0.5dur", "2iter"):
+        with pytest.raises(OptionError, match="max_duration="):
+            trainer.max_duration = value
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({"max_duration": "7ba"}, 7), ({"max_duration": "7ba", "accumulate_grad_batches": 3}, 3),
+        ({"max_duration": "8ba", "accumulate_grad_batches": 3}, 4), ({"max_duration": "2ep"}, 8),
+        ({"max_duration": "5st", "max_epochs": 9}, 5),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_steps_of_a_duration_are_known(options, steps) -> None:
+    """`estimated_stepping_batches`, which schedules are made from, is what is then done."""
+    trainer = fit(**options)
+    assert trainer.estimated_stepping_batches == trainer.clock.steps == steps
+
+
+@pytest.mark.parametrize(
+    ("interval", "at"),
+    [
+        ("3ba", [3, 7]), ("2st", [4, 8]), ("6sp", [3, 6]), ("18tok", [3, 6]),
+        (Time("10sp"), [5]), ("100tok", []),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_validation_in_each_unit(interval, at) -> None:
+    """It is due at each multiple, over epochs; in batches as an int is, within the epoch."""
+    validated = Validated()
+    every = 2 if interval == "2st" else 1
+    fit(
+        validated, max_epochs=2, val=batches(1), val_check_interval=interval,
+        accumulate_grad_batches=every,
+    )  # fmt: skip
+    assert validated.at == at
+
+
+@pytest.mark.parametrize("interval", ["25sec", "00:00:00:25", {"seconds": 25}], ids=str)
+def test_validation_after_a_time(interval, monkeypatch) -> None:
+    """It is due so long after the last one, at the next batch."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    class Work(Callback):
+        def on_train_batch_end(self, *args) -> None:
+            now[0] += 10
+
+    validated = Validated()
+    fit(validated, Work(), max_epochs=2, val=batches(1), val_check_interval=interval)
+    assert validated.at == [3, 6]
+
+
+def test_validations_are_resumed_exactly(tmp_path) -> None:
+    """Cut anywhere, a run validates where the uncut one does."""
+    options = {"max_epochs": 3, "val": batches(1), "val_check_interval": "5sp"}
+    whole = Validated()
+    fit(whole, Saver(tmp_path), **options)
+    assert whole.at == [3, 5, 8, 10]
+    for cut in range(1, 13):
+        resumed = Validated()
+        fit(resumed, ckpt_path=tmp_path / f"{cut}.ckpt", **options)
+        assert resumed.at == [at for at in whole.at if at > cut]

@@ -1,0 +1,1 @@
+"""Callbacks and trainers that are written with the names of other frameworks."""

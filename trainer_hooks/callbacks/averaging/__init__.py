@@ -1,0 +1,1 @@
+"""Callbacks that average a module's weights over its training."""

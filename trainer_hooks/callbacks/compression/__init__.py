@@ -1,0 +1,1 @@
+"""Callbacks that make a module smaller: pruning and quantization."""

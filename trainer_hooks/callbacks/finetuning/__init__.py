@@ -1,0 +1,1 @@
+"""Callbacks that freeze parts of a module, and train them later."""

@@ -1,0 +1,1 @@
+"""Callbacks that keep a run from harm."""

@@ -1,0 +1,279 @@
+"""SpikeDetection: find the batches whose loss spikes, and keep them out of the training."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trainer_hooks._files import replace_file
+from trainer_hooks._log import log
+from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_number
+from trainer_hooks.checkpoint.target import is_remote
+from trainer_hooks.errors import OptionError, TrainerHooksError, UsageError
+from trainer_hooks.hooks.order import Band
+from trainer_hooks.optimization import needs_closure
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
+
+__all__ = ["SpikeDetection", "TrainingSpikeException"]
+
+_WHERE = "SpikeDetection"
+_FILE = "skip_batches.json"
+
+
+class TrainingSpikeException(TrainerHooksError, RuntimeError):  # noqa: N818 - Lightning's name
+    """Raised for a batch whose loss spikes.
+
+    Attributes:
+        batch_idx: the batch's number, counted from 0 over all epochs.
+    """
+
+    def __init__(self, batch_idx: int, loss: float, expected: float | None) -> None:
+        usual = "" if expected is None else f", and {expected:.6g} is usual"
+        super().__init__(
+            f"training spike detected in batch {batch_idx}: its loss is {loss:.6g}{usual}. Resume "
+            "from the last checkpoint: the batches on the list are skipped then."
+        )
+        self.batch_idx = batch_idx
+        self._loss = loss
+        self._expected = expected
+
+    def __reduce__(self) -> tuple[type[TrainingSpikeException], tuple[int, float, float | None]]:
+        return type(self), (self.batch_idx, self._loss, self._expected)
+
+
+class SpikeDetection(Callback):
+    """Find the batches whose loss spikes, keep a list of them, and skip those on the list.
+
+    A loss spikes if it is worse than the last one, and differs from the mean of the last `window`
+    by at least `atol`, and by at least `rtol` times that mean; or if it is not finite. Batches are
+    numbered from 0 over all epochs.
+
+    With `on_spike="raise"` a spike ends the run with a `TrainingSpikeException`, before its
+    gradients are computed. The batch and the one before it, whose step may be the cause, come on
+    the list, which is written to a file. Start the program again with `ckpt_path="last"`: the
+    training goes on from the last checkpoint, and leaves out what is on the list. With
+    `on_spike="skip"` the run goes on: the batch takes no part in the step.
+
+    In manual optimization, a spike is seen when the batch is done; it cannot be skipped there.
+    To decide on a batch, its loss must be known, so the host waits for the device at each batch.
+
+    Args:
+        mode: `"min"` where a loss falls, `"max"` for a score that rises.
+        window: how many losses the mean is of.
+        warmup: how many batches are not judged at first, unless their loss is not finite.
+        atol: the difference that makes a spike; None: any.
+        rtol: the difference that makes one, as a multiple of the mean; None: any.
+        exclude_batches_path: the file of the list; `skip_batches.json` in the trainer's root unless
+            given.
+        finite_only: whether a loss that is not finite is a spike.
+        on_spike: `"raise"` or `"skip"`.
+
+    Attributes:
+        bad_batches: the list, in order.
+        last_val: the last loss that was none, or None.
+
+    State: the list, the losses of the window, and the last loss.
+
+    Raises:
+        OptionError: an argument is outside its rule, or the file holds no such list.
+        UsageError: `on_spike="skip"` with manual optimization or an optimizer that evaluates the
+            loss itself.
+        TrainingSpikeException: in training, a loss spikes.
+
+    Example::
+
+        detection = SpikeDetection(window=20, warmup=20, on_spike="skip")
+        Trainer(max_epochs=2, callbacks=[detection]).fit(module, train_loader)
+        print(detection.bad_batches)
+    """
+
+    band: ClassVar[Band] = Band.CONTROL
+
+    def __init__(
+        self,
+        mode: str = "min",
+        window: int = 10,
+        warmup: int = 1,
+        atol: float | None = None,
+        rtol: float | None = 2.0,
+        exclude_batches_path: str | os.PathLike[str] | None = None,
+        finite_only: bool = True,
+        *,
+        on_spike: str = "raise",
+    ) -> None:
+        self.mode: str = check_choice("mode", mode, _WHERE)
+        self.window = check_count("window", window, _WHERE, least=1)
+        self.warmup = check_count("warmup", warmup, _WHERE)
+        self.atol = None if atol is None else check_number("atol", atol, _WHERE, least=0)
+        self.rtol = None if rtol is None else check_number("rtol", rtol, _WHERE, least=0)
+        self.finite_only: bool = check_choice("finite_only", finite_only, _WHERE, (True, False))
+        self.on_spike: str = check_choice("on_spike", on_spike, _WHERE, ("raise", "skip"))
+        self.exclude_batches_path = _checked_path(exclude_batches_path)
+        self.bad_batches: list[int] = []
+        self.last_val: float | None = None
+        self._values: deque[float] = deque(maxlen=window)
+        self._taken_in = 0
+        self._judged = -1
+        self._scale: Any = None
+
+    @property
+    def state_key(self) -> str:
+        """The class's name with the mode and the file, which two of them cannot share."""
+        return self._generate_state_key(mode=self.mode, path=self.exclude_batches_path)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the list and the losses to compare with."""
+        return {
+            "bad_batches": list(self.bad_batches),
+            "values": list(self._values),
+            "last_val": self.last_val,
+            "taken_in": self._taken_in,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on comparing with what was."""
+        self.bad_batches = list(state_dict["bad_batches"])
+        self._values = deque(state_dict["values"], maxlen=self.window)
+        self.last_val = state_dict["last_val"]
+        self._taken_in = state_dict["taken_in"]
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Begin anew with a new training; know what is on the list of earlier runs."""
+        if trainer.progress.is_fresh:
+            self.bad_batches, self.last_val, self._taken_in = [], None, 0
+            self._values.clear()
+        self._judged = -1
+        closed = any(map(needs_closure, trainer.optimizers))
+        if self.on_spike == "skip" and (closed or not module.automatic_optimization):
+            how = "an optimizer that evaluates the loss itself" if closed else "manual optimization"
+            raise UsageError(
+                f"{_WHERE}(on_spike='skip') with {how}: its gradients cannot be left out. Use "
+                "on_spike='raise'."
+            )
+        self._scale = getattr(trainer.precision_plugin, "scaler", None)
+        listed = self._read(trainer)
+        if listed:
+            self.bad_batches = sorted({*self.bad_batches, *listed})
+            ahead = [b for b in self.bad_batches if b >= trainer.progress.batches_completed]
+            log.info("%s: of %s, batches %s are skipped", _WHERE, self._path(trainer), ahead)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
+    ) -> None:
+        """Leave the batch out if it is on the list."""
+        if self.bad_batches and trainer.progress.batches_completed in self.bad_batches:
+            trainer.skip_batch()
+
+    def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
+        """Judge the loss, unless the module steps itself, with losses of all kinds."""
+        number = trainer.progress.batches_completed
+        if module.automatic_optimization and number != self._judged:
+            scale = 1.0 if self._scale is None else self._scale.get_scale()
+            self._judge(trainer, float(loss.detach()) * trainer.accumulate_grad_batches / scale)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
+    ) -> None:
+        """Judge the loss of a module that steps itself."""
+        if not module.automatic_optimization and "loss" in outputs:
+            self._judge(trainer, float(outputs["loss"]), is_done=True)
+
+    def is_spike(self, loss: float) -> bool:
+        """Return whether a loss spikes, by those before it."""
+        if not math.isfinite(loss):
+            return self.finite_only
+        if self.last_val is None or self._taken_in < self.warmup:
+            return False
+        change = loss - self.last_val
+        if change <= 0 if self.mode == "min" else change >= 0:
+            return False
+        mean = sum(self._values) / len(self._values)
+        off = abs(loss - mean)
+        is_far = self.atol is None or off >= self.atol
+        return is_far and (self.rtol is None or off >= abs(self.rtol * mean))
+
+    def _judge(self, trainer: Trainer, loss: float, *, is_done: bool = False) -> None:
+        """Take a loss in, or put its batch on the list."""
+        number = trainer.progress.batches_completed - is_done
+        self._judged = number
+        if not self.is_spike(loss):
+            if math.isfinite(loss):
+                self.last_val = loss
+                self._values.append(loss)
+                self._taken_in += 1
+            return
+        skips = self.on_spike == "skip"
+        # its loss was computed with what the step before it made of the weights
+        bad = {number} if skips else {max(0, number - 1), number}
+        self.bad_batches = sorted({*self.bad_batches, *bad})
+        if trainer.is_global_zero:
+            path = self._path(trainer)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, lambda file: json.dump(self.bad_batches, file, indent=4))
+        if skips:
+            trainer.skip_batch()
+            return
+        mean = sum(self._values) / len(self._values) if self._values else None
+        raise TrainingSpikeException(number, loss, mean)
+
+    def _path(self, trainer: Trainer) -> Path:
+        """Return the file of the list.
+
+        Raises:
+            UsageError: none was given, and the trainer's root is in another store.
+        """
+        if self.exclude_batches_path is not None:
+            return Path(self.exclude_batches_path)
+        root = trainer.default_root_dir
+        if is_remote(root):
+            raise UsageError(
+                f"{_WHERE} with Trainer(default_root_dir={root!r}): its list is a local file. Pass "
+                "exclude_batches_path=..., a path on this machine."
+            )
+        return Path(root) / _FILE
+
+    def _read(self, trainer: Trainer) -> list[int]:
+        """Return the list of earlier runs.
+
+        Raises:
+            OptionError: the file holds something else.
+        """
+        path = self._path(trainer)
+        if not path.exists():
+            return []
+        try:
+            listed = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            listed = None
+        numbers: list[Any] = listed if isinstance(listed, list) else [None]
+        if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
+            raise OptionError(
+                f"file {str(path)!r} of {_WHERE}: it must hold a JSON list of the numbers of "
+                "batches. Mend or remove it, or pass another exclude_batches_path."
+            )
+        return numbers
+
+
+def _checked_path(path: object) -> str | None:
+    """Return the path of the list.
+
+    Raises:
+        OptionError: it is none.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if text is not None and (not isinstance(text, str) or not text):
+        raise OptionError(
+            f"exclude_batches_path {path!r} of {_WHERE}: it must be the path of a file. Pass such "
+            "a path, or None for skip_batches.json in the trainer's root."
+        )
+    return text

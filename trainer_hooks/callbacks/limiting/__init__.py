@@ -1,0 +1,1 @@
+"""Callbacks that choose how much is run, and when."""

@@ -1,0 +1,1 @@
+"""Callbacks that put modules where, and as, they are to run."""

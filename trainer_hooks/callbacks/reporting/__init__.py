@@ -1,0 +1,1 @@
+"""Callbacks that leave something in the run's folder to be read later."""

@@ -1,0 +1,202 @@
+"""What a run is made with: versions, code, command, seeds, machine. Plain data, no secrets."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks._version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "command",
+    "environment",
+    "git_state",
+    "hardware",
+    "process_started",
+    "seeds",
+    "versions",
+]
+
+_VARIABLES = (
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_VISIBLE_DEVICES",
+    "LOCAL_RANK",
+    "MKL_NUM_THREADS",
+    "NVIDIA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "PYTHONHASHSEED",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "RANK",
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_NNODES",
+    "SLURM_NTASKS",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TRAINER_HOOKS_ALLOW_PLUGINS",
+    "TRAINER_HOOKS_BLOCK_PLUGINS",
+    "TRAINER_HOOKS_DISABLE_PLUGINS",
+    "WORLD_SIZE",
+)
+"""The environment variables that are told. None holds a secret; all others are left out."""
+
+_HIDDEN = "***"
+_SECRET = re.compile(
+    r"-{0,2}(?:.*[-_.])?(?:password|passwd|pwd|secret|token|key|apikey|credentials?)", re.IGNORECASE
+)
+_ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_GIT_SECONDS = 5.0
+_BRANCH, _COMMIT = "# branch.head ", "# branch.oid "
+_STARTED_AT = 19
+"""Where /proc/PID/stat has the start of a process, counted after its name."""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, trainer_hooks, torch, and every package that is loaded."""
+    found = {
+        name: str(version)
+        for name, module in sorted(sys.modules.items())
+        # not getattr: a module that loads its parts when asked would do so
+        if "." not in name and name not in sys.stdlib_module_names and not name.startswith("_")
+        if isinstance(module, ModuleType)
+        and isinstance(version := vars(module).get("__version__"), str)
+    }
+    return {"python": platform.python_version(), **found, "trainer_hooks": __version__}
+
+
+def command(arguments: Sequence[str] | None = None) -> list[str]:
+    """Return the command line of this process.
+
+    The value after an option whose name ends in password, secret, token, key or credentials is left
+    out, and so are names and passwords in addresses. Nothing else is.
+
+    Args:
+        arguments: the command line to tell; this process's unless given.
+    """
+    told: list[str] = []
+    hides_next = False
+    for argument in sys.orig_argv if arguments is None else arguments:
+        name, separator, _ = argument.partition("=")
+        if hides_next and not argument.startswith("-"):
+            told.append(_HIDDEN)
+        elif separator and _SECRET.fullmatch(name):
+            told.append(f"{name}={_HIDDEN}")
+        else:
+            told.append(_ADDRESS.sub(_HIDDEN, argument))
+        hides_next = argument.startswith("-") and _SECRET.fullmatch(argument) is not None
+    return told
+
+
+def git_state() -> dict[str, Any] | None:
+    """Return the commit, the branch and how many tracked files were changed since; None without.
+
+    It is that of the working directory, or else of the folder of the program.
+    """
+    script = Path(sys.argv[0] if sys.argv else "").absolute().parent
+    for folder in dict.fromkeys([Path.cwd(), script]):
+        told = _git_status(folder)
+        if told is not None:
+            lines = told.splitlines()
+            facts = {
+                key: next((x.removeprefix(start) for x in lines if x.startswith(start)), "")
+                for key, start in (("commit", _COMMIT), ("branch", _BRANCH))
+            }
+            changed = sum(not line.startswith("#") for line in lines)
+            return {**facts, "changed_files": changed, "folder": str(folder)}
+    return None
+
+
+def _git_status(folder: Path) -> str | None:
+    options = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    try:
+        done = subprocess.run(
+            ("git", "-C", str(folder), *options),
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None  # no git here, no such folder, or a disk that does not answer
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+
+
+def seeds() -> dict[str, int | None]:
+    """Return the seed that `seed_everything` was given, if it was, and torch's own."""
+    told = os.environ.get("PL_GLOBAL_SEED", "")
+    return {
+        "seed_everything": int(told) if told.isdecimal() else None,
+        "torch": torch.initial_seed(),
+    }
+
+
+def environment() -> dict[str, str]:
+    """Return those environment variables that say how a run computes; a short list, no secrets."""
+    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+
+
+def hardware(device: torch.device) -> dict[str, Any]:
+    """Return what the machine is, and on which device the run computes."""
+    facts: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_bytes": _memory(),
+        "device": str(device),
+    }
+    if device.type == "cuda":
+        facts["cuda"] = torch.version.cuda
+        facts["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+        facts["gpus"] = [
+            {"name": found.name, "memory_bytes": found.total_memory}
+            for found in map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        ]
+    return facts
+
+
+def process_started(pid: int) -> str | None:
+    """Return when a process was started, in its machine's own count; None if that is not told.
+
+    With it, another process that got the same number later is told apart.
+    """
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = told.rpartition(")")[2].split()
+    return fields[_STARTED_AT] if len(fields) > _STARTED_AT else None
+
+
+def _processor() -> str:
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass  # a system without that file
+    return platform.processor()
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None

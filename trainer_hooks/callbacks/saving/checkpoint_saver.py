@@ -1,0 +1,236 @@
+"""CheckpointSaver: save at an interval, keep the newest, and write over no other run's files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks.callbacks.monitoring import check_count, is_training
+from trainer_hooks.callbacks.saving.filenames import check_template, read_template, template_names
+from trainer_hooks.callbacks.saving.saved_files import Plan
+from trainer_hooks.callbacks.saving.saver import Saver
+from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_filename, check_flags
+from trainer_hooks.callbacks.watched_metric import nameable_metrics
+from trainer_hooks.checkpoint.target import exists, files_in, name_of
+from trainer_hooks.errors import CheckpointError, OptionError
+from trainer_hooks.filters import Cue, When, parse_when
+from trainer_hooks.timing import TimeUnit
+
+if TYPE_CHECKING:
+    import os
+
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
+
+__all__ = ["CheckpointSaver"]
+
+_WHERE = "CheckpointSaver"
+_COUNTERS = ("epoch", "batch", "step")
+_SLOTS = {
+    TimeUnit.EPOCH: ("epoch",),
+    TimeUnit.ITERATION: ("iteration",),
+    TimeUnit.SECOND: ("batch", "epoch"),
+    TimeUnit.DURATION: ("batch", "epoch"),
+}
+"""Where something may be due; counts of what a batch has after each batch."""
+_SHOWN = 3
+
+
+class CheckpointSaver(Saver):
+    """Save at an interval and at the end of training; keep the newest checkpoints.
+
+    It is Composer's way of saving; `ModelCheckpoint` is Lightning's, which can rank by a metric. A
+    new file is durable before an old one is removed.
+
+    Args:
+        folder: where; by default `checkpoints` in the logger's folder, or without a logger in
+            `default_root_dir`.
+        filename: template with `{epoch}` (epochs completed), `{batch}` and `{step}` (likewise, over
+            all epochs), `{batch_in_epoch}`, `{rank}`, `{world_size}` and logged metrics.
+        latest_filename: template of a link to the newest checkpoint; None for no link.
+        save_interval: a time such as `"500ba"` (batches), `"1ep"` (epochs), `"200st"` (optimizer
+            steps), `"1e6tok"` (tokens), `"30m"` or `"0.1dur"` (a tenth of the training); a number
+            of epochs; a filter such as `every("1ep") | once("10ba")`; or a function that is called
+            with `trainer.clock` at the end of each batch, epoch and iteration, and returns whether
+            to save.
+        num_checkpoints_to_keep: how many, the newest; -1 for all.
+        overwrite: whether files that were there before the training may be written over.
+        weights_only: leave out what only a resume needs.
+        async_save: whether files are written in the background, as in `ModelCheckpoint`.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+        CheckpointError: in a run, a file is in the way, and `overwrite` is False.
+
+    State: paths of the checkpoints that it keeps, so a resumed run removes them in their turn, and
+    the counts when it last looked. Where the folder is another one than the checkpoint's, only
+    `best_model_path`, the newest checkpoint, is taken over.
+
+    Example::
+
+        saver = CheckpointSaver("runs/a", save_interval="500ba", num_checkpoints_to_keep=3)
+        trainer = Trainer(max_epochs=2, callbacks=[saver])
+        trainer.fit(module, train_loader)
+    """
+
+    FILE_EXTENSION: str = ""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        filename: str = "ep{epoch}-ba{batch}-rank{rank}.pt",
+        latest_filename: str | None = "latest-rank{rank}.pt",
+        save_interval: When | int = "1ep",
+        *,
+        num_checkpoints_to_keep: int = -1,
+        overwrite: bool = False,
+        weights_only: bool = False,
+        async_save: bool = False,
+    ) -> None:
+        check_flags(_WHERE, overwrite=overwrite, weights_only=weights_only, async_save=async_save)
+        super().__init__(
+            check_dirpath(folder, _WHERE),
+            check_filename(check_template(filename, _WHERE), _WHERE),
+            weights_only,
+            "max",
+            auto_insert_metric_name=False,
+            enable_version_counter=False,
+            async_save=async_save,
+        )
+        self.latest_filename = check_filename(latest_filename, _WHERE)
+        self.save_interval = parse_when(save_interval, "save_interval", _WHERE, bare=TimeUnit.EPOCH)
+        self._slots = {slot for unit in self.save_interval.units for slot in _slots_of(unit)}
+        self.num_checkpoints_to_keep = check_count(
+            "num_checkpoints_to_keep", num_checkpoints_to_keep, _WHERE, least=-1
+        )
+        if num_checkpoints_to_keep == 0:
+            raise OptionError(
+                f"num_checkpoints_to_keep 0 of {_WHERE}: nothing would be left of what it saves. "
+                "Pass -1 to keep all, or a number of at least 1."
+            )
+        self.overwrite = overwrite
+        self._cue = Cue(self.save_interval)
+        self._asked: dict[str, int] | None = None
+
+    @property
+    def state_key(self) -> str:
+        """The class with what tells two instances apart: the interval and the filename."""
+        interval = repr(self.save_interval)
+        return self._generate_state_key(save_interval=interval, filename=self.filename)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the books, the folder, and the counts when it last looked."""
+        asked = self._cue.state_dict() if self._asked is None else self._asked
+        return {**super().state_dict(), "asked": asked}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` returned; of another folder's books only the newest path."""
+        super().load_state_dict(state_dict)
+        self._asked = state_dict.get("asked")
+
+    def forget(self) -> None:
+        """Forget an earlier training. Its files stay."""
+        super().forget()
+        self._asked = None
+
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
+        found = super().candidates(trainer)
+        return [path for path in found if self._fields_of(path) is not None]
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Refuse to train if what will be saved would be written over other files."""
+        super().on_fit_start(trainer, module)
+        if self.overwrite or not is_training(trainer):
+            return
+        now, template = _names(trainer), self.filename or ""
+        counters = [name for name in template_names(template) if name in _COUNTERS]
+        in_the_way = [
+            path
+            for path in files_in(self.dirpath or "", "", template.count("/"))
+            if (values := self._fields_of(path)) is not None
+            and path not in self._books.best_k_models
+            and (not counters or any(int(values[name]) > now[name] for name in counters))
+        ]
+        if in_the_way:
+            raise self._in_the_way(in_the_way)
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Start counting, or go on."""
+        self._cue.start(trainer.clock, self._asked)
+        self._asked = None
+
+    def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Save if that is due by batches or steps."""
+        self._save_if_due(trainer, "batch")
+
+    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Save if that is due by epochs."""
+        self._save_if_due(trainer, "epoch")
+
+    def on_iteration_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Save if that is due by iterations."""
+        self._save_if_due(trainer, "iteration")
+
+    def on_train_end(self, trainer: Trainer, module: Module) -> None:
+        """Save what was trained since the last save."""
+        self._save(trainer)
+
+    def save_now(self, trainer: Trainer, module: Module) -> None:
+        """Save because `trainer.request_checkpoint()` was called; the schedule stays as it is."""
+        self._save(trainer)
+
+    def _save_if_due(self, trainer: Trainer, slot: str) -> None:
+        if slot in self._slots and self._cue.is_due(trainer.clock):
+            self._save(trainer)
+
+    def _save(self, trainer: Trainer) -> None:
+        """Save, unless this moment was saved already or nothing was trained."""
+        done = trainer.progress.batches_completed
+        if not is_training(trainer) or done == self._books.considered_at:
+            return
+        books, names = self._books.copy(), _names(trainer)
+        path = self.free_path(names)
+        if not self.overwrite and path not in books.best_k_models and exists(path):
+            raise self._in_the_way([path])
+        keep = self.num_checkpoints_to_keep
+        books.best_k_models.pop(path, None)  # a name without counters is written over
+        replaced = books.outranked(keep)
+        books.add(path, torch.tensor(done), keep)
+        books.considered_at, books.saved_step = done, trainer.global_step
+        link = None
+        if self.latest_filename is not None:
+            link = books.last_model_path = self.format_checkpoint_name(names, self.latest_filename)
+        self.write(trainer, Plan((path,), tuple(replaced), link), books)
+
+    def _fields_of(self, path: str) -> dict[str, str] | None:
+        """Return what stands in a path's name, or None if the filename cannot have made it."""
+        template = self.filename or ""
+        parts = path.split("/")[-1 - template.count("/") :]
+        return read_template(template, "/".join(parts))
+
+    def _in_the_way(self, paths: list[str]) -> CheckpointError:
+        shown = ", ".join(repr(name_of(path)) for path in sorted(paths)[:_SHOWN])
+        more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+        return CheckpointError(
+            f"files {shown}{more} in {self.dirpath!r}, the folder of {_WHERE}: this training would "
+            "write over them, and did not save them. Resume from the newest with "
+            "fit(ckpt_path=...), choose another folder, or pass overwrite=True."
+        )
+
+
+def _slots_of(unit: TimeUnit) -> tuple[str, ...]:
+    return _SLOTS.get(unit, ("batch",))
+
+
+def _names(trainer: Trainer) -> dict[str, Any]:
+    """Return what can stand in a filename."""
+    return {
+        **nameable_metrics(trainer),
+        "epoch": trainer.clock.epochs,
+        "batch": trainer.progress.batches_completed,
+        "batch_in_epoch": trainer.progress.batches_in_epoch,
+        "rank": trainer.global_rank,
+        "world_size": trainer.world_size,
+    }

@@ -1,0 +1,108 @@
+"""OnExceptionCheckpoint: save what there is when an exception ends a fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
+from trainer_hooks.callbacks.saving.saver_options import check_dirpath
+from trainer_hooks.checkpoint.target import exists, files_in, joined, remove
+from trainer_hooks.errors import OptionError
+
+if TYPE_CHECKING:
+    import os
+
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
+
+__all__ = ["OnExceptionCheckpoint"]
+
+_WHERE = "OnExceptionCheckpoint"
+
+
+class OnExceptionCheckpoint(Checkpoint):
+    """Save a checkpoint when an exception ends a fit, Ctrl-C included.
+
+    `trainer.fit(..., ckpt_path="auto")` goes on from it where there is one, and begins anew where
+    there is none: one line for the first run and for each after a failure. A fit that came from it,
+    by `"auto"` or `"last"`, and ended well, removes it, for it is behind then. Nothing else does:
+    neither `test()` nor a fit that did not come from it.
+
+    What is saved inside a batch is not exact to the bit when it is resumed, which a warning says
+    then; a signal that a scheduler sends waits for the batch's end, and is.
+
+    Args:
+        dirpath: the folder; it is made when something is saved.
+        filename: the name, without the suffix `.ckpt`.
+
+    Attributes:
+        dirpath: the folder, absolute.
+        filename: the name.
+        ckpt_path: the whole path.
+
+    State: none.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+
+    Example::
+
+        trainer = Trainer(max_epochs=2, callbacks=[OnExceptionCheckpoint("checkpoints")])
+        trainer.fit(module, train_loader, ckpt_path="auto")
+    """
+
+    FILE_EXTENSION: str = ".ckpt"
+
+    def __init__(self, dirpath: str | os.PathLike[str], filename: str = "on_exception") -> None:
+        folder = check_dirpath(dirpath, _WHERE)
+        if folder is None:
+            raise OptionError(
+                f"dirpath None of {_WHERE}: it must be the path of a folder. Pass such a path."
+            )
+        if not isinstance(filename, str) or not filename or "/" in filename:
+            raise OptionError(
+                f"filename {filename!r} of {_WHERE}: it must be the name of a file in dirpath, "
+                "without a folder. Pass such a name."
+            )
+        self.dirpath: str = folder
+        self.filename = filename
+        self._is_mine = False
+
+    @property
+    def state_key(self) -> str:
+        """The class's name with the path, which tells two of them apart."""
+        return self._generate_state_key(ckpt_path=self.ckpt_path)
+
+    @property
+    def ckpt_path(self) -> str:
+        """The path that it saves to."""
+        return joined(self.dirpath, self.filename + self.FILE_EXTENSION)
+
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the file, if there is one."""
+        return [f for f in files_in(self.dirpath, self.FILE_EXTENSION, 0) if f == self.ckpt_path]
+
+    def save_now(self, trainer: Trainer, module: Module) -> None:
+        """Save because it was asked for, or because the process is told to end."""
+        if not trainer.fast_dev_run:
+            trainer.save_checkpoint(self.ckpt_path)
+            self._is_mine = True
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Note whether this fit comes from the file."""
+        came_from_it = trainer.ckpt_path == self.ckpt_path and trainer.named_ckpt_path is None
+        # one that a fit of this trainer left goes on where it was, in memory
+        self._is_mine = came_from_it or (self._is_mine and not trainer.progress.is_fresh)
+
+    def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
+        """Save, if it was a fit that has begun."""
+        if trainer.state.fn == "fit" and trainer.optimizers:
+            self.save_now(trainer, module)
+
+    def on_fit_end(self, trainer: Trainer, module: Module) -> None:
+        """Remove the file that this fit came from: it went further than that."""
+        has_gone_through = trainer.state.status == "running"
+        if has_gone_through and self._is_mine and trainer.is_global_zero:
+            self._is_mine = False
+            if exists(self.ckpt_path):
+                remove(self.ckpt_path)

@@ -1,0 +1,163 @@
+"""When a saver saves: every so many steps, every so often, or every so many epochs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.callbacks.monitoring import acts_at_train_epoch_end, check_count
+from trainer_hooks.errors import OptionError
+from trainer_hooks.timing import TimeUnit, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.timing import Time
+
+__all__ = ["Schedule", "Triggers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers:
+    """What sets off a save; one of the three, or none.
+
+    Attributes:
+        every_n_train_steps: optimizer steps between two saves, or 0.
+        every_n_epochs: epochs between two saves, or 0.
+        train_time_interval: the least time between two saves, or None.
+    """
+
+    every_n_train_steps: int
+    every_n_epochs: int
+    train_time_interval: timedelta | None
+
+    @classmethod
+    def chosen(
+        cls,
+        steps: int | None,
+        epochs: int | None,
+        interval: str | Time | timedelta | None,
+        where: str,
+    ) -> Triggers:
+        """Return the triggers for what the user chose; each epoch if that is nothing.
+
+        Raises:
+            OptionError: a number is negative, the interval is no wall time, or two are chosen.
+        """
+        given = {
+            name: 0 if count is None else check_count(name, count, where)
+            for name, count in (("every_n_train_steps", steps), ("every_n_epochs", epochs))
+        }
+        if interval is not None:
+            units = (TimeUnit.SECOND,)
+            least = parse_time(interval, "train_time_interval", where, units=units)
+            interval = timedelta(seconds=least.value)
+        chosen = [name for name, value in given.items() if value]
+        chosen += ["train_time_interval"] if interval is not None else []
+        if len(chosen) > 1:
+            raise OptionError(
+                f"triggers {', '.join(chosen)} of {where}: they exclude each other. Keep one, and "
+                f"use a second {where} for the other."
+            )
+        if steps is None and epochs is None and interval is None:
+            return cls(0, 1, None)
+        return cls(given["every_n_train_steps"], given["every_n_epochs"], interval)
+
+
+class Schedule:
+    """Say at each of a saver's slots whether a save is due.
+
+    Args:
+        triggers: what sets off a save.
+        at_train_epoch_end: whether the epoch trigger acts at the end of training epochs (True) or
+            after validations (False); None to follow the trainer's validation settings.
+    """
+
+    def __init__(self, triggers: Triggers, at_train_epoch_end: bool | None) -> None:
+        self.triggers = triggers
+        self._choice = at_train_epoch_end
+        self._at_train_epoch_end = True
+        self.watches_batches = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what happened in an earlier training."""
+        self._step_seen: int | None = None
+        self._deferred_at: int | None = None
+
+    def start(self, trainer: Trainer) -> None:
+        """Begin, or go on: the clock starts, counts go on from where they were."""
+        self._at_train_epoch_end = acts_at_train_epoch_end(trainer, self._choice)
+        by_batches = self.triggers.every_n_train_steps > 0
+        by_time = self.triggers.train_time_interval is not None
+        self.watches_batches = by_batches or by_time or not self._at_train_epoch_end
+        self._last_time = time.monotonic()
+        if self._step_seen is None:
+            self._step_seen = trainer.global_step
+
+    def is_due_after_batch(self, trainer: Trainer, saved_step: int) -> bool:
+        """Return whether a save is due in the slot after a batch.
+
+        A multiple of steps that is jumped over, as with two optimizers, counts. A validation of
+        this batch has already run.
+        """
+        every, interval = self.triggers.every_n_train_steps, self.triggers.train_time_interval
+        step = trainer.global_step
+        if every > 0:
+            before, self._step_seen = self._step_seen or 0, step
+            return step // every != before // every
+        if interval is not None:
+            return step != saved_step and self._is_time_up(interval.total_seconds())
+        return self.is_turn_after_batch(trainer) and self._is_due_epoch(trainer)
+
+    def is_due_after_epoch(self, trainer: Trainer) -> bool:
+        """Return whether a save is due in the slot after an epoch, or was put off until then."""
+        if self._deferred_at == trainer.progress.batches_completed:
+            return True
+        return self.is_turn_after_epoch(trainer) and self._is_due_epoch(trainer)
+
+    def is_turn_after_batch(self, trainer: Trainer) -> bool:
+        """Return whether epochs set off the saves, and this batch was validated after."""
+        return self._goes_by_epochs and not self._at_train_epoch_end and _is_validated(trainer)
+
+    def is_turn_after_epoch(self, trainer: Trainer) -> bool:
+        """Return whether epochs set off the saves, and this is where, due or not."""
+        return self._goes_by_epochs and (self._at_train_epoch_end or _is_validated(trainer))
+
+    def defer(self, trainer: Trainer) -> None:
+        """Put off the save of this batch until the slot after its epoch."""
+        self._deferred_at = trainer.progress.batches_completed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is under way as plain data."""
+        return {"step_seen": self._step_seen, "deferred_at": self._deferred_at}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take back what was under way."""
+        self._step_seen = state_dict.get("step_seen")
+        self._deferred_at = state_dict.get("deferred_at")
+
+    def _is_time_up(self, seconds: float) -> bool:
+        """Return whether so many seconds have passed, and count anew if they have."""
+        now = time.monotonic()
+        is_up = now - self._last_time >= seconds
+        if is_up:
+            self._last_time = now
+        return is_up
+
+    def _is_due_epoch(self, trainer: Trainer) -> bool:
+        every = self.triggers.every_n_epochs
+        return every > 0 and (trainer.current_epoch + 1) % every == 0
+
+    @property
+    def _goes_by_epochs(self) -> bool:
+        triggers = self.triggers
+        return triggers.every_n_train_steps == 0 and triggers.train_time_interval is None
+
+
+def _is_validated(trainer: Trainer) -> bool:
+    """Return whether a validation ran after the last batch."""
+    return trainer.progress.validated_at == trainer.progress.batches_completed

@@ -1,0 +1,1 @@
+"""Callbacks that choose the numbers a training goes by: rates, batch sizes, windows."""

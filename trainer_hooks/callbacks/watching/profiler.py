@@ -1,0 +1,266 @@
+"""Profiler: record what the hardware does in a few batches, as traces to look at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.profiler import ProfilerAction, ProfilerActivity, profile, supported_activities
+
+from trainer_hooks._log import log
+from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.monitoring import check_choice, check_count
+from trainer_hooks.checkpoint.target import is_remote
+from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks.hooks.order import Band
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
+
+__all__ = ["Profiler"]
+
+_WHERE = "Profiler"
+_ACTIVITIES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mtia": "MTIA"}
+
+
+class Profiler(Callback):
+    """Record a few training batches with torch's profiler, as traces for https://ui.perfetto.dev.
+
+    After `skip_first` batches of a fit come cycles: `wait` batches are left alone, `warmup` batches
+    warm the profiler up, and `active` batches are recorded, the loading of their data included.
+    Then the trace is written, `trace-batches=4-6.json.gz`, named by the batches of the training in
+    it. After `repeat` cycles nothing is recorded any more, and nothing is slowed down. A fit
+    that ends inside a cycle, also by an error, writes what is recorded by then.
+
+    A validation between two batches that are recorded is in the trace, too. A resumed run counts
+    its own batches: caches are cold again.
+
+    Args:
+        wait: batches of a cycle that are left alone.
+        warmup: batches of a cycle that are recorded and thrown away, since the first are slow.
+        active: batches of a cycle that are recorded.
+        repeat: how many cycles; 0 for as many as there are batches for.
+        skip_first: batches before the first cycle.
+        dirpath: the folder for the traces; `profile` in the log folder unless given.
+        filename: what their names begin with.
+        activities: what to record: `"cpu"`, `"cuda"`, `"xpu"`, `"mtia"`, one or several, or members
+            of `torch.profiler.ProfilerActivity`; all that this machine has unless given.
+        record_shapes: whether the shapes of inputs are recorded.
+        profile_memory: whether memory that is taken and given back is recorded.
+        with_stack: whether the lines of Python code are recorded; slow.
+        with_flops: whether the operations of some kernels are estimated.
+        with_modules: whether the names of modules are recorded (TorchScript alone).
+        compress: whether the traces are compressed; Perfetto opens both.
+
+    Attributes:
+        traces: the paths of the traces that this fit wrote.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+        UsageError: in a fit, another profiler of torch is running.
+
+    State: none.
+
+    Example::
+
+        profiler = Profiler(wait=1, warmup=1, active=2, with_stack=True)
+        trainer = Trainer(max_epochs=2, callbacks=[profiler])
+        trainer.fit(module, train_loader, val_loader)
+        print(profiler.traces)
+    """
+
+    band: ClassVar[Band] = Band.SINK  # a batch ends when the others are done with it
+
+    def __init__(
+        self,
+        wait: int = 1,
+        warmup: int = 1,
+        active: int = 3,
+        repeat: int = 1,
+        skip_first: int = 0,
+        dirpath: str | os.PathLike[str] | None = None,
+        filename: str = "trace",
+        activities: str | ProfilerActivity | Sequence[str | ProfilerActivity] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        compress: bool = True,
+    ) -> None:
+        self.wait = check_count("wait", wait, _WHERE)
+        self.warmup = check_count("warmup", warmup, _WHERE)
+        self.active = check_count("active", active, _WHERE, least=1)
+        self.repeat = check_count("repeat", repeat, _WHERE)
+        self.skip_first = check_count("skip_first", skip_first, _WHERE)
+        self.dirpath = _check_dirpath(dirpath)
+        self.filename = _check_filename(filename)
+        self.activities = _check_activities(activities)
+        self.record_shapes = _check_flag("record_shapes", record_shapes)
+        self.profile_memory = _check_flag("profile_memory", profile_memory)
+        self.with_stack = _check_flag("with_stack", with_stack)
+        self.with_flops = _check_flag("with_flops", with_flops)
+        self.with_modules = _check_flag("with_modules", with_modules)
+        self.compress = _check_flag("compress", compress)
+        self.traces: list[str] = []
+        self._profile: profile | None = None
+        self._folder = Path()
+        self._begun_at = 0
+        self._done = 0
+        self._cycles = 0
+        self._next_at = -1
+
+    @property
+    def state_key(self) -> str:
+        """The class with its traces' names, so that one does not replace another."""
+        return self._generate_state_key(filename=self.filename, skip_first=self.skip_first)
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Count from here on."""
+        self.traces = []
+        self._done = self._cycles = 0
+        self._next_at = self.skip_first + self.wait
+        root = trainer.log_dir or trainer.default_root_dir
+        self._folder = Path(root) / "profile" if self.dirpath is None else Path(self.dirpath)
+        if self._next_at == 0:
+            self._begin(trainer)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
+    ) -> None:
+        """Go on in the cycle."""
+        if self._next_at < 0:
+            return
+        self._done += 1
+        if self._profile is not None:
+            self._profile.step()
+            if self._done == self._next_at + self.warmup + self.active:
+                self._end()
+                is_last = self._cycles == self.repeat
+                self._next_at = -1 if is_last else self._done + self.wait
+        if self._done == self._next_at:
+            self._begin(trainer)
+
+    def on_train_end(self, trainer: Trainer, module: Module) -> None:
+        """Write what is recorded by then."""
+        self._end()
+        self._next_at = -1
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Write what is recorded by then, whatever ended the fit."""
+        self._end()
+        self._next_at = -1
+
+    def _begin(self, trainer: Trainer) -> None:
+        """Begin a cycle's batches that are not waited for.
+
+        Raises:
+            UsageError: another profiler of torch is running.
+        """
+        if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001
+            raise UsageError(
+                f"{_WHERE} cannot record: another profiler of torch is running, which it would "
+                "stop. Leave one of them out, or choose other batches with "
+                f"{_WHERE}(skip_first=...)."
+            )
+        self._begun_at = trainer.progress.batches_completed
+        # one for each cycle: a single one would warn that it forgets the cycle before
+        self._profile = profile(
+            activities=self.activities,
+            schedule=self._action_at,
+            on_trace_ready=self._write,
+            record_shapes=self.record_shapes,
+            profile_memory=self.profile_memory,
+            with_stack=self.with_stack,
+            with_flops=self.with_flops,
+            with_modules=self.with_modules,
+        )
+        self._profile.start()
+
+    def _action_at(self, step: int) -> ProfilerAction:
+        """Return what is done at a cycle's batch; torch's own schedule warns of `warmup=0`."""
+        if step < self.warmup:
+            return ProfilerAction.WARMUP
+        left = self.warmup + self.active - 1 - step
+        if left < 0:
+            return ProfilerAction.NONE
+        return ProfilerAction.RECORD if left else ProfilerAction.RECORD_AND_SAVE
+
+    def _end(self) -> None:
+        running, self._profile = self._profile, None
+        if running is not None:
+            self._cycles += 1
+            running.stop()
+
+    def _write(self, recorded: profile) -> None:
+        """Write a trace, whole or not at all."""
+        first = self._begun_at + self.warmup
+        last = self._begun_at + recorded.step_num - 1
+        if last < first:  # the fit ended before a batch that is to be kept was done
+            return
+        suffix = ".json.gz" if self.compress else ".json"
+        path = self._folder / f"{self.filename}-batches={first}-{last}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{os.getpid()}-{path.name}")
+        try:
+            recorded.export_chrome_trace(str(unfinished))
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        self.traces.append(str(path))
+        log.info("%s: wrote %s; open it at https://ui.perfetto.dev", _WHERE, path)
+
+
+def _check_flag(name: str, value: object) -> bool:
+    return bool(check_choice(name, value, _WHERE, (True, False)))
+
+
+def _check_dirpath(dirpath: object) -> str | None:
+    """Return a local folder as an absolute path, or None."""
+    if dirpath is None:
+        return None
+    if isinstance(dirpath, str | os.PathLike) and os.fspath(dirpath) and not is_remote(dirpath):
+        return str(Path(os.fspath(dirpath)).absolute())
+    raise OptionError(
+        f"dirpath {dirpath!r} of {_WHERE}: it must be a local folder. Pass one, or leave it out "
+        "for 'profile' in the log folder."
+    )
+
+
+def _check_filename(filename: object) -> str:
+    if isinstance(filename, str) and filename and Path(filename).name == filename:
+        return filename
+    raise OptionError(
+        f"filename {filename!r} of {_WHERE}: it must be the beginning of a file's name, without a "
+        "folder. Pass one such as 'trace', and the folder as dirpath."
+    )
+
+
+def _check_activities(activities: object) -> list[ProfilerActivity]:
+    """Return what to record.
+
+    Raises:
+        OptionError: an activity is unknown, or none is given.
+    """
+    if activities is None:
+        known = supported_activities()  # type: ignore[no-untyped-call]
+        return sorted(known, key=lambda activity: str(activity.name))
+    is_one = isinstance(activities, str | ProfilerActivity)
+    several = [activities] if is_one else activities
+    if not isinstance(several, list | tuple | set | frozenset) or not several:
+        raise OptionError(
+            f"activities {activities!r} of {_WHERE}: they must be one or more of "
+            f"{', '.join(map(repr, _ACTIVITIES))}. Pass a list of them."
+        )
+    found = []
+    for item in several:
+        if not isinstance(item, ProfilerActivity):
+            name = check_choice("activities", item, _WHERE, tuple(_ACTIVITIES))
+            item = getattr(ProfilerActivity, _ACTIVITIES[name])
+        found.append(item)
+    return found

@@ -1,0 +1,40 @@
+"""WeightOwner: a callback that replaces a module's weights or layers, beside which no other can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from trainer_hooks.callback import Callback
+from trainer_hooks.errors import CallbackError
+from trainer_hooks.hooks.order import Band
+
+if TYPE_CHECKING:
+    from trainer_hooks.context import Trainer
+
+__all__ = ["WeightOwner"]
+
+
+class WeightOwner(Callback):
+    """Base of callbacks that average, prune or quantize a module: one of them at a time."""
+
+    band: ClassVar[Band] = Band.TRANSFORM
+
+    def require_alone(self, trainer: Trainer, beside: type[WeightOwner] | None = None) -> None:
+        """Make sure that no other callback replaces the module's weights or layers.
+
+        Args:
+            trainer: whose callbacks.
+            beside: a class whose instances do no harm.
+
+        Raises:
+            CallbackError: one does; it is named.
+        """
+        for other in trainer.callbacks:
+            if other is self or not isinstance(other, WeightOwner):
+                continue
+            if beside is None or not isinstance(other, beside):
+                raise CallbackError(
+                    f"{type(self).__name__} beside {type(other).__name__}: only one callback can "
+                    "average, prune or quantize a module's weights, as each would undo what "
+                    "another did. Take one of them out."
+                )

@@ -1,0 +1,1 @@
+"""Callbacks that write what a module predicts."""

@@ -1,0 +1,111 @@
+"""ConsoleLogger: a plain line for each hand-over, for log files and batch jobs."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.errors import OptionError
+from trainer_hooks.loggers.base import Logger
+from trainer_hooks.loggers.hparams import as_dict, flattened, plain_number
+from trainer_hooks.loggers.media import as_table
+from trainer_hooks.loggers.run_folder import check_text
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping, Sequence
+    from typing import TextIO
+
+__all__ = ["ConsoleLogger"]
+
+
+class ConsoleLogger(Logger):
+    """Print a line for each hand-over, without colours and without a bar.
+
+    Each line is written at once, so that `tail -f` on a batch job's log file shows it. Tables,
+    texts and images get a line that says so.
+
+    Args:
+        stream: where to; standard output unless given.
+        prefix: put before each metric's name, with a dash.
+        timestamps: whether each line begins with the time.
+
+    Raises:
+        OptionError: an argument breaks its rule.
+
+    Example::
+
+        trainer = Trainer(logger=[CSVLogger("logs"), ConsoleLogger()], enable_progress_bar=False)
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, prefix: str = "", timestamps: bool = True
+    ) -> None:
+        if stream is not None and not hasattr(stream, "write"):
+            raise OptionError(
+                f"stream {stream!r} of ConsoleLogger: must be an open file. Pass one, such as "
+                "sys.stderr or open('train.log', 'a')."
+            )
+        check_text("prefix", prefix, "ConsoleLogger")
+        self._stream = stream
+        self._prefix = f"{prefix}-" if prefix else ""
+        self._has_times = timestamps
+        self._logged = 0
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Print the values of one moment; without a `step` the calls are numbered."""
+        values = " ".join(
+            f"{self._prefix}{key}={_shown(plain_number(value))}" for key, value in metrics.items()
+        )
+        self._print(self._logged if step is None else step, values)
+        self._logged += 1
+
+    def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
+        """Print the hyperparameters in one line."""
+        named = flattened(as_dict(params))
+        self._line("hyperparameters " + " ".join(f"{key}={_shown(v)}" for key, v in named.items()))
+
+    def log_image(
+        self,
+        key: str,
+        images: Sequence[Any],
+        step: int | None = None,
+        *,
+        captions: Sequence[str] | None = None,  # noqa: ARG002 - the line has no room for them
+        channels_last: bool = False,  # noqa: ARG002
+    ) -> None:
+        """Print that there were images."""
+        self._print(step, f"{key}: {len(images)} image{'s' if len(images) != 1 else ''}")
+
+    def log_table(
+        self,
+        key: str,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """Print what a table is about."""
+        names, rows = as_table(key, columns, data, dataframe)
+        self._print(step, f"{key}: table of {len(rows)} rows, columns {', '.join(map(str, names))}")
+
+    def log_text(self, key: str, text: str, step: int | None = None) -> None:
+        """Print a text, its line breaks escaped."""
+        self._print(step, f"{key}: {_one_line(text)}")
+
+    def _print(self, step: int | None, text: str) -> None:
+        self._line(text if step is None else f"step {step} {text}")
+
+    def _line(self, text: str) -> None:
+        time = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} " if self._has_times else ""
+        print(f"{time}{_one_line(text)}", file=self._stream or sys.stdout, flush=True)
+
+
+def _shown(value: Any) -> str:
+    """Return a number in six digits; whole numbers and texts as they are."""
+    return f"{value:.6g}" if isinstance(value, float) else _one_line(str(value))
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")

@@ -1,0 +1,52 @@
+"""Event files of TensorBoard: how a folder is taken, and files are cut."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["mark", "set_aside", "sizes_in", "truncate"]
+
+_EVENTS = "tfevents"
+_MARK = ".tensorboard"
+
+
+def mark(folder: Path) -> bool:
+    """Mark a folder as taken; return False if it is."""
+    try:
+        (folder / _MARK).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """Return the sizes of a folder's event files."""
+    return {path.name: path.stat().st_size for path in folder.glob(f"*{_EVENTS}*")}
+
+
+def truncate(folder: Path, sizes: Mapping[str, int]) -> None:
+    """Cut off what a writer that failed has written in part."""
+    for name, size in sizes.items():
+        path = folder / name
+        if path.is_file() and path.stat().st_size > size:
+            os.truncate(path, size)
+
+
+def set_aside(path: Path, size: int | None) -> None:
+    """Leave the first `size` bytes of an event file, and keep the whole under another name."""
+    number = 0
+    whole = path.with_name(path.name.replace(_EVENTS, f"after_resume_{number}"))
+    while whole.exists():
+        number += 1
+        whole = path.with_name(path.name.replace(_EVENTS, f"after_resume_{number}"))
+    if size is not None:
+        shutil.copyfile(path, whole)
+        os.truncate(path, size)
+    else:
+        path.replace(whole)

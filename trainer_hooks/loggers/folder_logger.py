@@ -1,0 +1,62 @@
+"""FolderLogger: what loggers that write to a folder of each run share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks.errors import OptionError
+from trainer_hooks.loggers.base import Logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trainer_hooks.loggers.run_folder import RunFolder
+
+__all__ = ["FolderLogger", "tell_apart"]
+
+
+class FolderLogger(Logger):
+    """A logger with a folder `save_dir/name/version_N` for each run."""
+
+    run_folder: RunFolder
+
+    @property
+    def version(self) -> int | str:
+        """Return the number of this run, or the name that was given; nothing is created."""
+        return self.run_folder.version
+
+    @property
+    def save_dir(self) -> str:
+        """Return the folder for all experiments."""
+        return self.run_folder.save_dir
+
+    @property
+    def log_dir(self) -> str:
+        """Return the folder of this run; nothing is created."""
+        return str(self.run_folder.path)
+
+
+def tell_apart(loggers: Iterable[Logger]) -> None:
+    """Give each logger of one class a folder of its own, and those of several classes a common one.
+
+    Raises:
+        OptionError: two of one class were given the same folder, or a logger is there twice.
+    """
+    listed = list(loggers)
+    if len({id(logger) for logger in listed}) < len(listed):
+        raise OptionError(
+            f"Trainer(logger={listed!r}): a logger stands there twice. Leave one of them out."
+        )
+    ours = [logger for logger in listed if isinstance(logger, FolderLogger)]
+    if len(ours) < 2:
+        return
+    taken: set[tuple[type, str]] = set()
+    for logger in ours:
+        while (place := (type(logger), logger.log_dir)) in taken:
+            if logger.run_folder.is_fixed:
+                raise OptionError(
+                    f"Trainer(logger=...) has two {type(logger).__qualname__}s that write to "
+                    f"{logger.log_dir!r}. Give one of them another name= or version=."
+                )
+            logger.run_folder.pass_over()
+        taken.add(place)

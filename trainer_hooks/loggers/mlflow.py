@@ -1,0 +1,362 @@
+"""MLflowLogger: a run of MLflow, in a local database or on a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from secrets import token_hex
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._log import log
+from trainer_hooks.errors import MetricError, OptionError
+from trainer_hooks.loggers.base import Logger
+from trainer_hooks.loggers.hparams import as_dict, flattened, plain_number
+from trainer_hooks.loggers.media import as_pixels, as_table, require_package, step_or_zero
+from trainer_hooks.loggers.run_folder import check_text
+from trainer_hooks.loggers.uploads import Uploads
+from trainer_hooks.loggers.written import Written
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping, Sequence
+
+    from mlflow.tracking import MlflowClient
+
+__all__ = ["MLflowLogger"]
+
+_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_/. -]+")
+_MOST_PARAMS = 100
+_TABLES = "mlflow.loggedArtifacts"
+_TOKEN = "trainer_hooks.run"
+"""A tag by which a run is found of which a checkpoint has no id yet: it was not made by then."""
+
+
+class MLflowLogger(Logger):
+    """Write to a run of MLflow: metrics, parameters, images, tables, texts and checkpoints.
+
+    In a training a thread of its own talks to MLflow, so that a slow server holds no step. The
+    experiment and the run are made at the first write. A run that is resumed goes on in the same
+    run of MLflow; metrics that it has for a step already are not sent again. A parameter cannot be
+    changed there: its first value stays, which is reported.
+
+    Args:
+        experiment_name: name of the experiment; made if it is not there.
+        run_name: name of the run.
+        tracking_uri: address of a server or a database; by default `MLFLOW_TRACKING_URI`, and
+            without that a database `mlflow.db` in `save_dir`.
+        tags: for the run.
+        save_dir: folder of the local database; without effect where there is a `tracking_uri`.
+        log_model: whether checkpoints become artifacts: True for those that are left at the end,
+            `"all"` for each as it is saved.
+        prefix: put before each metric's name, with a dash.
+        artifact_location: where a new experiment keeps its artifacts.
+        run_id: a run to go on with.
+        synchronous: False lets MLflow collect metrics and send them by itself.
+
+    Raises:
+        OptionError: an argument breaks its rule, or mlflow is not installed.
+
+    Example::
+
+        trainer = Trainer(logger=MLflowLogger("digits", tracking_uri="http://localhost:5000"))
+    """
+
+    in_background = True
+
+    def __init__(
+        self,
+        experiment_name: str = "trainer_logs",
+        run_name: str | None = None,
+        tracking_uri: str | None = None,
+        tags: dict[str, Any] | None = None,
+        save_dir: str | os.PathLike[str] | None = "./mlruns",
+        log_model: bool | str = False,
+        prefix: str = "",
+        artifact_location: str | None = None,
+        run_id: str | None = None,
+        synchronous: bool | None = None,
+    ) -> None:
+        require_package("mlflow", "mlflow", "MLflowLogger")
+        check_text("experiment_name", experiment_name, "MLflowLogger")
+        check_text("prefix", prefix, "MLflowLogger")
+        for argument, value in (("run_name", run_name), ("run_id", run_id)):
+            if value is not None:
+                check_text(argument, value, "MLflowLogger")
+        self._uploads = Uploads(log_model, "MLflowLogger")
+        given = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        self._save_dir = None if given or save_dir is None else os.fspath(save_dir)
+        if not given and self._save_dir is None:
+            raise OptionError(
+                "save_dir None of MLflowLogger: must be a folder where there is no tracking_uri. "
+                "Give one of the two."
+            )
+        self._uri = given or _local_uri(Path(str(self._save_dir)))
+        self._artifacts = artifact_location
+        if not given and artifact_location is None:
+            self._artifacts = Path(str(self._save_dir), "artifacts").absolute().as_uri()
+        self._experiment_name = experiment_name
+        self._run_name = run_name
+        self._tags = dict(tags or {})
+        self._prefix = f"{prefix}-" if prefix else ""
+        self._synchronous = synchronous
+        self._run_id = run_id
+        self._token = token_hex(16)
+        self._is_chosen = run_id is not None
+        self._experiment_id: str | None = None
+        self._client: MlflowClient | None = None
+        self._is_open = False
+        self._is_running = False
+        self._is_resumed = False
+        self._written = Written()
+        self._tables: set[str] = set()
+        self._logged = 0
+        self._lock = RLock()
+
+    @property
+    def name(self) -> str:
+        """Return the name of the experiment."""
+        return self._experiment_name
+
+    @property
+    def version(self) -> str | None:
+        """Return the id of the run; None before the first write."""
+        return self._run_id
+
+    @property
+    def save_dir(self) -> str | None:
+        """Return the folder of the local database; None with another one."""
+        return self._save_dir
+
+    @property
+    def log_dir(self) -> None:
+        """Return None: MLflow gives a run no folder that others may write to."""
+        return
+
+    @property
+    def tracking_uri(self) -> str:
+        """Return the address of the server or the database."""
+        return self._uri
+
+    @property
+    def experiment(self) -> MlflowClient:
+        """Return the client; the experiment and the run are made at the first call."""
+        return self._open()[0]
+
+    @property
+    def run_id(self) -> str:
+        """Return the id of the run, which is made if need be."""
+        return self._open()[1]
+
+    @property
+    def experiment_id(self) -> str | None:
+        """Return the id of the experiment, which is made if need be."""
+        self._open()
+        return self._experiment_id
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Send the values of one moment; without a `step` the calls are numbered.
+
+        Characters that MLflow does not allow in a name are left out of it.
+        """
+        from mlflow.entities import Metric
+
+        client, run_id = self._running()
+        place, now = self._logged if step is None else step, int(time.time() * 1000)
+        named = {_FORBIDDEN.sub("", self._prefix + key): value for key, value in metrics.items()}
+        sent = []
+        for key, value in self._written.without(named, place).items():
+            number = plain_number(value)
+            if not isinstance(number, int | float):
+                raise MetricError(
+                    f"value {value!r} of metric {key!r} for MLflowLogger: must be a number. "
+                    "Use log_text for texts."
+                )
+            sent.append(Metric(key, float(number), now, place))
+        if sent:
+            client.log_batch(run_id, metrics=sent, **self._how)
+        self._logged += 1
+
+    def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
+        """Send hyperparameters; nested ones get names with slashes."""
+        from mlflow.entities import Param
+
+        client, run_id = self._running()
+        present = client.get_run(run_id).data.params
+        given = {
+            _FORBIDDEN.sub("", key): str(value) for key, value in flattened(as_dict(params)).items()
+        }
+        changed = [key for key, value in given.items() if present.get(key, value) != value]
+        if changed:
+            log.warning(
+                "MLflow keeps the first value of a parameter: %s stay as they are in run %s.",
+                ", ".join(f"{key}={present[key]!r} (now {given[key]!r})" for key in changed),
+                run_id,
+            )
+        new = [Param(key, value) for key, value in given.items() if key not in present]
+        for first in range(0, len(new), _MOST_PARAMS):
+            client.log_batch(run_id, params=new[first : first + _MOST_PARAMS])
+
+    def log_image(
+        self,
+        key: str,
+        images: Sequence[Any],
+        step: int | None = None,
+        *,
+        captions: Sequence[str] | None = None,  # noqa: ARG002 - MLflow has no place for them
+        channels_last: bool = False,
+    ) -> None:
+        """Send images, each under a name of its own, `key/0`, `key/1`..."""
+        pixels = [as_pixels(image, key, channels_last=channels_last) for image in images]
+        client, run_id = self._running()
+        for index, array in enumerate(pixels):
+            name = f"{_FORBIDDEN.sub('', key)}/{index}"
+            place = step_or_zero(step)
+            client.log_image(run_id, array, key=name, step=place, synchronous=True)
+
+    def log_table(
+        self,
+        key: str,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """Send a table as an artifact `key.json`, or `key-step-N.json`."""
+        names, rows = as_table(key, columns, data, dataframe)
+        client, run_id = self._running()
+        file = _artifact(key, step, "json")
+        if file not in self._tables:
+            table = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+            client.log_table(run_id, table, file)
+
+    def log_text(self, key: str, text: str, step: int | None = None) -> None:
+        """Send a text as an artifact `key.txt`, or `key-step-N.txt`."""
+        client, run_id = self._running()
+        client.log_text(run_id, text, _artifact(key, step, "txt"))
+
+    def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
+        """Send new checkpoints, if `log_model="all"`."""
+        self._upload(self._uploads.after_save(checkpoint_callback))
+
+    def finalize(self, status: str) -> None:
+        """Send the checkpoints that are left, if `log_model=True`, and end the run."""
+        if not self._is_running:
+            return
+        if status == "success":
+            self._upload(self._uploads.at_end())
+        client, run_id = self._running()
+        client.set_terminated(run_id, "FINISHED" if status == "success" else "FAILED")
+        self._is_running = self._is_resumed = False
+        self._written, self._tables = Written(), set()
+
+    def run_state(self) -> dict[str, Any]:
+        """Return where the run is."""
+        known = {"run_id": self._run_id, "token": self._token}
+        return {"uri": self._uri, **known, "logged": self._logged}
+
+    def resume_run(self, state: dict[str, Any]) -> None:
+        """Go on with the run of a checkpoint."""
+        is_ours = not self._is_chosen or state["run_id"] == self._run_id
+        if is_ours and state["uri"] == self._uri:
+            with self._lock:
+                self._run_id, self._token = state["run_id"], state["token"]
+                self._is_open, self._is_running, self._is_resumed = False, False, True
+                self._logged = state["logged"]
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {} if self._synchronous is None else {"synchronous": self._synchronous}
+
+    def _open(self) -> tuple[MlflowClient, str]:
+        """Return the client and the id of the run, which is made if need be."""
+        with self._lock:
+            if self._client is None:
+                from mlflow.tracking import MlflowClient
+
+                if self._save_dir is not None:
+                    Path(self._save_dir).mkdir(parents=True, exist_ok=True)
+                self._client = MlflowClient(self._uri)
+            if not self._is_open:
+                if self._run_id is None and self._is_resumed:
+                    self._run_id = self._found(self._client)
+                if self._run_id is not None:
+                    self._go_on(self._client, self._run_id)
+                if self._run_id is None:
+                    self._run_id, self._is_running = self._begin(self._client), True
+                self._is_open = True
+            assert self._run_id is not None
+            return self._client, self._run_id
+
+    def _running(self) -> tuple[MlflowClient, str]:
+        """Return the client and the id of the run, which runs again if it had ended."""
+        with self._lock:
+            client, run_id = self._open()
+            if not self._is_running:
+                client.update_run(run_id, status="RUNNING")
+                self._is_running = True
+            return client, run_id
+
+    def _begin(self, client: MlflowClient) -> str:
+        from mlflow.tracking.context.registry import resolve_tags
+
+        experiment = client.get_experiment_by_name(self._experiment_name)
+        self._experiment_id = (
+            client.create_experiment(self._experiment_name, artifact_location=self._artifacts)
+            if experiment is None
+            else experiment.experiment_id
+        )
+        tags = {**resolve_tags(self._tags), _TOKEN: self._token}
+        run = client.create_run(self._experiment_id, tags=tags, run_name=self._run_name)
+        return str(run.info.run_id)
+
+    def _found(self, client: MlflowClient) -> str | None:
+        """Return the run of a checkpoint that was saved before the run was made, if any."""
+        experiment = client.get_experiment_by_name(self._experiment_name)
+        if experiment is None:
+            return None
+        wanted = f"tags.`{_TOKEN}` = '{self._token}'"
+        runs = client.search_runs([experiment.experiment_id], wanted, max_results=1)
+        return str(runs[0].info.run_id) if runs else None
+
+    def _go_on(self, client: MlflowClient, run_id: str) -> None:
+        """Open a run that is there, and learn what it has; forget one that is gone."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            run = client.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST" or self._is_chosen:
+                raise
+            log.warning("run %s is not in %s any more: a new one is begun.", run_id, self._uri)
+            self._run_id = None
+            return
+        self._experiment_id = run.info.experiment_id
+        if self._is_resumed:
+            self._written = Written(
+                (key, entry.step)
+                for key in run.data.metrics
+                for entry in client.get_metric_history(run_id, key)
+            )
+            self._tables = {item["path"] for item in json.loads(run.data.tags.get(_TABLES, "[]"))}
+        self._is_running = run.info.status == "RUNNING"
+
+    def _upload(self, files: list[tuple[str, list[str]]]) -> None:
+        for path, aliases in files:
+            client, run_id = self._running()
+            folder = f"model/checkpoints/{Path(path).stem}"
+            client.log_artifact(run_id, path, folder)
+            client.log_dict(run_id, {"aliases": aliases}, f"{folder}/aliases.json")
+            self._uploads.note(path)
+
+
+def _local_uri(folder: Path) -> str:
+    return f"sqlite:///{folder.absolute() / 'mlflow.db'}"
+
+
+def _artifact(key: str, step: int | None, suffix: str) -> str:
+    name = _FORBIDDEN.sub("", key)
+    return f"{name}.{suffix}" if step is None else f"{name}-step-{step}.{suffix}"

@@ -1,0 +1,293 @@
+"""WandbLogger: a run of Weights & Biases, online or offline."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from pathlib import Path
+from secrets import token_hex
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Literal
+
+from trainer_hooks.errors import OptionError
+from trainer_hooks.loggers.base import Logger
+from trainer_hooks.loggers.hparams import as_dict, jsonable, plain_number
+from trainer_hooks.loggers.media import as_pixels, as_table, require_package
+from trainer_hooks.loggers.run_folder import check_text
+from trainer_hooks.loggers.uploads import Uploads
+from trainer_hooks.loggers.wandb_file import rows_of_run
+from trainer_hooks.loggers.written import Written
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping, Sequence
+
+    from torch import nn
+
+__all__ = ["WandbLogger"]
+
+_STEP = "trainer/global_step"
+_POLICIES = ("mutable", "immutable")
+_begun: set[str] = set()
+"""The ids of the runs that were begun here, which another logger must not take for the user's."""
+
+
+class WandbLogger(Logger):
+    """Write to a run of Weights & Biases: metrics, images, tables, texts and checkpoints.
+
+    The run is begun at the first write, or is the one that `wandb.init` has begun already. The x
+    axis is `trainer/global_step`. It stays open after a training, for what you log yourself;
+    `wandb.finish()` ends it, and so does the end of the process. A run that is resumed goes on
+    under the same id; metrics that it has for a step already, as the files in its folder say, are
+    not logged again.
+
+    Args:
+        name: the run's name, as it is shown.
+        save_dir: where the folder `wandb` lies.
+        version: the run's id, with which it can be found again; the same as `id`.
+        offline: write to this machine only; `wandb sync` sends it later.
+        dir: the same as `save_dir`, and wins.
+        id: the run's id.
+        anonymous: whether a run without an account may be anonymous.
+        project: the project; by default `WANDB_PROJECT`, and without that `trainer_logs`.
+        log_model: whether checkpoints become artifacts: True for those that are left at the end,
+            `"all"` for each as it is saved.
+        experiment: a run that was begun already.
+        prefix: put before each metric's name, with a dash.
+        checkpoint_name: the artifact's name; `model-` and the run's id unless given.
+        add_file_policy: `"mutable"` copies a checkpoint before it is sent, `"immutable"` does not.
+        **kwargs: for `wandb.init`: `entity`, `tags`, `group`, `notes`...
+
+    Raises:
+        OptionError: an argument breaks its rule, or wandb is not installed.
+
+    Example::
+
+        trainer = Trainer(logger=WandbLogger(project="digits", offline=True))
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        save_dir: str | os.PathLike[str] = ".",
+        version: str | None = None,
+        offline: bool = False,
+        dir: str | os.PathLike[str] | None = None,  # noqa: A002 - the name that others gave it
+        id: str | None = None,  # noqa: A002
+        anonymous: bool | None = None,
+        project: str | None = None,
+        log_model: bool | str = False,
+        experiment: Any = None,
+        prefix: str = "",
+        checkpoint_name: str | None = None,
+        add_file_policy: Literal["mutable", "immutable"] = "mutable",
+        **kwargs: Any,
+    ) -> None:
+        require_package("wandb", "wandb", "WandbLogger")
+        check_text("prefix", prefix, "WandbLogger")
+        texts = {"name": name, "version": version, "id": id, "project": project}
+        for argument, value in (texts | {"checkpoint_name": checkpoint_name}).items():
+            if value is not None:
+                check_text(argument, value, "WandbLogger")
+        if add_file_policy not in _POLICIES:
+            raise OptionError(
+                f"add_file_policy {add_file_policy!r} of WandbLogger: must be 'mutable' or "
+                "'immutable'. Choose one of them."
+            )
+        folder = save_dir if dir is None else dir
+        if not isinstance(folder, str | os.PathLike):
+            raise OptionError(f"save_dir {folder!r} of WandbLogger: must be a path. Give a folder.")
+        self.in_background = not offline
+        self._uploads = Uploads(log_model, "WandbLogger")
+        self._run = experiment
+        self._save_dir = os.fspath(folder)
+        self._project = project or os.environ.get("WANDB_PROJECT") or "trainer_logs"
+        chosen = version or id or os.environ.get("WANDB_RUN_ID")
+        self._is_chosen = chosen is not None or experiment is not None
+        self._id = experiment.id if experiment is not None else chosen or token_hex(4)
+        self._prefix = f"{prefix}-" if prefix else ""
+        self._checkpoint_name = checkpoint_name
+        self._policy = add_file_policy
+        self._options = {"name": name, "resume": "allow", **kwargs}
+        if offline:
+            self._options["mode"] = "offline"
+        if anonymous is not None:
+            self._options["anonymous"] = "allow" if anonymous else "never"
+        self._is_resumed = False
+        self._written = Written()
+        self._given: dict[str, array[int]] = {}
+        self._logged = 0
+        self._lock = RLock()
+
+    @property
+    def name(self) -> str:
+        """Return the project."""
+        return self._project
+
+    @property
+    def version(self) -> str:
+        """Return the run's id."""
+        return self._id
+
+    @property
+    def save_dir(self) -> str:
+        """Return the folder in which `wandb` lies."""
+        return self._save_dir
+
+    @property
+    def log_dir(self) -> str:
+        """Return a folder for what belongs to the run, as checkpoints; nothing is created."""
+        return str(Path(self._save_dir, self._project, self._id))
+
+    @property
+    def experiment(self) -> Any:
+        """Return the run, begun at the first call."""
+        with self._lock:
+            if self._is_resumed:
+                self._is_resumed = False
+                rows = rows_of_run(Path(self._save_dir, "wandb"), self._id)
+                there = ((key, row[_STEP]) for row in rows if _STEP in row for key in row)
+                # what this process has logged may not have reached the file yet
+                here = ((key, step) for key, steps in self._given.items() for step in steps)
+                self._written = Written((*there, *here))
+            if self._run is None:
+                self._run = self._begin()
+            return self._run
+
+    def watch(
+        self, model: nn.Module, log: str | None = "gradients", log_freq: int = 100,
+        log_graph: bool = True,
+    ) -> None:  # fmt: skip
+        """Log histograms of a model's gradients or parameters, as `wandb.Run.watch` does.
+
+        Args:
+            model: the model.
+            log: `"gradients"`, `"parameters"`, `"all"` or None.
+            log_freq: every how many batches.
+            log_graph: whether to log the model's graph.
+        """
+        self.experiment.watch(model, log=log, log_freq=log_freq, log_graph=log_graph)
+
+    def unwatch(self, model: nn.Module) -> None:
+        """Undo `watch`."""
+        self.experiment.unwatch(model)
+
+    def use_artifact(self, artifact: Any, artifact_type: str | None = None) -> Any:
+        """Note that the run uses an artifact, and return it."""
+        return self.experiment.use_artifact(artifact, type=artifact_type)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log the values of one moment; without a `step` the calls are numbered."""
+        run, place = self.experiment, self._logged if step is None else step
+        named = {self._prefix + key: plain_number(value) for key, value in metrics.items()}
+        left = self._written.without(named, place)
+        if left:
+            run.log({**left, _STEP: place})
+            for key in left:
+                self._given.setdefault(key, array("q")).append(place)
+        self._logged += 1
+
+    def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
+        """Put hyperparameters into the run's config."""
+        self.experiment.config.update(jsonable(as_dict(params)), allow_val_change=True)
+
+    def log_image(
+        self,
+        key: str,
+        images: Sequence[Any],
+        step: int | None = None,
+        *,
+        captions: Sequence[str] | None = None,
+        channels_last: bool = False,
+    ) -> None:
+        """Log images with their captions."""
+        import wandb
+
+        texts = [None] * len(images) if captions is None else list(captions)
+        if len(texts) != len(images):
+            raise OptionError(
+                f"captions of the images logged as {key!r}: there are {len(texts)} for "
+                f"{len(images)} images. Give one for each, or None."
+            )
+        run = self.experiment
+        shown = [
+            wandb.Image(as_pixels(image, key, channels_last=channels_last), caption=text)
+            for image, text in zip(images, texts, strict=True)
+        ]
+        self._log_medium(run, key, shown, step)
+
+    def log_table(
+        self,
+        key: str,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """Log a table."""
+        import wandb
+
+        names, rows = as_table(key, columns, data, dataframe)
+        table = wandb.Table(columns=list[str | int](names), data=rows, allow_mixed_types=True)
+        self._log_medium(self.experiment, key, table, step)
+
+    def log_text(self, key: str, text: str, step: int | None = None) -> None:
+        """Log a text, as a table of one cell."""
+        self.log_table(key, ["text"], [[text]], step=step)
+
+    def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
+        """Log new checkpoints as artifacts, if `log_model="all"`."""
+        self._upload(self._uploads.after_save(checkpoint_callback))
+
+    def finalize(self, status: str) -> None:
+        """Log the checkpoints that are left, if `log_model=True`; the run stays open."""
+        if status == "success":
+            self._upload(self._uploads.at_end())
+        self._written = Written()
+
+    def run_state(self) -> dict[str, Any]:
+        """Return the run's id."""
+        return {"project": self._project, "id": self._id, "logged": self._logged}
+
+    def resume_run(self, state: dict[str, Any]) -> None:
+        """Go on with the run of a checkpoint."""
+        if state["project"] != self._project or (self._is_chosen and state["id"] != self._id):
+            return
+        with self._lock:
+            if state["id"] != self._id:
+                self._id, self._run, self._given = state["id"], None, {}
+            self._logged, self._is_resumed = state["logged"], True
+
+    def _begin(self) -> Any:
+        import wandb
+
+        open_run = wandb.run
+        if open_run is not None and open_run.id not in _begun:
+            self._id = open_run.id
+            return open_run
+        options = dict(self._options)
+        if open_run is not None:  # another logger's, which is to stay as it is
+            options.setdefault("reinit", "create_new")
+        Path(self._save_dir).mkdir(parents=True, exist_ok=True)
+        run = wandb.init(project=self._project, dir=self._save_dir, id=self._id, **options)
+        _begun.add(run.id)
+        run.define_metric(_STEP)
+        run.define_metric("*", step_metric=_STEP, step_sync=True)
+        return run
+
+    def _log_medium(self, run: Any, key: str, value: Any, step: int | None) -> None:
+        if step is None:
+            run.log({key: value})
+        elif self._written.without({key: 0.0}, step):
+            run.log({key: value, _STEP: step})
+
+    def _upload(self, files: list[tuple[str, list[str]]]) -> None:
+        import wandb
+
+        for path, aliases in files:
+            run = self.experiment
+            name = self._checkpoint_name or f"model-{run.id}"
+            artifact = wandb.Artifact(name=name, type="model", metadata={"file": Path(path).name})
+            artifact.add_file(path, name="model.ckpt", policy=self._policy)
+            run.log_artifact(artifact, aliases=aliases)
+            self._uploads.note(path)

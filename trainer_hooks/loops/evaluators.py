@@ -1,0 +1,98 @@
+"""When evaluators with an interval of their own are due inside fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.filters import Cue
+
+if TYPE_CHECKING:
+    from trainer_hooks.context import RunContext
+    from trainer_hooks.loops.validation import ValidationSchedule
+
+__all__ = ["EvaluatorSchedule"]
+
+
+class EvaluatorSchedule:
+    """Which evaluators are due; those without an interval go by the trainer's.
+
+    Args:
+        context: the run.
+        common: when the others are due.
+
+    Attributes:
+        has_own: whether one has an interval of its own.
+    """
+
+    def __init__(self, context: RunContext, common: ValidationSchedule) -> None:
+        self._context = context
+        self._common = common
+        data = context.evaluation["validate"]
+        self._all = list(range(len(data.loaders)))
+        self._cues = {
+            index: (evaluator.label, Cue(evaluator.when))
+            for index, evaluator in enumerate(data.evaluators)
+            if evaluator.when is not None
+        }
+        self._with_common = [index for index in self._all if index not in self._cues]
+        self.has_own = bool(self._cues)
+
+    def start(self) -> None:
+        """Begin to ask, or go on where the checkpoint was saved."""
+        clock, saved = self._context.trainer.clock, self._context.evaluator_state
+        for label, cue in self._cues.values():
+            cue.start(clock, saved.get(label, {}).get("asked"))
+
+    def due_on_batch(self) -> list[int]:
+        """Return the loaders that are due after the batch just done, inside the epoch."""
+        if self._context.progress.is_validation_requested:
+            return self._all if self._common.is_due_on_batch() else self._own(is_last=False)
+        common = self._with_common if self._common.is_due_on_batch() else []
+        return sorted([*common, *self._own(is_last=False)])
+
+    def due_after_batches(self, *, is_complete: bool) -> list[int]:
+        """Return those that are due at the end of the epoch's batches.
+
+        Args:
+            is_complete: whether all batches of the epoch were done; else something ended it.
+        """
+        is_asked = self._context.progress.is_validation_requested
+        common: list[int] = []
+        if self._common.is_due_after_batches(is_complete=is_complete):
+            common = self._all if is_asked else self._with_common
+        is_last = not is_complete or self._is_last_epoch()
+        return sorted({*common, *self._own(is_last=is_last)})
+
+    def are_common_in(self, chosen: list[int]) -> bool:
+        """Return whether all that go by the trainer's options are among those chosen."""
+        return set(self._with_common) <= set(chosen)
+
+    def note(self, chosen: list[int]) -> None:
+        """Note which were evaluated at this batch."""
+        batches = self._context.progress.batches_completed
+        for index in chosen:
+            if index in self._cues:
+                label, cue = self._cues[index]
+                self._keep(label, cue, batches)
+
+    def _own(self, *, is_last: bool) -> list[int]:
+        """Return those whose own interval has passed, or that the training ends without."""
+        if not self._cues:
+            return []
+        clock, batches = self._context.trainer.clock, self._context.progress.batches_completed
+        due = []
+        for index, (label, cue) in self._cues.items():
+            is_due = cue.is_due(clock) or is_last
+            at = self._context.evaluator_state.get(label, {}).get("at", -1)
+            if is_due and at != batches:
+                due.append(index)
+            self._keep(label, cue, at)
+        return due
+
+    def _keep(self, label: str, cue: Cue, at: int) -> None:
+        state: dict[str, Any] = {"asked": cue.state_dict(), "at": at}
+        self._context.evaluator_state[label] = state
+
+    def _is_last_epoch(self) -> bool:
+        plan, progress = self._context.plan, self._context.progress
+        return self._context.has_to_stop or 0 <= plan.max_epochs <= progress.epochs_completed + 1

@@ -1,0 +1,78 @@
+"""What is done with one training batch where the module optimizes by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.loops.steps import loss_of, outputs_of, training_step
+from trainer_hooks.optimization import ManualOptimizer, needs_closure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from trainer_hooks.context import RunContext
+
+__all__ = ["ManualStep"]
+
+
+class ManualStep:
+    """Manual optimization: the module's `training_step` does it all.
+
+    Attributes:
+        optimizers: the optimizers, wrapped so that their steps count and fire the hooks.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self.training_step = training_step(context)
+        self.trainer = context.trainer
+        self.module = context.module
+        self.hooks = context.hooks
+        self.progress = context.progress
+        self.precision = context.precision
+        self.optimizers = [ManualOptimizer(o, self) for o in context.optimization.optimizers]
+
+    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
+        """Take one batch in and return the outputs that hooks are given."""
+        self.hooks.on_before_train_batch(self.trainer, self.module)
+        with self.precision.forward_context():
+            output = self.training_step(batch, batch_idx)
+        if isinstance(output, dict) and "loss" not in output:
+            return output
+        return outputs_of(output, loss_of(output, self.module))
+
+    def set_window(self, batches: int) -> None:
+        """Do nothing: here a window is one batch."""
+
+    def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
+        """Leave one batch out."""
+        return {}
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute gradients, with the hooks around it."""
+        scaled = self.precision.scale(loss)
+        self.hooks.on_before_backward(self.trainer, self.module, scaled)
+        self.module.backward(scaled, *args, **kwargs)
+        self.hooks.on_after_backward(self.trainer, self.module)
+
+    def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
+        """Let one optimizer step, with the hooks around it."""
+        result = None
+        if closure is not None and not needs_closure(optimizer):
+            result = closure()
+        self.precision.unscale(optimizer)
+        self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
+        if needs_closure(optimizer):
+            result = optimizer.step(closure)
+        else:
+            self.precision.step(optimizer)
+        self.progress.steps_completed += 1
+        self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
+        return result
+
+    def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
+        """Clear one optimizer's gradients, with the hook before it."""
+        self.hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
+        optimizer.zero_grad(set_to_none=set_to_none)
