@@ -48,6 +48,9 @@ CASES = {
     "ConvertSyncBatchNormCallback": Case("ConvertSyncBatchNormCallback()"),
     "EarlyStoppingCallback": Case("EarlyStoppingCallback(1000, 0.0, 'loss_epoch')"),
     "LimitBatchesCallback": Case("LimitBatchesCallback(10**9)"),
+    "LoadCheckpoint": Case(
+        "LoadCheckpoint(str(folder / 'none.ckpt'), True, event='predict_start')"
+    ),
     "LimitEvalStepsCallback": Case("LimitEvalStepsCallback(10**9)"),
     "LogMetricsCallback": Case("LogMetricsCallback()"),
     "MoveModulesToDeviceCallback": Case("MoveModulesToDeviceCallback()"),

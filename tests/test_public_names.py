@@ -65,6 +65,7 @@ CALLBACKS = [
     "LearningRateMonitor",
     "LimitBatchesCallback",
     "LimitEvalStepsCallback",
+    "LoadCheckpoint",
     "LogMetricsCallback",
     "ModelCheckpoint",
     "ModelPruning",

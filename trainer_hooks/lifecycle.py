@@ -169,6 +169,7 @@ class Run:
             callback.attach_module(None)
         module.attach(self.trainer, None)
         module.attach_manual(None)
+        session.takes_ckpt_path = False
         session.metrics.enter(Scope.CLOSED)
         session.state.fn = session.state.stage = None
         if fault is not None and fault is not self._error:
@@ -185,7 +186,7 @@ class Run:
         session.take(module, job.datamodule, job.fn)
         session.guards.install(session.loggers)
         begin_run(session)
-        session.ckpt_path = job.ckpt_path
+        session.ckpt_path, session.takes_ckpt_path = job.ckpt_path, True
         module.attach(self.trainer, session.metrics)
         if job.datamodule is not None:
             job.datamodule.trainer = self.trainer
@@ -263,14 +264,16 @@ class Run:
 
     def _restore(self, context: RunContext) -> None:
         """Put a checkpoint back, if there is one."""
-        session, trainer, path = self.session, self.trainer, self.job.ckpt_path
+        session, trainer = self.session, self.trainer
         hooks, module = context.hooks, context.module
-        hooks.on_before_load(trainer, module, path)
-        checkpoint = None
+        hooks.on_before_load(trainer, module, session.ckpt_path)
+        session.takes_ckpt_path = False
+        path = session.ckpt_path
+        read = self._checkpoint if path == self.job.ckpt_path else None
+        checkpoint = self._checkpoint = None
         session.load_report = None
         if path is not None:
-            checkpoint, self._checkpoint = self._checkpoint, None
-            checkpoint = adopted(checkpoint or load_checkpoint(path), context, path)
+            checkpoint = adopted(read or load_checkpoint(path), context, path)
             hooks.on_load_checkpoint(trainer, module, checkpoint)
             if self.job.fn == "fit":
                 restoring.require_resumable(context, checkpoint, path)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.checkpoint.background import BackgroundSaves
+from trainer_hooks.checkpoint.target import located
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.context import RunContext, RunState
+from trainer_hooks.errors import UsageError
 from trainer_hooks.loggers.guards import LoggerGuards
 from trainer_hooks.metrics.history import History
 from trainer_hooks.metrics.store import MetricStore
@@ -17,6 +19,7 @@ from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.timekeeper import Timekeeper
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     import torch
@@ -63,6 +66,7 @@ class Session:
         fit_context: the last fit, of which a checkpoint is made.
         ckpt_path: the checkpoint that the last run was given.
         named_ckpt_path: the same, but None where `"last"`, `"best"` or `"auto"` chose it.
+        takes_ckpt_path: whether the run under way has yet to read it.
         load_report: what restoring it found.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
         occupation: who is inside its run.
@@ -92,6 +96,7 @@ class Session:
     fit_context: RunContext | None = None
     ckpt_path: str | None = None
     named_ckpt_path: str | None = None
+    takes_ckpt_path: bool = False
     load_report: LoadReport | None = None
     saved_at: int = 0
     occupation: Occupation = field(default_factory=Occupation)
@@ -115,6 +120,20 @@ class Session:
         self.datamodule = datamodule
         self.stop_reason = ""
         self.metrics.begin_run()
+
+    def choose_checkpoint(self, path: str | os.PathLike[str] | None) -> None:
+        """Let the run under way start from another checkpoint than it was given.
+
+        Raises:
+            UsageError: there is no run that has yet to read it.
+        """
+        if not self.takes_ckpt_path:
+            raise UsageError(
+                f"trainer.ckpt_path was set to {path!r} when no run had yet to read it: a callback "
+                "may set it in setup, on_configure_model or on_before_load. Otherwise pass it: "
+                "fit(ckpt_path=...)."
+            )
+        self.ckpt_path = self.named_ckpt_path = None if path is None else located(path)
 
     def for_trial(self, plan: Plan, callbacks: Sequence[Callback]) -> Session:
         """Return a session of the same device and precision in which nothing has happened yet.

@@ -12,6 +12,8 @@ from trainer_hooks.plan_view import PlanView
 from trainer_hooks.runtime.topology import SINGLE_PROCESS
 
 if TYPE_CHECKING:
+    import os
+
     import torch
     from torch import Tensor
     from torch.optim import Optimizer
@@ -197,8 +199,18 @@ class TrainerView(PlanView):
 
     @property
     def ckpt_path(self) -> str | None:
-        """The checkpoint that the run was given."""
+        """The checkpoint that the run was given.
+
+        A callback may set it until `on_before_load` is over: the run then starts from that one.
+
+        Raises:
+            UsageError: it is set at another time.
+        """
         return self._session.ckpt_path
+
+    @ckpt_path.setter
+    def ckpt_path(self, path: str | os.PathLike[str] | None) -> None:
+        self._session.choose_checkpoint(path)
 
     @property
     def named_ckpt_path(self) -> str | None:

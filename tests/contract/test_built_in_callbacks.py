@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from trainer_hooks import Callback, Module, callbacks, every, once
+from trainer_hooks import Callback, Module, Trainer, callbacks, every, once
 from trainer_hooks.callbacks import (
     ActivationMonitor,
     BackboneFinetuning,
@@ -37,6 +37,7 @@ from trainer_hooks.callbacks import (
     LearningRateMonitor,
     LimitBatchesCallback,
     LimitEvalStepsCallback,
+    LoadCheckpoint,
     LogMetricsCallback,
     LRMonitor,
     ModelCheckpoint,
@@ -76,6 +77,7 @@ from trainer_hooks.callbacks import (
     WeightAveraging,
     WSDCheckpointCallback,
 )
+from trainer_hooks.runtime import rng
 from trainer_hooks.testing import TinyModule
 
 pytestmark = pytest.mark.slow  # a training for each check of each callback
@@ -147,6 +149,23 @@ class _LayerLater(BaseFinetuning):
     def finetune_function(self, pl_module: Module, epoch: int, optimizer: Any) -> None:
         if epoch == 1:
             self.unfreeze_and_add_param_group(pl_module.layer, optimizer, lr=0.5)
+
+
+def _saved(*, weights_only: bool) -> str:
+    """Save a module as it is before any training, and return the path."""
+    path = f"saved-{weights_only}.ckpt"
+    trainer = Trainer(
+        max_epochs=1,
+        logger=False,
+        plugins=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    with rng.isolated():
+        trainer.fit(TinyModule())
+        trainer.save_checkpoint(path, weights_only)
+    return path
 
 
 class _Decays(torch.optim.lr_scheduler.ConstantLR):
@@ -275,6 +294,11 @@ CASES = {
         {"trainer_options": {"val_check_interval": 1}},
     ),
     "LimitEvalStepsCallback, all": (lambda: LimitEvalStepsCallback(1, False), {}),
+    "LoadCheckpoint": (lambda: LoadCheckpoint(_saved(weights_only=False)), {}),
+    "LoadCheckpoint, weights after an epoch": (
+        lambda: LoadCheckpoint(_saved(weights_only=True), True, event="on_train_epoch_end"),
+        {},
+    ),
     "LogMetricsCallback": (LogMetricsCallback, {}),
     "ModelCheckpoint": (ModelCheckpoint, {}),
     "ModelCheckpoint, best and last": (

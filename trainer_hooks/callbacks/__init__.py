@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.reporting.sample_inspector import SampleInspector
     from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
     from trainer_hooks.callbacks.saving.checkpoint_saver import CheckpointSaver
+    from trainer_hooks.callbacks.saving.load_checkpoint import LoadCheckpoint
     from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
     from trainer_hooks.callbacks.saving.on_exception_checkpoint import OnExceptionCheckpoint
     from trainer_hooks.callbacks.saving.save_best_model import SaveBestModelCallback
@@ -110,6 +111,7 @@ __all__ = [
     "LearningRateMonitor",
     "LimitBatchesCallback",
     "LimitEvalStepsCallback",
+    "LoadCheckpoint",
     "LogMetricsCallback",
     "ModelCheckpoint",
     "ModelPruning",
@@ -184,6 +186,7 @@ __getattr__ = loader_of(
         "LearningRateMonitor": "watching.lr_monitor",
         "LimitBatchesCallback": "limiting.limit_batches",
         "LimitEvalStepsCallback": "limiting.limit_eval_steps",
+        "LoadCheckpoint": "saving.load_checkpoint",
         "LogMetricsCallback": "progress.log_metrics",
         "ModelCheckpoint": "saving.model_checkpoint",
         "ModelPruning": "compression.model_pruning",

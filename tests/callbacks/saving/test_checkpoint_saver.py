@@ -83,14 +83,22 @@ def test_it_saves_each_epoch_and_links_to_the_newest(fit, tmp_path):
 )
 def test_when_it_saves(fit, tmp_path, interval, expected):
     """It saves at each multiple of its interval and at the end, and no moment twice."""
-    saver = CheckpointSaver(tmp_path, "{batch}.pt", None, interval)
+    saver = CheckpointSaver(tmp_path, "{batch}.pt", latest_filename=None, save_interval=interval)
     fit(saver, accumulate_grad_batches=2, iteration_length=1)
     assert names(tmp_path) == [f"{number}.pt" for number in expected]
 
 
 def test_the_oldest_are_removed(fit, tmp_path):
     """As many as are to be kept stay, the newest; the link stays beside them."""
-    fit(CheckpointSaver(tmp_path, "{batch}.pt", "latest.pt", "1ba", num_checkpoints_to_keep=3))
+    fit(
+        CheckpointSaver(
+            tmp_path,
+            "{batch}.pt",
+            latest_filename="latest.pt",
+            save_interval="1ba",
+            num_checkpoints_to_keep=3,
+        )
+    )
     assert names(tmp_path) == ["6.pt", "7.pt", "8.pt", "latest.pt"]
 
 
@@ -98,7 +106,13 @@ def test_a_resumed_run_removes_what_the_one_before_saved(fit, tmp_path):
     """The list of what is kept is part of the state: rotation goes on over a resume."""
 
     def saver() -> CheckpointSaver:
-        return CheckpointSaver(tmp_path, "{batch}.pt", None, "3ba", num_checkpoints_to_keep=2)
+        return CheckpointSaver(
+            tmp_path,
+            "{batch}.pt",
+            latest_filename=None,
+            save_interval="3ba",
+            num_checkpoints_to_keep=2,
+        )
 
     fit(saver(), max_epochs=1)
     assert names(tmp_path) == ["3.pt", "4.pt"]
@@ -109,7 +123,15 @@ def test_a_resumed_run_removes_what_the_one_before_saved(fit, tmp_path):
 
 def test_a_file_with_one_name_is_written_over(fit, tmp_path):
     """A name without counters holds the newest state; the training's own file is no obstacle."""
-    fit(CheckpointSaver(tmp_path, "model.pt", None, "3ba", num_checkpoints_to_keep=1))
+    fit(
+        CheckpointSaver(
+            tmp_path,
+            "model.pt",
+            latest_filename=None,
+            save_interval="3ba",
+            num_checkpoints_to_keep=1,
+        )
+    )
     assert names(tmp_path) == ["model.pt"]
     assert torch.load(tmp_path / "model.pt", weights_only=True)["global_step"] == 8
 
@@ -157,7 +179,10 @@ def test_a_file_that_appears_during_training_is_not_written_over(fit, tmp_path):
             (tmp_path / "2.pt").write_text("mine")
 
     with pytest.raises(CheckpointError, match=r"files '2.pt' in"):
-        fit(Rival(), CheckpointSaver(tmp_path, "{batch}.pt", None, "2ba"))
+        fit(
+            Rival(),
+            CheckpointSaver(tmp_path, "{batch}.pt", latest_filename=None, save_interval="2ba"),
+        )
     assert (tmp_path / "2.pt").read_text() == "mine"
 
 
@@ -169,7 +194,7 @@ def test_a_request_is_saved_and_kept_like_the_others(fit, tmp_path):
             if trainer.global_step == 3:
                 trainer.request_checkpoint()
 
-    fit(Asks(), CheckpointSaver(tmp_path, "{batch}.pt", None, "4ba"))
+    fit(Asks(), CheckpointSaver(tmp_path, "{batch}.pt", latest_filename=None, save_interval="4ba"))
     assert names(tmp_path) == ["3.pt", "4.pt", "8.pt"]
 
 
@@ -177,7 +202,11 @@ def test_weights_alone_in_the_background_with_a_metric_in_the_name(fit, tmp_path
     """What ModelCheckpoint can do with files it can too: it is the same machinery."""
     fit(
         CheckpointSaver(
-            tmp_path, "sub{epoch}/{loss:.1f}.pt", None, weights_only=True, async_save=True
+            tmp_path,
+            "sub{epoch}/{loss:.1f}.pt",
+            latest_filename=None,
+            weights_only=True,
+            async_save=True,
         )
     )
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.pt")) == [
@@ -210,7 +239,11 @@ def test_files_in_another_store(fit):
 
     def saver() -> CheckpointSaver:
         return CheckpointSaver(
-            "memory://savers/a", "{batch}.pt", None, "2ba", num_checkpoints_to_keep=2
+            "memory://savers/a",
+            "{batch}.pt",
+            latest_filename=None,
+            save_interval="2ba",
+            num_checkpoints_to_keep=2,
         )
 
     fit(saver())

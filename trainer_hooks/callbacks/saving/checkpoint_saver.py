@@ -8,11 +8,13 @@ import torch
 
 from trainer_hooks.callbacks.monitoring import check_count, is_training
 from trainer_hooks.callbacks.saving.filenames import check_template, read_template, template_names
+from trainer_hooks.callbacks.saving.remote_copies import RemoteCopies
 from trainer_hooks.callbacks.saving.saved_files import Plan
 from trainer_hooks.callbacks.saving.saver import Saver
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_filename, check_flags
 from trainer_hooks.callbacks.watched_metric import nameable_metrics
-from trainer_hooks.checkpoint.target import exists, files_in, name_of
+from trainer_hooks.checkpoint.selection import IgnoreKeys, check_ignore_keys, leave_out
+from trainer_hooks.checkpoint.target import exists, files_in, is_remote, name_of
 from trainer_hooks.errors import CheckpointError, OptionError
 from trainer_hooks.filters import Cue, When, parse_when
 from trainer_hooks.timing import TimeUnit
@@ -48,7 +50,13 @@ class CheckpointSaver(Saver):
             `default_root_dir`.
         filename: template with `{epoch}` (epochs completed), `{batch}` and `{step}` (likewise, over
             all epochs), `{batch_in_epoch}`, `{rank}`, `{world_size}` and logged metrics.
+        remote_file_name: template of the addresses, such as `"s3://bucket/a/ep{epoch}.pt"`, to
+            which each checkpoint is sent by other threads while the training goes on. What was
+            sent stays there; here a file stays at least until it is sent. What cannot be sent is an
+            error at the next save or the end of the run, which waits.
         latest_filename: template of a link to the newest checkpoint; None for no link.
+        latest_remote_file_name: template of an address that becomes the same as the newest
+            checkpoint once that is there; None for none.
         save_interval: a time such as `"500ba"` (batches), `"1ep"` (epochs), `"200st"` (optimizer
             steps), `"1e6tok"` (tokens), `"30m"` or `"0.1dur"` (a tenth of the training); a number
             of epochs; a filter such as `every("1ep") | once("10ba")`; or a function that is called
@@ -57,6 +65,10 @@ class CheckpointSaver(Saver):
         num_checkpoints_to_keep: how many, the newest; -1 for all.
         overwrite: whether files that were there before the training may be written over.
         weights_only: leave out what only a resume needs.
+        ignore_keys: what is not saved: patterns of keys such as `"state_dict/frozen.*"`, or a
+            function that is given the checkpoint and changes it. `LoadCheckpoint` has the same.
+        num_concurrent_uploads: how many checkpoints are sent at a time.
+        upload_timeout_in_seconds: how long the end of the run waits for what is being sent.
         async_save: whether files are written in the background, as in `ModelCheckpoint`.
 
     Raises:
@@ -64,8 +76,9 @@ class CheckpointSaver(Saver):
         CheckpointError: in a run, a file is in the way, and `overwrite` is False.
 
     State: paths of the checkpoints that it keeps, so a resumed run removes them in their turn, and
-    the counts when it last looked. Where the folder is another one than the checkpoint's, only
-    `best_model_path`, the newest checkpoint, is taken over.
+    where they go, so that it sends what is not there yet; the counts when it last looked. Where the
+    folder is another one than the checkpoint's, only `best_model_path`, the newest checkpoint, is
+    taken over.
 
     Example::
 
@@ -80,12 +93,17 @@ class CheckpointSaver(Saver):
         self,
         folder: str | os.PathLike[str] | None = None,
         filename: str = "ep{epoch}-ba{batch}-rank{rank}.pt",
+        remote_file_name: str | None = None,
         latest_filename: str | None = "latest-rank{rank}.pt",
+        latest_remote_file_name: str | None = None,
         save_interval: When | int = "1ep",
         *,
         num_checkpoints_to_keep: int = -1,
         overwrite: bool = False,
         weights_only: bool = False,
+        ignore_keys: IgnoreKeys | None = None,
+        num_concurrent_uploads: int = 1,
+        upload_timeout_in_seconds: float = 3600,
         async_save: bool = False,
     ) -> None:
         check_flags(_WHERE, overwrite=overwrite, weights_only=weights_only, async_save=async_save)
@@ -110,6 +128,21 @@ class CheckpointSaver(Saver):
                 "Pass -1 to keep all, or a number of at least 1."
             )
         self.overwrite = overwrite
+        self.ignore_keys = check_ignore_keys(ignore_keys, _WHERE)
+        self._copies = RemoteCopies(
+            remote_file_name,
+            latest_remote_file_name,
+            num_concurrent_uploads,
+            upload_timeout_in_seconds,
+            _WHERE,
+        )
+        if remote_file_name is not None and is_remote(self.dirpath or ""):
+            raise OptionError(
+                f"remote_file_name {remote_file_name!r} of {_WHERE}: folder {folder!r} is in "
+                "another store already. Pass one of the two."
+            )
+        self._put_off: list[str] = []
+        self._is_writing = False
         self._cue = Cue(self.save_interval)
         self._asked: dict[str, int] | None = None
 
@@ -122,17 +155,21 @@ class CheckpointSaver(Saver):
     def state_dict(self) -> dict[str, Any]:
         """Return the books, the folder, and the counts when it last looked."""
         asked = self._cue.state_dict() if self._asked is None else self._asked
-        return {**super().state_dict(), "asked": asked}
+        state = {**super().state_dict(), "asked": asked, "remote": self._copies.state_dict()}
+        state["obsolete"] = [*state["obsolete"], *self._put_off]
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back what `state_dict` returned; of another folder's books only the newest path."""
         super().load_state_dict(state_dict)
         self._asked = state_dict.get("asked")
+        self._copies.load_state_dict(state_dict.get("remote", {}))
 
     def forget(self) -> None:
         """Forget an earlier training. Its files stay."""
         super().forget()
         self._asked = None
+        self._copies.forget_all()
 
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
@@ -141,6 +178,9 @@ class CheckpointSaver(Saver):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Refuse to train if what will be saved would be written over other files."""
+        if trainer.ckpt_path is not None:
+            # before what a cut run had replaced, but not yet sent, is removed
+            self._copies.send_missing([*self._left_over, *self._books.best_k_models])
         super().on_fit_start(trainer, module)
         if self.overwrite or not is_training(trainer):
             return
@@ -163,6 +203,8 @@ class CheckpointSaver(Saver):
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if that is due by batches or steps."""
+        if self._copies.is_busy:
+            self._settle(trainer)
         self._save_if_due(trainer, "batch")
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
@@ -181,6 +223,42 @@ class CheckpointSaver(Saver):
         """Save because `trainer.request_checkpoint()` was called; the schedule stays as it is."""
         self._save(trainer)
 
+    def on_save_checkpoint(
+        self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
+    ) -> None:
+        """Leave out of its own checkpoints what is to be ignored."""
+        if self._is_writing and self.ignore_keys is not None:
+            leave_out(checkpoint, self.ignore_keys)
+
+    def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
+        """Link to what is now durable, send it, and remove what it replaces."""
+        super().on_checkpoint_saved(trainer, module, path)
+        self._copies.send(str(path))
+
+    def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
+        """Remove a file, once it is sent."""
+        if self._copies.is_under_way(path):
+            self._put_off.append(path)
+        elif not self._copies.has_failed(path):
+            super().remove_checkpoint(trainer, path)
+            self._copies.forget(path)
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Wait until all is sent."""
+        try:
+            self._copies.finish()
+        finally:
+            self._remove_put_off(trainer)
+
+    def _settle(self, trainer: Trainer) -> None:
+        self._copies.settle()
+        self._remove_put_off(trainer)
+
+    def _remove_put_off(self, trainer: Trainer) -> None:
+        waiting, self._put_off = self._put_off, []
+        for path in waiting:
+            self.remove_checkpoint(trainer, path)
+
     def _save_if_due(self, trainer: Trainer, slot: str) -> None:
         if slot in self._slots and self._cue.is_due(trainer.clock):
             self._save(trainer)
@@ -190,6 +268,7 @@ class CheckpointSaver(Saver):
         done = trainer.progress.batches_completed
         if not is_training(trainer) or done == self._books.considered_at:
             return
+        self._settle(trainer)
         books, names = self._books.copy(), _names(trainer)
         path = self.free_path(names)
         if not self.overwrite and path not in books.best_k_models and exists(path):
@@ -202,7 +281,12 @@ class CheckpointSaver(Saver):
         link = None
         if self.latest_filename is not None:
             link = books.last_model_path = self.format_checkpoint_name(names, self.latest_filename)
-        self.write(trainer, Plan((path,), tuple(replaced), link), books)
+        self._copies.expect(path, names)
+        self._is_writing = True
+        try:
+            self.write(trainer, Plan((path,), tuple(replaced), link), books)
+        finally:
+            self._is_writing = False
 
     def _fields_of(self, path: str) -> dict[str, str] | None:
         """Return what stands in a path's name, or None if the filename cannot have made it."""

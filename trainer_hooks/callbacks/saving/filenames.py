@@ -23,7 +23,7 @@ def template_names(template: str) -> tuple[str, ...]:
     return tuple(match[1] for match in _FIELD.finditer(template))
 
 
-def check_template(template: object, where: str) -> str:
+def check_template(template: object, where: str, name: str = "filename") -> str:
     """Return `template` if it can be filled.
 
     Raises:
@@ -31,18 +31,18 @@ def check_template(template: object, where: str) -> str:
     """
     if not isinstance(template, str) or not template:
         raise OptionError(
-            f"filename {template!r} of {where}: it must be a non-empty text. Pass one such as "
+            f"{name} {template!r} of {where}: it must be a non-empty text. Pass one such as "
             "'{epoch}-{val_loss:.2f}', or None for '{epoch}-{step}'."
         )
     if any(brace in _FIELD.sub("", template) for brace in "{}") or "" in template_names(template):
         raise OptionError(
-            f"filename {template!r} of {where}: every brace must belong to a field such as "
+            f"{name} {template!r} of {where}: every brace must belong to a field such as "
             "{epoch} or {val_loss:.2f}. Close it, or take it out."
         )
     for match in _FIELD.finditer(template):
         if not any(_can_format(sample, match[2] or "") for sample in (1, 1.0)):
             raise OptionError(
-                f"format {match[2]!r} of {match[1]!r} in filename {template!r} of {where}: it must "
+                f"format {match[2]!r} of {match[1]!r} in {name} {template!r} of {where}: it must "
                 "be one for numbers. Write one such as '.2f' or '03d'."
             )
     return template

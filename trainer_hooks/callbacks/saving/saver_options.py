@@ -8,10 +8,17 @@ from pathlib import Path
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
 from trainer_hooks.callbacks.saving.filenames import check_template
 from trainer_hooks.callbacks.saving.saved_files import resolved_folder
-from trainer_hooks.checkpoint.target import is_remote
+from trainer_hooks.checkpoint.target import is_remote, located
 from trainer_hooks.errors import OptionError
 
-__all__ = ["check_dirpath", "check_filename", "check_flags", "check_top_k"]
+__all__ = [
+    "check_dirpath",
+    "check_filename",
+    "check_flags",
+    "check_source",
+    "check_top_k",
+    "reachable",
+]
 
 
 def check_top_k(save_top_k: object, monitor: str | None, where: str) -> int:
@@ -54,19 +61,44 @@ def check_dirpath(dirpath: object, where: str) -> str | None:
     """
     if dirpath is None:
         return None
-    path = os.fspath(dirpath) if isinstance(dirpath, str | os.PathLike) else None
-    if not isinstance(path, str) or not path:
-        raise OptionError(
-            f"dirpath {dirpath!r} of {where}: it must be the path of a folder. Pass such a path, "
-            "an address such as 's3://bucket/run', or None for the default."
-        )
-    if is_remote(path):
+    rule = (
+        "it must be the path of a folder. Pass such a path, an address such as 's3://bucket/run', "
+        "or None for the default"
+    )
+    return resolved_folder(reachable(dirpath, f"dirpath {dirpath!r} of {where}", rule))
+
+
+def check_source(path: object, name: str, where: str) -> str:
+    """Return the path or address of a file to read, so that it means the same from everywhere.
+
+    Raises:
+        OptionError: it is no path, or the address of a store that cannot be reached from here.
+    """
+    rule = "it must be the path of a file. Pass such a path, or an address as 's3://bucket/a.ckpt'"
+    return located(reachable(path, f"{name} {path!r} of {where}", rule))
+
+
+def reachable(path: object, what: str, rule: str) -> str:
+    """Return a path as text, if it is one that can be used from here.
+
+    Args:
+        path: the path, or the address of another store.
+        what: whose argument it is, for messages.
+        rule: what it must be.
+
+    Raises:
+        OptionError: it is no path, or the address of a store that cannot be reached from here.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text:
+        raise OptionError(f"{what}: {rule}.")
+    if is_remote(text):
         from trainer_hooks.checkpoint.remote import obstacle
 
-        found = obstacle(path)
+        found = obstacle(text)
         if found:
-            raise OptionError(f"dirpath {dirpath!r} of {where}: {found}.")
-    return resolved_folder(path)
+            raise OptionError(f"{what}: {found}.")
+    return text
 
 
 def check_flags(where: str, **flags: object) -> None:
