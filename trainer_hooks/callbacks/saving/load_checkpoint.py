@@ -61,6 +61,7 @@ class LoadCheckpoint(Callback):
 
     Example::
 
+        trainer = Trainer(max_epochs=1)
         trainer.fit(module, train_loader)
         trainer.save_checkpoint("pretrained.ckpt")
 
