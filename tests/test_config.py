@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_hooks import Time, Trainer, TrainerHooksError
+from trainer_hooks import Time, Trainer, TrainerHooksError, every
 from trainer_hooks.config import NOT_YET, TrainerConfig, option_docs
 from trainer_hooks.errors import OptionError
 
@@ -95,8 +95,8 @@ BAD = [
     *[("min_steps", value, INT_0) for value in (-1, 10.0, True)],
     *[("max_time", value, "max_time") for value in ("1 hour", 5, {"parsecs": 12}, "5", "3ep")],
     *[
-        ("val_check_interval", value, "units are ba")
-        for value in ("5", "", "-3ba", "0ba", "1ep", "0.1dur", "1iter", timedelta(0))
+        ("val_check_interval", value, "units are iter")
+        for value in ("5", "", "-3ba", "0ba", "0ep", "2dur", timedelta(0))
     ],
     ("val_check_interval", {"parsecs": 1}, "keyword arguments of one as a dict"),
     *[
@@ -165,6 +165,10 @@ def test_every_option_but_callbacks_has_a_bad_value_above() -> None:
         ({"max_epochs": 0, "min_epochs": 3}, ["min_epochs=3", "max_epochs=0"]),
         ({"min_epochs": 1001}, ["min_epochs=1001", "max_epochs=1000"]),
         ({"max_steps": 5, "min_steps": 6}, ["min_steps=6", "max_steps=5"]),
+        (
+            {"val_check_interval": "2ep", "check_val_every_n_epoch": 2},
+            ["val_check_interval='2ep'", "check_val_every_n_epoch=2", "every('2ep') & ..."],
+        ),
         (
             {"val_check_interval": 0.5, "check_val_every_n_epoch": None},
             ["val_check_interval=0.5", "check_val_every_n_epoch=None", "int"],
@@ -273,6 +277,7 @@ GOOD = [
     ("overfit_batches", [0, 0.0, 3, 0.5]),
     ("val_check_interval", [None, 1, 1.0, 0.25, 100]),
     ("val_check_interval", ["100ba", "5st", "1e6tok", "9sp", "15m", "00:00:15:00"]),
+    ("val_check_interval", ["2ep", "0.1dur", "1iter", every("1ep"), bool]),
     ("val_check_interval", [timedelta(minutes=1), {"minutes": 1}, Time("1h")]),
     ("check_val_every_n_epoch", [None, 1, 5]),
     ("num_sanity_val_steps", [None, -1, 0, 3]),
@@ -302,6 +307,7 @@ def test_good_values_are_taken(option: str, value: object) -> None:
         ({"max_time": "00:00:01:00"}, {"max_epochs": -1, "max_steps": -1, "max_seconds": 60.0}),
         ({"max_time": {"hours": 2}, "fast_dev_run": True}, {"max_seconds": None}),
         ({"val_check_interval": "30ba"}, {"val_check_interval": 30}),
+        ({"val_check_interval": "1ep"}, {"val_check_interval": 1.0}),
         ({"val_check_interval": {"minutes": 1}}, {"val_check_interval": Time("1m")}),
         ({"max_duration": "500ba"}, {"max_epochs": -1, "max_duration": Time("500ba")}),
         ({"max_duration": "5ep"}, {"max_epochs": 5, "max_duration": Time("5ep")}),

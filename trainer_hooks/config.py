@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from trainer_hooks.context import Plan
 from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.filters import Filter
 from trainer_hooks.limits import (
     both_limits,
     check_duration,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from trainer_hooks.callback import Callback
+    from trainer_hooks.filters import When
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.timing import Time
 
@@ -153,12 +155,12 @@ class TrainerConfig:
         default=0.0,
         metadata=_doc("Train and validate on so many batches, unshuffled, to see it overfit."),
     )
-    val_check_interval: int | float | str | Time | timedelta | Mapping[str, int] | None = field(
+    val_check_interval: int | float | When | timedelta | Mapping[str, int] | None = field(
         default=None,
         metadata=_doc(
             "Validate every so many batches (int), at every such share of an epoch (float), or "
-            'after a time: `"100ba"`, `"200st"`, `"1e6tok"`, `"15m"`, `"DD:HH:MM:SS"`, a '
-            "timedelta, or a dict for one."
+            'after a time: `"100ba"`, `"200st"`, `"1e6tok"`, `"0.1dur"`, `"15m"`, `"DD:HH:MM:SS"`, '
+            "a timedelta, or a dict for one; or when a filter, or a function of the clock, says so."
         ),
     )
     check_val_every_n_epoch: int | None = field(
@@ -243,6 +245,15 @@ class TrainerConfig:
             raise OptionError(
                 f"Trainer(val_check_interval={self.val_check_interval!r}, check_val_every_n_epoch="
                 "None): counting over epochs needs a number of batches as an int."
+            )
+        if isinstance(plan.val_check_interval, Filter) and self.check_val_every_n_epoch not in (
+            1,
+            None,
+        ):
+            raise OptionError(
+                f"Trainer(val_check_interval={self.val_check_interval!r}, check_val_every_n_epoch="
+                f"{self.check_val_every_n_epoch}): such an interval says by itself in which epochs "
+                "to validate. Leave check_val_every_n_epoch out, or join it: every('2ep') & ..."
             )
 
     def plan(self) -> Plan:

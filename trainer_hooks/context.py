@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trainer_hooks.data.stream import TrainStream
     from trainer_hooks.data.transfer import BatchTransfer
     from trainer_hooks.errors import StopTraining
+    from trainer_hooks.filters import Filter
     from trainer_hooks.hooks.relay import HookRelay
     from trainer_hooks.metrics.history import History
     from trainer_hooks.metrics.store import MetricStore
@@ -54,7 +55,8 @@ class Plan:
         limit_test_batches: likewise, of each test loader.
         limit_predict_batches: likewise, of each predict loader.
         overfit_batches: a number or share of training and validation batches, unshuffled; 0 is off.
-        val_check_interval: a share of an epoch (float), a number of batches (int), or a time.
+        val_check_interval: a share of an epoch (float), a number of batches (int), a time, or a
+            filter.
         check_val_every_n_epoch: epochs between validations; None counts batches over all epochs.
         num_sanity_val_steps: validation batches to run before training; -1 for all.
         accumulate_grad_batches: batches of a window.
@@ -78,7 +80,7 @@ class Plan:
     limit_test_batches: int | float = 1.0
     limit_predict_batches: int | float = 1.0
     overfit_batches: int | float = 0
-    val_check_interval: int | float | Time = 1.0
+    val_check_interval: int | float | Time | Filter = 1.0
     check_val_every_n_epoch: int | None = 1
     num_sanity_val_steps: int = 2
     accumulate_grad_batches: int = 1

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainer_hooks.errors import OptionError
+from trainer_hooks.filters import Filter, every, parse_when
 from trainer_hooks.timing import Time, TimeUnit, parse_span, parse_time
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-_INTERVALS = (
-    TimeUnit.BATCH, TimeUnit.STEP, TimeUnit.SAMPLE, TimeUnit.TOKEN, TimeUnit.SECOND
-)  # fmt: skip
+_FILTERED = (TimeUnit.EPOCH, TimeUnit.ITERATION, TimeUnit.DURATION)
+"""Units of a `val_check_interval` that are asked of the clock; batches have counters."""
 _LIMITED = {
     "train": "limit_train_batches",
     "validate": "limit_val_batches",
@@ -68,21 +68,27 @@ def check_span(option: str, value: object) -> float:
 
 def is_interval(value: object) -> bool:
     """Return whether a `val_check_interval` is one in a unit, and no number."""
-    return isinstance(value, str | Time | timedelta | Mapping)
+    return isinstance(value, str | Time | timedelta | Mapping) or callable(value)
 
 
-def check_interval(value: Any) -> int | float | Time:
-    """Return a `val_check_interval`: a number of batches, a share of an epoch, or a time.
+def check_interval(value: Any) -> int | float | Time | Filter:
+    """Return a `val_check_interval`: a number of batches, a share of an epoch, a time or a filter.
 
     Raises:
-        OptionError: it is a time of a unit that makes no sense, or not above zero.
+        OptionError: it is a time that is not above zero.
     """
     if isinstance(value, Mapping):
         value = timedelta(seconds=check_span("val_check_interval", value))
     if not is_interval(value):
         number: int | float = value
         return number
-    time = as_option(parse_time, "val_check_interval", value, units=_INTERVALS)
+    if callable(value):
+        return parse_when(value, "val_check_interval", "Trainer")
+    time = as_option(parse_time, "val_check_interval", value)
+    if time == Time(1, "ep"):
+        return 1.0
+    if time.unit in _FILTERED:
+        return every(time)
     return int(time) if time.unit is TimeUnit.BATCH else time
 
 

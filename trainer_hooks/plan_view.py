@@ -14,6 +14,7 @@ from trainer_hooks.timing import Time, TimeUnit
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from trainer_hooks.filters import Filter
     from trainer_hooks.session import Session
 
 __all__ = ["PlanView"]
@@ -142,7 +143,7 @@ class PlanView:
         return self._session.plan.gradient_clip_algorithm
 
     @property
-    def val_check_interval(self) -> int | float | Time:
+    def val_check_interval(self) -> int | float | Time | Filter:
         """Batches, a share of an epoch, or a time between two validations."""
         return self._session.plan.val_check_interval
 

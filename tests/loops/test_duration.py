@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from trainer_hooks import Callback, Time, Trainer
+from trainer_hooks import Callback, Time, Trainer, every, once
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.testing import TinyModule
 
@@ -173,6 +173,66 @@ def test_validation_in_each_unit(interval, at) -> None:
         accumulate_grad_batches=every,
     )  # fmt: skip
     assert validated.at == at
+
+
+@pytest.mark.parametrize(
+    ("interval", "at"),
+    [
+        ("2ep", [8]), ("1ep", [4, 8, 12]), ("0.25dur", [3, 6, 9, 12]), ("2iter", [8]),
+        (every("3ba"), [3, 6, 9, 12]), (once("5ba") | every("2ep"), [5, 8]),
+        (lambda clock: clock.batches in (2, 7), [2, 7]), (every("100ba"), []),
+    ],
+    ids=["epochs", "one epoch", "shares", "iterations", "every", "joined", "a function", "never"],
+)  # fmt: skip
+def test_validation_by_the_clock(interval, at, tmp_path) -> None:
+    """Whatever the clock counts may say when it is due, and a resume keeps to it."""
+    options = {
+        "max_epochs": 3, "val": batches(1), "val_check_interval": interval, "iteration_length": 1,
+    }  # fmt: skip
+    validated, done = Validated(), {}
+
+    class Counted(Saver):
+        def on_batch_checkpoint(self, trainer, module) -> None:
+            super().on_batch_checkpoint(trainer, module)
+            done[trainer.clock.batches] = len(validated.at)
+
+    fit(validated, Counted(tmp_path), **options)
+    assert validated.at == at
+    for cut in range(1, 13):
+        resumed = Validated()
+        fit(resumed, ckpt_path=tmp_path / f"{cut}.ckpt", **options)
+        assert resumed.at == at[done[cut] :]
+
+
+def test_a_stopped_run_is_validated_at_its_end(tmp_path) -> None:
+    """Whatever the interval, the last weights of a run that is asked to stop are validated."""
+
+    class Stop(Callback):
+        def on_train_batch_end(self, trainer, *args) -> None:
+            if trainer.clock.batches == 6:
+                trainer.stop("enough")
+
+    validated = Validated()
+    fit(validated, Stop(), max_epochs=3, val=batches(1), val_check_interval=every("5ba"))
+    assert validated.at == [5, 6]
+
+
+@pytest.mark.parametrize("interval", [every("2ba"), "2ba"], ids=["filter", "batches"])
+def test_one_that_is_broken_off_is_run_again(interval, tmp_path) -> None:
+    """A checkpoint from inside a validation that was due resumes with that validation."""
+
+    class Break(Callback):
+        def on_validation_batch_end(self, trainer, *args) -> None:
+            if trainer.clock.batches == 2 and not trainer.sanity_checking:
+                trainer.save_checkpoint(tmp_path / "inside.ckpt")
+                raise RuntimeError("cut")
+
+    options = {"max_epochs": 1, "val": batches(1), "val_check_interval": interval}
+    with pytest.raises(RuntimeError, match="cut"):
+        fit(Break(), **options)
+    resumed = Validated()
+    fit(resumed, ckpt_path=tmp_path / "inside.ckpt", **options)
+    assert resumed.at == [2, 4]
 
 
 @pytest.mark.parametrize("interval", ["25sec", "00:00:00:25", {"seconds": 25}], ids=str)

@@ -8,9 +8,55 @@ from trainer_hooks.filters import Cue
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
+    from trainer_hooks.filters import Filter
     from trainer_hooks.loops.validation import ValidationSchedule
 
-__all__ = ["EvaluatorSchedule"]
+__all__ = ["EvaluatorSchedule", "StoredCue"]
+
+
+class StoredCue:
+    """A filter that says when something is evaluated, and what a checkpoint keeps of it.
+
+    What was due but is not done yet, as in a validation that is broken off, is due again after a
+    resume.
+
+    Args:
+        label: under which it is kept.
+        when: the filter.
+        context: the run.
+    """
+
+    def __init__(self, label: str, when: Filter, context: RunContext) -> None:
+        self._label, self._cue, self._context = label, Cue(when), context
+
+    def start(self) -> None:
+        """Begin to ask, or go on where the checkpoint was saved."""
+        self._cue.start(self._context.trainer.clock, self._state.get("asked"))
+
+    def is_due(self) -> bool:
+        """Return whether it is due, and count on from here."""
+        before = self._cue.state_dict()
+        is_due = self._cue.is_due(self._context.trainer.clock)
+        self._keep(before if is_due else self._cue.state_dict(), self.done_at)
+        return is_due
+
+    def note(self) -> None:
+        """Note that it is done."""
+        self._keep(self._cue.state_dict(), self._context.progress.batches_completed)
+
+    @property
+    def done_at(self) -> int:
+        """After how many batches it was done last, or -1."""
+        at: int = self._state.get("at", -1)
+        return at
+
+    @property
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._context.evaluator_state.get(self._label, {})
+        return state
+
+    def _keep(self, asked: dict[str, int], at: int) -> None:
+        self._context.evaluator_state[self._label] = {"asked": asked, "at": at}
 
 
 class EvaluatorSchedule:
@@ -30,7 +76,7 @@ class EvaluatorSchedule:
         data = context.evaluation["validate"]
         self._all = list(range(len(data.loaders)))
         self._cues = {
-            index: (evaluator.label, Cue(evaluator.when))
+            index: StoredCue(evaluator.label, evaluator.when, context)
             for index, evaluator in enumerate(data.evaluators)
             if evaluator.when is not None
         }
@@ -39,9 +85,8 @@ class EvaluatorSchedule:
 
     def start(self) -> None:
         """Begin to ask, or go on where the checkpoint was saved."""
-        clock, saved = self._context.trainer.clock, self._context.evaluator_state
-        for label, cue in self._cues.values():
-            cue.start(clock, saved.get(label, {}).get("asked"))
+        for cue in self._cues.values():
+            cue.start()
 
     def due_on_batch(self) -> list[int]:
         """Return the loaders that are due after the batch just done, inside the epoch."""
@@ -69,29 +114,18 @@ class EvaluatorSchedule:
 
     def note(self, chosen: list[int]) -> None:
         """Note which were evaluated at this batch."""
-        batches = self._context.progress.batches_completed
         for index in chosen:
             if index in self._cues:
-                label, cue = self._cues[index]
-                self._keep(label, cue, batches)
+                self._cues[index].note()
 
     def _own(self, *, is_last: bool) -> list[int]:
         """Return those whose own interval has passed, or that the training ends without."""
-        if not self._cues:
-            return []
-        clock, batches = self._context.trainer.clock, self._context.progress.batches_completed
-        due = []
-        for index, (label, cue) in self._cues.items():
-            is_due = cue.is_due(clock) or is_last
-            at = self._context.evaluator_state.get(label, {}).get("at", -1)
-            if is_due and at != batches:
-                due.append(index)
-            self._keep(label, cue, at)
-        return due
-
-    def _keep(self, label: str, cue: Cue, at: int) -> None:
-        state: dict[str, Any] = {"asked": cue.state_dict(), "at": at}
-        self._context.evaluator_state[label] = state
+        batches = self._context.progress.batches_completed
+        return [
+            index
+            for index, cue in self._cues.items()
+            if (cue.is_due() or is_last) and cue.done_at != batches
+        ]
 
     def _is_last_epoch(self) -> bool:
         plan, progress = self._context.plan, self._context.progress

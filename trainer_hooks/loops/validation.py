@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
+from trainer_hooks.filters import Filter
 from trainer_hooks.loops.evaluation import EvaluationLoop
-from trainer_hooks.loops.evaluators import EvaluatorSchedule
+from trainer_hooks.loops.evaluators import EvaluatorSchedule, StoredCue
 from trainer_hooks.loops.steps import has_evaluation
 from trainer_hooks.runtime import rng
 from trainer_hooks.timing import Time
@@ -39,7 +40,7 @@ class FitValidation:
         schedule = ValidationSchedule(context, num_batches)
         self._schedule = schedule
         self._evaluators = EvaluatorSchedule(context, schedule)
-        self.is_inside = schedule.every < math.inf or self._evaluators.has_own
+        self.is_inside = schedule.is_inside or self._evaluators.has_own
 
     def check_sanity(self) -> None:
         """Run a few validation batches, so that a fault in them shows before hours of training.
@@ -61,6 +62,7 @@ class FitValidation:
 
     def start(self) -> None:
         """Begin to ask what is due, or go on where the checkpoint was saved."""
+        self._schedule.start()
         self._evaluators.start()
 
     def after_batch(self) -> None:
@@ -110,6 +112,7 @@ class FitValidation:
             context.state.stage = "train"
             if chosen is None or self._evaluators.are_common_in(chosen):
                 progress.validated_at = progress.batches_completed
+            self._schedule.note()
             self._evaluators.note(chosen or [])
             data.chosen = None
             context.before_validation = {}
@@ -132,6 +135,7 @@ class ValidationSchedule:
     Attributes:
         is_on: whether there is anything to validate.
         every: batches after which to see whether one is due, or infinity: the end of the epoch.
+        is_inside: whether one may be due inside an epoch.
 
     Raises:
         OptionError: `val_check_interval` does not fit the number of batches.
@@ -142,7 +146,19 @@ class ValidationSchedule:
         self.is_on = bool(context.evaluation["validate"])
         interval = context.plan.val_check_interval
         self._time = interval if isinstance(interval, Time) else None
+        self._cue = StoredCue("", interval, context) if isinstance(interval, Filter) else None
         self.every = self._batches_between(num_batches) if self.is_on else math.inf
+        self.is_inside = self.every < math.inf or (self.is_on and self._cue is not None)
+
+    def start(self) -> None:
+        """Begin to ask, or go on where the checkpoint was saved."""
+        if self._cue is not None:
+            self._cue.start()
+
+    def note(self) -> None:
+        """Note that what was due is done."""
+        if self._cue is not None:
+            self._cue.note()
 
     def is_due_on_batch(self) -> bool:
         """Return whether a validation is due after the batch just done, inside the epoch.
@@ -150,7 +166,8 @@ class ValidationSchedule:
         One that was asked for is, unless the epoch's own validation is what comes next.
         """
         progress = self._context.progress
-        if progress.is_validation_requested and not self._context.is_last_batch:
+        is_cued = self._cue is not None and self._cue.is_due()
+        if is_cued or (progress.is_validation_requested and not self._context.is_last_batch):
             return True
         if self.every == math.inf:
             return False
@@ -172,11 +189,12 @@ class ValidationSchedule:
             is_complete: whether all batches of the epoch were done; else something ended it.
         """
         progress = self._context.progress
+        is_cued = self._cue is not None and self._cue.is_due()
         if progress.validated_at == progress.batches_completed:
             return False
-        if progress.is_validation_requested:
+        if progress.is_validation_requested or is_cued:
             return True
-        is_at_end = self.every == math.inf or not is_complete or self._context.has_to_stop
+        is_at_end = not self.is_inside or not is_complete or self._context.has_to_stop
         return self.is_on and is_at_end and self._is_due_in_epoch()
 
     def _is_due_in_epoch(self) -> bool:
@@ -188,6 +206,8 @@ class ValidationSchedule:
         interval = plan.val_check_interval
         if isinstance(interval, Time):
             return 1
+        if isinstance(interval, Filter):
+            return math.inf
         if isinstance(interval, int):
             if plan.check_val_every_n_epoch is not None and interval > num_batches:
                 raise OptionError(
