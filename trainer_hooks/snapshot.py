@@ -161,7 +161,6 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
     own["clock"] = session.timekeeper.state_dict()
     own["wall_times"] = session.timekeeper.wall_times()
     own["state_versions"] = session.connector.state_versions()
-    own["rng"] = rng.capture()
     own["plugins"] = session.connector.plugin_records()
     own["loggers"] = session.guards.state()
     own["stream"] = {"opened_with": {}, "generators": [], "loader": None, "num_batches": math.inf}
@@ -182,6 +181,8 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
         own["stream"] = context.stream.state_dict(session.progress.batches_in_epoch)
         own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
         own.update(context.before_validation or context.random_states())
+    else:
+        own["rng"] = rng.capture()
     if session.progress.batches_in_window or _keeps_gradients(module):
         own["gradients"] = {
             name: parameter.grad

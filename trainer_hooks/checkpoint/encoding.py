@@ -127,8 +127,13 @@ class Encoder:
         kind = type(value)
         if kind in (OrderedDict, Counter) and vars(value):
             self._require_attributes(value, path)
-        keys = [self.encode(key, f"{path} (a key)") for key in value]
-        items = [self.encode(item, f"{path}[{key!r}]") for key, item in value.items()]
+        keys = [
+            key if type(key) in _ATOMS else self.encode(key, f"{path} (a key)") for key in value
+        ]
+        items = [
+            item if type(item) in _ATOMS else self.encode(item, f"{path}[{key!r}]")
+            for key, item in value.items()
+        ]
         has_plain_keys = all(map(is_, keys, value)) and not (kind is dict and TAG in value)
         if kind is not defaultdict and has_plain_keys:
             if all(map(is_, items, value.values())):

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["load_metric_states", "lost_metrics", "metric_parts", "metric_states"]
 
 _MOST_ITEMS = 64
+_HOLDERS = (nn.Module, dict, list, tuple)
+"""What may be a metric object or hold some."""
+
 _OF_TORCH = frozenset({"_parameters", "_buffers", "_modules"})
 
 
@@ -32,7 +35,7 @@ def metric_parts(module: nn.Module, owners: Mapping[str, object]) -> dict[str, A
     keepers = [(name, part) for name, part in parts.items() if not _is_metric(part)]
     for owner_name, owner in [*keepers, *owners.items()]:
         for name, value in list(getattr(owner, "__dict__", {}).items()):
-            if name in _OF_TORCH:
+            if name in _OF_TORCH or not isinstance(value, _HOLDERS):
                 continue
             path = f"{owner_name}.{name}" if owner_name else name
             for found_name, found in _metrics_in(path, value, 2):
@@ -92,10 +95,12 @@ def _metrics_in(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
                 yield name, part
     elif depth and isinstance(value, dict) and len(value) <= _MOST_ITEMS:
         for key, item in value.items():
-            yield from _metrics_in(f"{path}[{key!r}]", item, depth - 1)
+            if isinstance(item, _HOLDERS):
+                yield from _metrics_in(f"{path}[{key!r}]", item, depth - 1)
     elif depth and isinstance(value, list | tuple) and len(value) <= _MOST_ITEMS:
         for place, item in enumerate(value):
-            yield from _metrics_in(f"{path}[{place}]", item, depth - 1)
+            if isinstance(item, _HOLDERS):
+                yield from _metrics_in(f"{path}[{place}]", item, depth - 1)
 
 
 def _is_metric(part: object) -> bool:

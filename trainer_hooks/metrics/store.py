@@ -13,7 +13,7 @@ from trainer_hooks.metrics.calls import restored_call
 from trainer_hooks.metrics.logged import LoggedValues
 from trainer_hooks.metrics.scope import Scope
 from trainer_hooks.metrics.slot import FOR_LOGGERS
-from trainer_hooks.metrics.values import floats
+from trainer_hooks.metrics.values import floats, in_one_piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -147,7 +147,7 @@ class MetricStore(LoggedValues):
         names = {id(part): name for name, part in parts.items()}
         # users may have written plain numbers there
         latest = {
-            kind: {k: torch.as_tensor(v).detach() for k, v in table.items()}
+            kind: in_one_piece({k: torch.as_tensor(v).detach() for k, v in table.items()})
             for kind, table in self._latest_tables().items()
         }
         return {

@@ -13,7 +13,7 @@ from trainer_hooks.errors import MetricError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["floats", "number", "scalar", "single", "taken"]
+__all__ = ["floats", "in_one_piece", "number", "scalar", "single", "taken"]
 
 
 def single(name: str, value: Tensor) -> Tensor:
@@ -49,6 +49,21 @@ def number(name: str, value: Any) -> float:
             "number, a tensor with one element, or a metric object. For several use log_dict."
         )
     return float(value)  # type: ignore[arg-type]
+
+
+def in_one_piece(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies of single values that lie side by side: a file keeps them in one piece.
+
+    Args:
+        values: tensors without dimensions, of any types and devices.
+    """
+    alike: dict[tuple[torch.dtype, torch.device], list[str]] = {}
+    for name, value in values.items():
+        alike.setdefault((value.dtype, value.device), []).append(name)
+    found = dict(values)  # in their order
+    for names in alike.values():
+        found.update(zip(names, torch.stack([values[name] for name in names]), strict=True))
+    return found
 
 
 def taken(name: str, value: Any) -> Tensor | float:
