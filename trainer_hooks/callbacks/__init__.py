@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.watching.grad_monitor import GradMonitor
     from trainer_hooks.callbacks.watching.gradient_norm_monitor import GradientNormMonitor
     from trainer_hooks.callbacks.watching.lr_monitor import LearningRateMonitor
+    from trainer_hooks.callbacks.watching.memory_monitor import MemoryMonitor
+    from trainer_hooks.callbacks.watching.memory_snapshot import MemorySnapshot
+    from trainer_hooks.callbacks.watching.oom_observer import OOMObserver
     from trainer_hooks.callbacks.watching.optimizer_monitor import OptimizerMonitor
     from trainer_hooks.callbacks.watching.peak_flops import measure_flops
     from trainer_hooks.callbacks.watching.profiler import Profiler
@@ -111,6 +114,8 @@ __all__ = [
     "LimitBatchesCallback",
     "LimitEvalStepsCallback",
     "LogMetricsCallback",
+    "MemoryMonitor",
+    "MemorySnapshot",
     "ModelCheckpoint",
     "ModelPruning",
     "ModelSummary",
@@ -118,6 +123,7 @@ __all__ = [
     "NaNGuard",
     "NaNMonitor",
     "Notify",
+    "OOMObserver",
     "OnExceptionCheckpoint",
     "OptimizerMonitor",
     "PrintMetricsCallback",
@@ -185,6 +191,8 @@ __getattr__ = loader_of(
         "LimitBatchesCallback": "limiting.limit_batches",
         "LimitEvalStepsCallback": "limiting.limit_eval_steps",
         "LogMetricsCallback": "progress.log_metrics",
+        "MemoryMonitor": "watching.memory_monitor",
+        "MemorySnapshot": "watching.memory_snapshot",
         "ModelCheckpoint": "saving.model_checkpoint",
         "ModelPruning": "compression.model_pruning",
         "ModelSummary": "summary.model_summary",
@@ -192,6 +200,7 @@ __getattr__ = loader_of(
         "NaNGuard": "guarding.nan_guard",
         "NaNMonitor": "guarding.nan_monitor",
         "Notify": "reporting.notify",
+        "OOMObserver": "watching.oom_observer",
         "OnExceptionCheckpoint": "saving.on_exception_checkpoint",
         "OptimizerMonitor": "watching.optimizer_monitor",
         "PrintMetricsCallback": "progress.log_metrics",

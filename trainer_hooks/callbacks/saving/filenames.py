@@ -6,12 +6,15 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.callbacks.watched_metric import nameable_metrics
 from trainer_hooks.errors import MetricError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_template", "fill_template", "read_template", "template_names"]
+    from trainer_hooks.context import Trainer
+
+__all__ = ["check_template", "fill_template", "names_of", "read_template", "template_names"]
 
 _FIELD = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _COUNTERS = ("epoch", "step")
@@ -23,26 +26,38 @@ def template_names(template: str) -> tuple[str, ...]:
     return tuple(match[1] for match in _FIELD.finditer(template))
 
 
-def check_template(template: object, where: str) -> str:
-    """Return `template` if it can be filled.
+def names_of(trainer: Trainer) -> dict[str, Any]:
+    """Return what can stand in a filename: counts of what is completed, the process, metrics."""
+    return {
+        **nameable_metrics(trainer),
+        "epoch": trainer.clock.epochs,
+        "batch": trainer.progress.batches_completed,
+        "batch_in_epoch": trainer.progress.batches_in_epoch,
+        "rank": trainer.global_rank,
+        "world_size": trainer.world_size,
+    }
+
+
+def check_template(template: object, where: str, name: str = "filename") -> str:
+    """Return `template`, an argument of the given name, if it can be filled.
 
     Raises:
         OptionError: it is no text, a brace is left open, a name is missing, or a format is unknown.
     """
     if not isinstance(template, str) or not template:
         raise OptionError(
-            f"filename {template!r} of {where}: it must be a non-empty text. Pass one such as "
+            f"{name} {template!r} of {where}: it must be a non-empty text. Pass one such as "
             "'{epoch}-{val_loss:.2f}', or None for '{epoch}-{step}'."
         )
     if any(brace in _FIELD.sub("", template) for brace in "{}") or "" in template_names(template):
         raise OptionError(
-            f"filename {template!r} of {where}: every brace must belong to a field such as "
+            f"{name} {template!r} of {where}: every brace must belong to a field such as "
             "{epoch} or {val_loss:.2f}. Close it, or take it out."
         )
     for match in _FIELD.finditer(template):
         if not any(_can_format(sample, match[2] or "") for sample in (1, 1.0)):
             raise OptionError(
-                f"format {match[2]!r} of {match[1]!r} in filename {template!r} of {where}: it must "
+                f"format {match[2]!r} of {match[1]!r} in {name} {template!r} of {where}: it must "
                 "be one for numbers. Write one such as '.2f' or '03d'."
             )
     return template
