@@ -67,6 +67,7 @@ CASES = {
     ),
     "FreeOutputs": Case("FreeOutputs()"),
     "GradMonitor": Case("GradMonitor()"),
+    "ImageVisualizer": Case("ImageVisualizer(input_key=lambda batch: batch[0][:, None])"),
     "LRMonitor": Case("LRMonitor()"),
     "LambdaCallback": _both("LambdaCallback(on_train_batch_end=lambda *a: None)"),
     "LearningRateMonitor": _both("LearningRateMonitor(logging_interval='step')"),

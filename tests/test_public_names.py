@@ -59,6 +59,7 @@ CALLBACKS = [
     "GradMonitor",
     "GradientAccumulationScheduler",
     "GradientNormMonitor",
+    "ImageVisualizer",
     "LRMonitor",
     "LambdaCallback",
     "LearningRateFinder",

@@ -32,6 +32,7 @@ from trainer_hooks.callbacks import (
     GradientAccumulationScheduler,
     GradientNormMonitor,
     GradMonitor,
+    ImageVisualizer,
     LambdaCallback,
     LearningRateFinder,
     LearningRateMonitor,
@@ -169,6 +170,21 @@ class _Decaying(TinyModule):
         return [optimizer], [{"scheduler": _Decays(optimizer), "interval": "step"}]
 
 
+def _as_pictures(batch: list[Tensor]) -> Tensor:
+    return batch[0].unsqueeze(-1)
+
+
+class _Segmenting(TinyModule):
+    """Predicts a class for each of two pixels."""
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> dict[str, Tensor]:
+        outputs = self(batch)
+        return {"loss": self.loss(outputs, batch), "outputs": outputs.unsqueeze(-1)}
+
+    def validation_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        return self(batch).unsqueeze(-1)
+
+
 class _Writing(TinyModule):
     """Generates."""
 
@@ -255,6 +271,11 @@ CASES = {
     "GradientNormMonitor, each layer": (
         lambda: GradientNormMonitor(1.0, per_layer=True, clipping="both"),
         {"trainer_options": {"gradient_clip_val": 0.1}},
+    ),
+    "ImageVisualizer": (lambda: ImageVisualizer("2ba", input_key=_as_pictures), {}),
+    "ImageVisualizer, masks": (
+        lambda: ImageVisualizer("1ep", "segmentation", 1, False, _as_pictures, _as_pictures),
+        {"module": _Segmenting},
     ),
     "LRMonitor": (LRMonitor, {}),
     "LambdaCallback": (lambda: LambdaCallback(on_train_batch_end=_nothing, teardown=_nothing), {}),

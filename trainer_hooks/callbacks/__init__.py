@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.progress.rich_progress import RichProgressBar, RichProgressBarTheme
     from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
     from trainer_hooks.callbacks.reporting.generate import Generate
+    from trainer_hooks.callbacks.reporting.image_visualizer import ImageVisualizer
     from trainer_hooks.callbacks.reporting.notify import Notify
     from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
     from trainer_hooks.callbacks.reporting.sample_inspector import SampleInspector
@@ -107,6 +108,7 @@ __all__ = [
     "GradMonitor",
     "GradientAccumulationScheduler",
     "GradientNormMonitor",
+    "ImageVisualizer",
     "LRMonitor",
     "LambdaCallback",
     "LearningRateFinder",
@@ -184,6 +186,7 @@ __getattr__ = loader_of(
         "GradMonitor": "watching.grad_monitor",
         "GradientAccumulationScheduler": "tuning.accumulation",
         "GradientNormMonitor": "watching.gradient_norm_monitor",
+        "ImageVisualizer": "reporting.image_visualizer",
         "LRMonitor": "watching.composer_lr_monitor",
         "LambdaCallback": "lambda_callback",
         "LearningRateFinder": "tuning.lr_finder",
