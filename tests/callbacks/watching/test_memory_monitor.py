@@ -156,6 +156,7 @@ def test_an_allocator_without_history(monkeypatch):
     device = torch.device("cuda", 0)
     with pytest.warns(TrainerHooksWarning, match="Mine does nothing: the allocator 'cudaMalloc"):
         assert not tells(device, "Mine")
+    assert not tells(device, "Mine", is_quiet=True)  # another warning would be an error
     assert tells(device, "Mine", history=False)
 
 

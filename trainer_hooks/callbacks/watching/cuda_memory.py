@@ -20,13 +20,16 @@ _DIGITS = 5
 _GIGABYTE = 1e9
 
 
-def tells(device: torch.device, where: str, *, history: bool = True) -> bool:
+def tells(
+    device: torch.device, where: str, *, history: bool = True, is_quiet: bool = False
+) -> bool:
     """Return whether there is an allocator that can be asked; if not, warn.
 
     Args:
         device: where the run is.
         where: who asks, for the warning.
         history: whether the history is asked for, which only torch's own allocator keeps.
+        is_quiet: whether the warning was given before.
     """
     if device.type != "cuda":
         lacks = f"it needs a CUDA device, and the run is on {str(device)!r}"
@@ -36,7 +39,8 @@ def tells(device: torch.device, where: str, *, history: bool = True) -> bool:
         advice = "Choose backend:native there"
     else:
         return True
-    warn(f"{where} does nothing: {lacks}. {advice}, or leave it out.", TrainerHooksWarning)
+    if not is_quiet:
+        warn(f"{where} does nothing: {lacks}. {advice}, or leave it out.", TrainerHooksWarning)
     return False
 
 

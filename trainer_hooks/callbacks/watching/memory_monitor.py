@@ -82,8 +82,7 @@ class MemoryMonitor(Callback):
             when = parse_when(dist_aggregate_batch_interval, name, _WHERE, bare=TimeUnit.STEP)
             self._cue = Cue(when)
         self._asked: dict[str, int] | None = None
-        self._is_on: bool | None = None
-        self._is_asked = False
+        self._is_on = self._is_warned = self._is_asked = False
 
     @property
     def state_key(self) -> str:
@@ -107,10 +106,8 @@ class MemoryMonitor(Callback):
         self._is_asked = False
         if trainer.progress.is_fresh:
             self._asked = None
-        if trainer.device.type == "cuda":
-            self._is_on = True
-        elif self._is_on is not False:
-            self._is_on = tells(trainer.device, _WHERE, history=False)
+        self._is_on = tells(trainer.device, _WHERE, history=False, is_quiet=self._is_warned)
+        self._is_warned = self._is_warned or not self._is_on
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start counting, or go on."""

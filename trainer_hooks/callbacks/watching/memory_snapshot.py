@@ -123,9 +123,8 @@ class MemorySnapshot(Callback):
         self._is_on = False
         if self._is_done or not is_training(trainer):
             return
-        if trainer.device.type == "cuda" or not self._is_warned:
-            self._is_on = tells(trainer.device, _WHERE)
-            self._is_warned = not self._is_on
+        self._is_on = tells(trainer.device, _WHERE, is_quiet=self._is_warned)
+        self._is_warned = self._is_warned or not self._is_on
         if self._is_on:
             self._files.check_free(trainer)
 

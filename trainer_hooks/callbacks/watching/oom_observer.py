@@ -102,9 +102,7 @@ class OOMObserver(Callback):
         """Record from here on, and wait for the error."""
         self._let_go()
         self.files = []
-        if trainer.device.type != "cuda" and self._is_warned:
-            return
-        if not tells(trainer.device, _WHERE):
+        if not tells(trainer.device, _WHERE, is_quiet=self._is_warned):
             self._is_warned = True
             return
 
