@@ -122,6 +122,33 @@ def test_what_fails_is_logged_and_the_error_stays(run_out, monkeypatch, caplog, 
     assert all(record.exc_info[0] is PermissionError for record in told[1:])
 
 
+class Measuring(Greedy):
+    """Logs what cannot be averaged without memory."""
+
+    def loss(self, outputs, batch):
+        self.log("own", outputs.mean())
+        return super().loss(outputs, batch)
+
+
+def test_it_needs_memory_itself(bare, allocator, monkeypatch, caplog, tmp_path):
+    """Counts are named without any memory; a name with a metric that needs some is logged once."""
+    asked = []
+
+    def metrics(trainer):
+        asked.append(trainer)
+        allocator.runs_out()
+
+    observers = [OOMObserver(filename="{batch}-a"), OOMObserver(filename="{own:.1f}-b")]
+    trainer = bare(*observers)
+    monkeypatch.setattr(type(trainer), "callback_metrics", property(metrics))
+    with caplog.at_level(logging.WARNING, "trainer_hooks"), pytest.raises(torch.OutOfMemoryError):
+        trainer.fit(Measuring(allocator))
+    assert names(tmp_path / "memory") == [f"2-a{ending}" for ending in ENDINGS]
+    assert len(asked) == 5
+    assert sum("has no memory" in message for message in caplog.messages) == 2
+    assert sum("could not write" in message for message in caplog.messages) == 5
+
+
 def test_no_snapshot(run_out, monkeypatch, caplog):
     """Where torch cannot take a snapshot, that is logged, and the error stays what it is."""
 

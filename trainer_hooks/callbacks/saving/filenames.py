@@ -6,7 +6,6 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.watched_metric import nameable_metrics
 from trainer_hooks.errors import MetricError, OptionError
 
 if TYPE_CHECKING:
@@ -14,7 +13,14 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context import Trainer
 
-__all__ = ["check_template", "fill_template", "names_of", "read_template", "template_names"]
+__all__ = [
+    "check_template",
+    "counts_of",
+    "fill_template",
+    "names_of",
+    "read_template",
+    "template_names",
+]
 
 _FIELD = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _COUNTERS = ("epoch", "step")
@@ -26,16 +32,24 @@ def template_names(template: str) -> tuple[str, ...]:
     return tuple(match[1] for match in _FIELD.finditer(template))
 
 
-def names_of(trainer: Trainer) -> dict[str, Any]:
-    """Return what can stand in a filename: counts of what is completed, the process, metrics."""
+def counts_of(trainer: Trainer) -> dict[str, int]:
+    """Return the counts that can stand in a filename: what is completed, and which process it is.
+
+    Unlike a look at the metrics, it computes nothing.
+    """
     return {
-        **nameable_metrics(trainer),
         "epoch": trainer.clock.epochs,
+        "step": trainer.global_step,
         "batch": trainer.progress.batches_completed,
         "batch_in_epoch": trainer.progress.batches_in_epoch,
         "rank": trainer.global_rank,
         "world_size": trainer.world_size,
     }
+
+
+def names_of(trainer: Trainer) -> dict[str, Any]:
+    """Return what can stand in a filename: metrics, and the counts, whatever was logged so."""
+    return {**trainer.callback_metrics, **counts_of(trainer)}
 
 
 def check_template(template: object, where: str, name: str = "filename") -> str:

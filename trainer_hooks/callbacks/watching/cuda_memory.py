@@ -126,6 +126,7 @@ class _Observers:
     def __init__(self) -> None:
         self._observers: list[OutOfMemory] = []
         self._is_attached = False
+        self._is_telling = False
 
     def add(self, observer: OutOfMemory) -> Callable[[], None]:
         """Tell somebody; return what takes them off again."""
@@ -143,8 +144,14 @@ class _Observers:
         return leave
 
     def _tell(self, device: int, requested: int, allocated: int, free: int) -> None:
-        for observer in list(self._observers):
-            observer(device, requested, allocated, free)
+        if self._is_telling:  # an observer that itself asks for memory is told of no second failure
+            return
+        self._is_telling = True
+        try:
+            for observer in list(self._observers):
+                observer(device, requested, allocated, free)
+        finally:
+            self._is_telling = False
 
 
 observe_out_of_memory = _Observers().add

@@ -12,9 +12,11 @@ from trainer_hooks._log import log
 from trainer_hooks.callbacks.monitoring import check_choice
 from trainer_hooks.callbacks.saving.filenames import (
     check_template,
+    counts_of,
     fill_template,
     names_of,
     read_template,
+    template_names,
 )
 from trainer_hooks.callbacks.saving.saved_files import resolved_folder
 from trainer_hooks.callbacks.watching.flame_graph import flame_graph
@@ -133,7 +135,10 @@ class MemoryFiles:
         return address
 
     def _filled(self, template: str, trainer: Trainer) -> str:
-        return fill_template(template, names_of(trainer), "=", insert=False)
+        values = counts_of(trainer)
+        if not set(template_names(template)) <= set(values):
+            values = names_of(trainer)  # which may need memory that there is none of
+        return fill_template(template, values, "=", insert=False)
 
 
 def pickled(snapshot: dict[str, Any]) -> bytes:
