@@ -94,7 +94,7 @@ class _History:
         _record_history(
             enabled="all",
             context="all",
-            stacks="python",  # those of C++ take minutes to be looked up
+            stacks="python",  # frames of C++ say little here, and each has to be looked up
             max_entries=self._size,
             clear_history=True,
         )
@@ -112,7 +112,7 @@ class _History:
 
 
 def _record_history(**options: Any) -> None:
-    # no public name, but a tutorial of torch's, and stable since 2.1
+    # torch documents it, but has no public name for it
     torch.cuda.memory._record_memory_history(**options)  # noqa: SLF001
 
 

@@ -47,8 +47,9 @@ class OOMObserver(Callback):
 
     Each error of a run is met, also one that something else handles, as a finder of batch sizes
     does; the files are those of the last. What goes wrong with them is logged, and never takes
-    the error's place. Recording costs a few microseconds each allocation, in fit, validate, test
-    and predict. Where the run is not on a CUDA device it warns once and does nothing.
+    the error's place. By torch's documentation recording costs some 2 µs an allocation, in fit,
+    validate, test and predict. Where the run is not on a CUDA device it warns once and does
+    nothing.
 
     Args:
         max_entries: how many events of the history to keep, the last ones.
