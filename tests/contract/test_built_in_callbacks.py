@@ -32,6 +32,7 @@ from trainer_hooks.callbacks import (
     GradientAccumulationScheduler,
     GradientNormMonitor,
     GradMonitor,
+    ImageVisualizer,
     LambdaCallback,
     LearningRateFinder,
     LearningRateMonitor,
@@ -40,6 +41,8 @@ from trainer_hooks.callbacks import (
     LoadCheckpoint,
     LogMetricsCallback,
     LRMonitor,
+    MemoryMonitor,
+    MemorySnapshot,
     ModelCheckpoint,
     ModelPruning,
     ModelSummary,
@@ -48,6 +51,7 @@ from trainer_hooks.callbacks import (
     NaNMonitor,
     Notify,
     OnExceptionCheckpoint,
+    OOMObserver,
     OptimizerMonitor,
     PrintMetricsCallback,
     PrintProgressCallback,
@@ -185,6 +189,21 @@ class _Decaying(TinyModule):
         return [optimizer], [{"scheduler": _Decays(optimizer), "interval": "step"}]
 
 
+def _as_pictures(batch: list[Tensor]) -> Tensor:
+    return batch[0].unsqueeze(-1)
+
+
+class _Segmenting(TinyModule):
+    """Predicts a class for each of two pixels."""
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> dict[str, Tensor]:
+        outputs = self(batch)
+        return {"loss": self.loss(outputs, batch), "outputs": outputs.unsqueeze(-1)}
+
+    def validation_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        return self(batch).unsqueeze(-1)
+
+
 class _Writing(TinyModule):
     """Generates."""
 
@@ -272,6 +291,11 @@ CASES = {
         lambda: GradientNormMonitor(1.0, per_layer=True, clipping="both"),
         {"trainer_options": {"gradient_clip_val": 0.1}},
     ),
+    "ImageVisualizer": (lambda: ImageVisualizer("2ba", input_key=_as_pictures), {}),
+    "ImageVisualizer, masks": (
+        lambda: ImageVisualizer("1ep", "segmentation", 1, False, _as_pictures, _as_pictures),
+        {"module": _Segmenting},
+    ),
     "LRMonitor": (LRMonitor, {}),
     "LambdaCallback": (lambda: LambdaCallback(on_train_batch_end=_nothing, teardown=_nothing), {}),
     "LearningRateFinder": (
@@ -300,6 +324,13 @@ CASES = {
         {},
     ),
     "LogMetricsCallback": (LogMetricsCallback, {}),
+    "MemoryMonitor": (MemoryMonitor, {}),
+    "MemoryMonitor, over processes": (
+        lambda: MemoryMonitor({"num_ooms": "ooms"}, "3ba"),
+        _LOGGED,
+    ),
+    "MemorySnapshot": (MemorySnapshot, {}),
+    "MemorySnapshot, an epoch": (lambda: MemorySnapshot(0, "1ep", overwrite=True), {}),
     "ModelCheckpoint": (ModelCheckpoint, {}),
     "ModelCheckpoint, best and last": (
         lambda: ModelCheckpoint(monitor="val_loss", save_top_k=2, save_last=True),
@@ -347,6 +378,7 @@ CASES = {
     "NaNGuard, skips": (lambda: NaNGuard("skip"), {"module": _Stumbling}),
     "NaNMonitor": (NaNMonitor, {}),
     "Notify": (lambda: Notify("true", stages=("fit", "validate", "test", "predict")), {}),
+    "OOMObserver": (OOMObserver, {}),
     "OnExceptionCheckpoint": (lambda: OnExceptionCheckpoint("kept"), {}),
     "OptimizerMonitor": (OptimizerMonitor, {}),
     "OptimizerMonitor, by samples": (lambda: OptimizerMonitor(False, "3sp"), {}),

@@ -15,6 +15,7 @@ finally:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* does nothing. it needs a CUDA device:UserWarning")
 @pytest.mark.parametrize("name", pages.public_callbacks())
 def test_the_example_of_a_callback_runs(name, tmp_path, monkeypatch) -> None:
     """The example on each page runs as it stands."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.progress.rich_progress import RichProgressBar, RichProgressBarTheme
     from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
     from trainer_hooks.callbacks.reporting.generate import Generate
+    from trainer_hooks.callbacks.reporting.image_visualizer import ImageVisualizer
     from trainer_hooks.callbacks.reporting.notify import Notify
     from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
     from trainer_hooks.callbacks.reporting.sample_inspector import SampleInspector
@@ -71,6 +72,9 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.watching.grad_monitor import GradMonitor
     from trainer_hooks.callbacks.watching.gradient_norm_monitor import GradientNormMonitor
     from trainer_hooks.callbacks.watching.lr_monitor import LearningRateMonitor
+    from trainer_hooks.callbacks.watching.memory_monitor import MemoryMonitor
+    from trainer_hooks.callbacks.watching.memory_snapshot import MemorySnapshot
+    from trainer_hooks.callbacks.watching.oom_observer import OOMObserver
     from trainer_hooks.callbacks.watching.optimizer_monitor import OptimizerMonitor
     from trainer_hooks.callbacks.watching.peak_flops import measure_flops
     from trainer_hooks.callbacks.watching.profiler import Profiler
@@ -105,6 +109,7 @@ __all__ = [
     "GradMonitor",
     "GradientAccumulationScheduler",
     "GradientNormMonitor",
+    "ImageVisualizer",
     "LRMonitor",
     "LambdaCallback",
     "LearningRateFinder",
@@ -113,6 +118,8 @@ __all__ = [
     "LimitEvalStepsCallback",
     "LoadCheckpoint",
     "LogMetricsCallback",
+    "MemoryMonitor",
+    "MemorySnapshot",
     "ModelCheckpoint",
     "ModelPruning",
     "ModelSummary",
@@ -120,6 +127,7 @@ __all__ = [
     "NaNGuard",
     "NaNMonitor",
     "Notify",
+    "OOMObserver",
     "OnExceptionCheckpoint",
     "OptimizerMonitor",
     "PrintMetricsCallback",
@@ -180,6 +188,7 @@ __getattr__ = loader_of(
         "GradMonitor": "watching.grad_monitor",
         "GradientAccumulationScheduler": "tuning.accumulation",
         "GradientNormMonitor": "watching.gradient_norm_monitor",
+        "ImageVisualizer": "reporting.image_visualizer",
         "LRMonitor": "watching.composer_lr_monitor",
         "LambdaCallback": "lambda_callback",
         "LearningRateFinder": "tuning.lr_finder",
@@ -188,6 +197,8 @@ __getattr__ = loader_of(
         "LimitEvalStepsCallback": "limiting.limit_eval_steps",
         "LoadCheckpoint": "saving.load_checkpoint",
         "LogMetricsCallback": "progress.log_metrics",
+        "MemoryMonitor": "watching.memory_monitor",
+        "MemorySnapshot": "watching.memory_snapshot",
         "ModelCheckpoint": "saving.model_checkpoint",
         "ModelPruning": "compression.model_pruning",
         "ModelSummary": "summary.model_summary",
@@ -195,6 +206,7 @@ __getattr__ = loader_of(
         "NaNGuard": "guarding.nan_guard",
         "NaNMonitor": "guarding.nan_monitor",
         "Notify": "reporting.notify",
+        "OOMObserver": "watching.oom_observer",
         "OnExceptionCheckpoint": "saving.on_exception_checkpoint",
         "OptimizerMonitor": "watching.optimizer_monitor",
         "PrintMetricsCallback": "progress.log_metrics",

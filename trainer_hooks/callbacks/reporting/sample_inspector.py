@@ -13,6 +13,7 @@ from trainer_hooks._files import replace_file
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_several
 from trainer_hooks.callbacks.reporting.sample_views import (
+    check_key,
     described,
     is_picture,
     picked,
@@ -96,8 +97,8 @@ class SampleInspector(Callback):
     ) -> None:
         self.max_samples = check_count("max_samples", max_samples, _WHERE, least=1)
         self.stages = check_several("stages", stages, _WHERE, _STAGES)
-        self.inputs = _check_key("inputs", inputs)
-        self.targets = _check_key("targets", targets)
+        self.inputs = check_key("inputs", inputs, _WHERE)
+        self.targets = check_key("targets", targets, _WHERE)
         self.mean, self.std = _check_channels("mean", mean), _check_channels("std", std)
         if (mean is None) != (std is None):
             given, other = ("mean", "std") if std is None else ("std", "mean")
@@ -161,13 +162,13 @@ class SampleInspector(Callback):
         before = self.taken[stage]
         if before >= self.max_samples or stage not in self.stages or trainer.fast_dev_run:
             return
-        inputs = picked(batch, self.inputs, "inputs")
+        inputs = picked(batch, self.inputs, "inputs", _WHERE)
         if inputs is None or not hasattr(inputs, "__len__"):
             raise DataError(
                 f"inputs of {_WHERE}: a batch of type {type(batch).__name__} holds no tensor of "
                 "several samples. Pass inputs=..., a key or a function of the batch."
             )
-        targets = None if self.targets is None else picked(batch, self.targets, "targets")
+        targets = None if self.targets is None else picked(batch, self.targets, "targets", _WHERE)
         count = min(len(inputs), self.max_samples - before)
         self.taken[stage] = before + count
         if not trainer.is_global_zero:
@@ -261,16 +262,6 @@ def _short(target: Any) -> str:
     if isinstance(target, Tensor):
         return f"{target.item():g}" if target.numel() == 1 else f"of shape {tuple(target.shape)}"
     return str(target)[:100]
-
-
-def _check_key(name: str, key: Any) -> Key:
-    is_place = isinstance(key, str | int) and not isinstance(key, bool)
-    if key is None or is_place or callable(key):
-        return key  # type: ignore[no-any-return]
-    raise OptionError(
-        f"{name} {key!r} of {_WHERE}: it must be a key or an index of a batch, or a function of "
-        "it. Pass one such as 0, 'image' or lambda batch: batch.pixels."
-    )
 
 
 def _check_channels(name: str, values: Any) -> tuple[float, ...] | None:

@@ -8,21 +8,42 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer_hooks.errors import DataError, UsageError
+from trainer_hooks.errors import DataError, OptionError, UsageError
 from trainer_hooks.runtime.transfer import first_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["described", "is_picture", "picked", "picture", "write_png"]
+__all__ = ["check_key", "described", "is_picture", "picked", "picture", "write_png"]
 
 _CHANNELS = (1, 3, 4)
 _ROOM = 0.001
 
 
-def picked(batch: Any, key: Any, what: str) -> Any:
+def check_key(name: str, key: Any, where: str) -> Key:
+    """Return `key` if it can say where something lies in a batch.
+
+    Raises:
+        OptionError: it cannot.
+    """
+    is_place = isinstance(key, str | int) and not isinstance(key, bool)
+    if key is None or is_place or callable(key):
+        return key  # type: ignore[no-any-return]
+    raise OptionError(
+        f"{name} {key!r} of {where}: it must be a key or an index of a batch, or a function of "
+        "it. Pass one such as 0, 'image' or lambda batch: batch.pixels."
+    )
+
+
+def picked(batch: Any, key: Any, what: str, where: str) -> Any:
     """Return a part of a batch: what a function makes of it, an item, or the first tensor.
+
+    Args:
+        batch: it.
+        key: where the part lies.
+        what: the argument that says so, for messages.
+        where: whose argument it is.
 
     Raises:
         DataError: the batch has no such item.
@@ -37,7 +58,7 @@ def picked(batch: Any, key: Any, what: str) -> Any:
         has = f"the keys {', '.join(map(repr, batch))}" if isinstance(batch, Mapping) else "none"
         length = f"{len(batch)} items" if isinstance(batch, list | tuple) else has
         raise DataError(
-            f"{what} {key!r} of SampleInspector: a batch of type {type(batch).__name__} has "
+            f"{what} {key!r} of {where}: a batch of type {type(batch).__name__} has "
             f"{length}. Pass one of these, or a function of the batch."
         ) from error
 

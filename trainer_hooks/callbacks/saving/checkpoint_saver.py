@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.callbacks.monitoring import check_count, is_training
-from trainer_hooks.callbacks.saving.filenames import check_template, read_template, template_names
+from trainer_hooks.callbacks.saving.filenames import (
+    check_template,
+    names_of,
+    read_template,
+    template_names,
+)
 from trainer_hooks.callbacks.saving.remote_copies import RemoteCopies
 from trainer_hooks.callbacks.saving.saved_files import Plan
 from trainer_hooks.callbacks.saving.saver import Saver
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_filename, check_flags
-from trainer_hooks.callbacks.watched_metric import nameable_metrics
 from trainer_hooks.checkpoint.selection import IgnoreKeys, check_ignore_keys, leave_out
 from trainer_hooks.checkpoint.target import exists, files_in, is_remote, name_of
 from trainer_hooks.errors import CheckpointError, OptionError
@@ -184,7 +188,7 @@ class CheckpointSaver(Saver):
         super().on_fit_start(trainer, module)
         if self.overwrite or not is_training(trainer):
             return
-        now, template = _names(trainer), self.filename or ""
+        now, template = names_of(trainer), self.filename or ""
         counters = [name for name in template_names(template) if name in _COUNTERS]
         in_the_way = [
             path
@@ -269,7 +273,7 @@ class CheckpointSaver(Saver):
         if not is_training(trainer) or done == self._books.considered_at:
             return
         self._settle(trainer)
-        books, names = self._books.copy(), _names(trainer)
+        books, names = self._books.copy(), names_of(trainer)
         path = self.free_path(names)
         if not self.overwrite and path not in books.best_k_models and exists(path):
             raise self._in_the_way([path])
@@ -306,15 +310,3 @@ class CheckpointSaver(Saver):
 
 def _slots_of(unit: TimeUnit) -> tuple[str, ...]:
     return _SLOTS.get(unit, ("batch",))
-
-
-def _names(trainer: Trainer) -> dict[str, Any]:
-    """Return what can stand in a filename."""
-    return {
-        **nameable_metrics(trainer),
-        "epoch": trainer.clock.epochs,
-        "batch": trainer.progress.batches_completed,
-        "batch_in_epoch": trainer.progress.batches_in_epoch,
-        "rank": trainer.global_rank,
-        "world_size": trainer.world_size,
-    }

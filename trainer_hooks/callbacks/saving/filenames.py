@@ -11,7 +11,16 @@ from trainer_hooks.errors import MetricError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_template", "fill_template", "read_template", "template_names"]
+    from trainer_hooks.context import Trainer
+
+__all__ = [
+    "check_template",
+    "counts_of",
+    "fill_template",
+    "names_of",
+    "read_template",
+    "template_names",
+]
 
 _FIELD = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _COUNTERS = ("epoch", "step")
@@ -23,8 +32,28 @@ def template_names(template: str) -> tuple[str, ...]:
     return tuple(match[1] for match in _FIELD.finditer(template))
 
 
+def counts_of(trainer: Trainer) -> dict[str, int]:
+    """Return the counts that can stand in a filename: what is completed, and which process it is.
+
+    Unlike a look at the metrics, it computes nothing.
+    """
+    return {
+        "epoch": trainer.clock.epochs,
+        "step": trainer.global_step,
+        "batch": trainer.progress.batches_completed,
+        "batch_in_epoch": trainer.progress.batches_in_epoch,
+        "rank": trainer.global_rank,
+        "world_size": trainer.world_size,
+    }
+
+
+def names_of(trainer: Trainer) -> dict[str, Any]:
+    """Return what can stand in a filename: metrics, and the counts, whatever was logged so."""
+    return {**trainer.callback_metrics, **counts_of(trainer)}
+
+
 def check_template(template: object, where: str, name: str = "filename") -> str:
-    """Return `template` if it can be filled.
+    """Return `template`, an argument of the given name, if it can be filled.
 
     Raises:
         OptionError: it is no text, a brace is left open, a name is missing, or a format is unknown.
