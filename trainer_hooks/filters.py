@@ -182,29 +182,29 @@ def parse_when(
 class Cue:
     """A filter, and the clock when it was asked last.
 
-    A callback calls `start` in `on_train_start` and asks `is_due` wherever it may act. Nothing has
-    to be kept in checkpoints: a resumed run starts at the clock of its checkpoint. Only a callback
-    that may save one before it asks keeps `state_dict()`, and hands it to `start`.
+    A callback calls `start` in `on_train_start` and asks `is_due` wherever it may act. It keeps
+    `state_dict()` in its own state and hands it back to `load_state_dict`: a checkpoint may be
+    saved between the moment when something becomes due and the moment when the callback asks.
 
     Args:
         when: the filter.
     """
 
-    __slots__ = ("_before", "when")
+    __slots__ = ("_asked", "_before", "when")
 
     def __init__(self, when: Filter) -> None:
         self.when = when
         self._before = Clock()
+        self._asked: dict[str, int] | None = None
 
-    def start(self, clock: Clock, asked: Mapping[str, int] | None = None) -> None:
-        """Ask from here on.
+    def start(self, clock: Clock) -> None:
+        """Ask from here on, or go on from what `load_state_dict` was given."""
+        known: Any = {name: n for name, n in (self._asked or {}).items() if name in _COUNTS}
+        self._before, self._asked = replace(clock, **known), None
 
-        Args:
-            clock: how it stands.
-            asked: what `state_dict` returned in the run that is resumed, or None.
-        """
-        known: Any = {name: asked[name] for name in _COUNTS if name in asked} if asked else {}
-        self._before = replace(clock, **known)
+    def forget(self) -> None:
+        """Forget what `load_state_dict` was given: another training begins."""
+        self._asked = None
 
     def is_due(self, clock: Clock) -> bool:
         """Return whether it is due, and count on from here."""
@@ -213,7 +213,13 @@ class Cue:
 
     def state_dict(self) -> dict[str, int]:
         """Return the counts when it was asked last, wall times left out."""
+        if self._asked is not None:
+            return dict(self._asked)
         return {name: getattr(self._before, name) for name in _COUNTS}
+
+    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
+        """Take back what `state_dict` returned, for the next `start`."""
+        self._asked = dict(state_dict)
 
 
 _COUNTS = ("iterations", "epochs", "batches", "steps", "samples", "tokens")

@@ -31,7 +31,9 @@ class StoredCue:
 
     def start(self) -> None:
         """Begin to ask, or go on where the checkpoint was saved."""
-        self._cue.start(self._context.trainer.clock, self._state.get("asked"))
+        if "asked" in self._state:
+            self._cue.load_state_dict(self._state["asked"])
+        self._cue.start(self._context.trainer.clock)
 
     def is_due(self) -> bool:
         """Return whether it is due, and count on from here."""

@@ -76,7 +76,6 @@ class Generate(Callback):
         self.batch_size = batch_size
         self.generate_kwargs = generate_kwargs
         self._cue = Cue(self.interval)
-        self._asked: dict[str, int] | None = None
 
     @property
     def state_key(self) -> str:
@@ -85,11 +84,11 @@ class Generate(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts when it last looked."""
-        return {"asked": self._cue.state_dict() if self._asked is None else self._asked}
+        return {"asked": self._cue.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take them back."""
-        self._asked = dict(state_dict["asked"])
+        self._cue.load_state_dict(state_dict["asked"])
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Make sure that the module can generate, before anything is trained."""
@@ -99,12 +98,11 @@ class Generate(Callback):
                 "generate(inputs, **generate_kwargs). Write one, or leave the callback out."
             )
         if trainer.progress.is_fresh:
-            self._asked = None
+            self._cue.forget()
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start counting, or go on."""
-        self._cue.start(trainer.clock, self._asked)
-        self._asked = None
+        self._cue.start(trainer.clock)
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Generate after a batch, if that is due."""

@@ -95,7 +95,6 @@ class ImageVisualizer(Callback):
                 f"target_key None of {_WHERE}: it must say where the target masks lie. Pass an "
                 "index, a key, or a function of the batch."
             )
-        self._asked: dict[str, int] | None = None
         self._has_begun = False
         self._batch: Any = None
         self._step = 0
@@ -107,23 +106,22 @@ class ImageVisualizer(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts when it last looked, and whether it has shown anything."""
-        asked = self._cue.state_dict() if self._asked is None else self._asked
-        return {"asked": asked, "has_begun": self._has_begun}
+        return {"asked": self._cue.state_dict(), "has_begun": self._has_begun}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take them back."""
-        self._asked = dict(state_dict["asked"])
+        self._cue.load_state_dict(state_dict["asked"])
         self._has_begun = bool(state_dict["has_begun"])
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Begin anew with a new training."""
         if trainer.progress.is_fresh:
-            self._asked, self._has_begun = None, False
+            self._cue.forget()
+            self._has_begun = False
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start counting, or go on."""
-        self._cue.start(trainer.clock, self._asked)
-        self._asked = None
+        self._cue.start(trainer.clock)
 
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int

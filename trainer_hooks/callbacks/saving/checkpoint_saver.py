@@ -148,7 +148,6 @@ class CheckpointSaver(Saver):
         self._put_off: list[str] = []
         self._is_writing = False
         self._cue = Cue(self.save_interval)
-        self._asked: dict[str, int] | None = None
 
     @property
     def state_key(self) -> str:
@@ -158,21 +157,22 @@ class CheckpointSaver(Saver):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the books, the folder, and the counts when it last looked."""
-        asked = self._cue.state_dict() if self._asked is None else self._asked
-        state = {**super().state_dict(), "asked": asked, "remote": self._copies.state_dict()}
+        asked, remote = self._cue.state_dict(), self._copies.state_dict()
+        state = {**super().state_dict(), "asked": asked, "remote": remote}
         state["obsolete"] = [*state["obsolete"], *self._put_off]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back what `state_dict` returned; of another folder's books only the newest path."""
         super().load_state_dict(state_dict)
-        self._asked = state_dict.get("asked")
+        if "asked" in state_dict:
+            self._cue.load_state_dict(state_dict["asked"])
         self._copies.load_state_dict(state_dict.get("remote", {}))
 
     def forget(self) -> None:
         """Forget an earlier training. Its files stay."""
         super().forget()
-        self._asked = None
+        self._cue.forget()
         self._copies.forget_all()
 
     def candidates(self, trainer: Trainer) -> list[str]:
@@ -202,8 +202,7 @@ class CheckpointSaver(Saver):
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start counting, or go on."""
-        self._cue.start(trainer.clock, self._asked)
-        self._asked = None
+        self._cue.start(trainer.clock)
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if that is due by batches or steps."""

@@ -45,7 +45,7 @@ class ActivationMonitor(Callback):
         only_log_wandb: whether only a `WandbLogger` is given the values, as there are many. Without
             one nothing is watched then.
 
-    State: none.
+    State: the counts when it last looked.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -78,6 +78,20 @@ class ActivationMonitor(Callback):
         return self._generate_state_key(
             when=str(self._cue.when), ignore_module_types=self.ignore_module_types
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts when it last looked."""
+        return {"asked": self._cue.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take them back."""
+        if "asked" in state_dict:
+            self._cue.load_state_dict(state_dict["asked"])
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Begin anew with a new training."""
+        if trainer.progress.is_fresh:
+            self._cue.forget()
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Ask from here on."""

@@ -59,7 +59,7 @@ class LearningRateMonitor(Callback):
         last_momentum_values: the momentum that was logged last, by name.
         last_weight_decay_values: the weight decay that was logged last, by name.
 
-    State: none.
+    State: the counts when it last looked, where `logging_interval` is a time, filter or function.
 
     Example::
 
@@ -83,6 +83,20 @@ class LearningRateMonitor(Callback):
         )
         self._forget()
         self._due = _NEVER
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts when it last looked."""
+        return {} if self._cue is None else {"asked": self._cue.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take them back."""
+        if self._cue is not None and "asked" in state_dict:
+            self._cue.load_state_dict(state_dict["asked"])
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Begin anew with a new training."""
+        if self._cue is not None and trainer.progress.is_fresh:
+            self._cue.forget()
 
     def _forget(self) -> None:
         self.lrs: dict[str, list[float]] = {}

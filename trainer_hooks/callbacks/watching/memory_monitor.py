@@ -81,7 +81,6 @@ class MemoryMonitor(Callback):
             name = "dist_aggregate_batch_interval"
             when = parse_when(dist_aggregate_batch_interval, name, _WHERE, bare=TimeUnit.STEP)
             self._cue = Cue(when)
-        self._asked: dict[str, int] | None = None
         self._is_on = self._is_warned = self._is_asked = False
 
     @property
@@ -95,25 +94,25 @@ class MemoryMonitor(Callback):
         """Return the counts when it last looked."""
         if self._cue is None:
             return {}
-        return {"asked": self._cue.state_dict() if self._asked is None else self._asked}
+        return {"asked": self._cue.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take them back."""
-        self._asked = dict(state_dict["asked"]) if "asked" in state_dict else None
+        if self._cue is not None and "asked" in state_dict:
+            self._cue.load_state_dict(state_dict["asked"])
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """See whether there is anything to be asked."""
         self._is_asked = False
-        if trainer.progress.is_fresh:
-            self._asked = None
+        if self._cue is not None and trainer.progress.is_fresh:
+            self._cue.forget()
         self._is_on = tells(trainer.device, _WHERE, history=False, is_quiet=self._is_warned)
         self._is_warned = self._is_warned or not self._is_on
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start counting, or go on."""
         if self._cue is not None:
-            self._cue.start(trainer.clock, self._asked)
-            self._asked = None
+            self._cue.start(trainer.clock)
 
     def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
         """Log before the optimizer steps, if it is due."""

@@ -42,7 +42,7 @@ class OptimizerMonitor(Callback):
         batch_log_interval: how often it is logged: a number of optimizer steps, a time such as
             `"100ba"`, a filter, or a function of the clock.
 
-    State: none.
+    State: the counts when it last looked.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -71,6 +71,20 @@ class OptimizerMonitor(Callback):
         return self._generate_state_key(
             log_optimizer_metrics=self.log_optimizer_metrics, when=str(self._cue.when)
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts when it last looked."""
+        return {"asked": self._cue.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take them back."""
+        if "asked" in state_dict:
+            self._cue.load_state_dict(state_dict["asked"])
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Begin anew with a new training."""
+        if trainer.progress.is_fresh:
+            self._cue.forget()
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Ask from here on."""
