@@ -12,7 +12,7 @@ from trainer_hooks.callbacks.watching.device_stats import (
     cuda_memory_stats,
     psutil_for,
 )
-from trainer_hooks.callbacks.watching.due import is_logged
+from trainer_hooks.callbacks.watching.due import evaluation_step, is_logged, will_be_logged
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -136,10 +136,9 @@ class DeviceStatsMonitor(Callback):
         self._log_evaluation(trainer, "on_test_batch_end", batch_idx)
 
     def _log_evaluation(self, trainer: Trainer, hook: str, batch_idx: int) -> None:
-        is_due = (batch_idx + 1) % trainer.log_every_n_steps == 0
-        if self._is_on and is_due and not trainer.sanity_checking:
-            is_in_fit = trainer.state.fn == "fit"
-            self._log(trainer, hook, trainer.progress.batches_stepped if is_in_fit else batch_idx)
+        step = evaluation_step(trainer, batch_idx)
+        if self._is_on and step is not None:
+            self._log(trainer, hook, step)
 
     def _log(self, trainer: Trainer, hook: str, step: int) -> None:
         """Hand the statistics of this moment to the loggers."""
@@ -158,9 +157,5 @@ class DeviceStatsMonitor(Callback):
 
 def _closes_logged_window(trainer: Trainer) -> bool:
     """Return whether the batch that begins ends a window whose metrics are logged."""
-    progress = trainer.progress
-    if (progress.batches_stepped + 1) % trainer.log_every_n_steps:
-        return False
-    return trainer.is_last_batch or (
-        progress.batches_in_window + 1 >= trainer.accumulate_grad_batches
-    )
+    is_last = trainer.progress.batches_in_window + 1 >= trainer.accumulate_grad_batches
+    return will_be_logged(trainer) and (trainer.is_last_batch or is_last)

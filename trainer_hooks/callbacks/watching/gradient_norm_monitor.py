@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_number
+from trainer_hooks.callbacks.watching.due import will_be_logged
 from trainer_hooks.callbacks.watching.norms import norm_of, norm_of_norms
 from trainer_hooks.errors import OptionError
 
@@ -97,12 +98,12 @@ class GradientNormMonitor(Callback):
     ) -> None:
         """Measure what is not clipped yet."""
         is_wanted = self.clipping != "after" or not module.automatic_optimization
-        if is_wanted and _is_due(trainer):
+        if is_wanted and will_be_logged(trainer):
             self._measure(trainer, module, optimizer, "grad")
 
     def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
         """Measure what is clipped."""
-        if self.clipping != "before" and _is_due(trainer):
+        if self.clipping != "before" and will_be_logged(trainer):
             for optimizer in trainer.optimizers:
                 self._measure(trainer, module, optimizer, "clipped_grad")
 
@@ -137,11 +138,6 @@ class GradientNormMonitor(Callback):
                 owner = name.rpartition(".")[0] or name
                 layers.setdefault(owner if self.per_layer == "module" else name, []).append(norm)
         return layers
-
-
-def _is_due(trainer: Trainer) -> bool:
-    """Return whether the loggers are given the metrics of the step that is about to be made."""
-    return (trainer.progress.batches_stepped + 1) % trainer.log_every_n_steps == 0
 
 
 def _check_names(names: object) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
 from trainer_hooks.callbacks.watching.device_stats import Nvml, psutil_for
+from trainer_hooks.callbacks.watching.due import evaluation_step, will_be_logged
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
@@ -75,16 +76,14 @@ class SystemMetricsMonitor(Callback):
     ) -> None:
         """Log, if it is due."""
         progress = trainer.progress
-        is_due = (progress.batches_stepped + 1) % trainer.log_every_n_steps == 0
-        if is_due and progress.batches_in_window == 0:
+        if will_be_logged(trainer) and progress.batches_in_window == 0:
             self._log(trainer, progress.batches_stepped)
 
     def on_validation_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Log, if it is due."""
-        if not trainer.sanity_checking:
-            self._log_evaluation(trainer, batch_idx)
+        self._log_evaluation(trainer, batch_idx)
 
     def on_test_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -99,9 +98,9 @@ class SystemMetricsMonitor(Callback):
         self._log_evaluation(trainer, batch_idx)
 
     def _log_evaluation(self, trainer: Trainer, batch_idx: int) -> None:
-        if (batch_idx + 1) % trainer.log_every_n_steps == 0:
-            is_in_fit = trainer.state.fn == "fit"
-            self._log(trainer, trainer.progress.batches_stepped if is_in_fit else batch_idx)
+        step = evaluation_step(trainer, batch_idx)
+        if step is not None:
+            self._log(trainer, step)
 
     def _log(self, trainer: Trainer, step: int) -> None:
         """Hand what the machine says now to the loggers."""
