@@ -1,4 +1,4 @@
-"""Callbacks with an interval: cut and resumed after any batch, they act where the uncut run does."""
+"""Callbacks with an interval: cut anywhere and resumed, they act where the uncut run does."""
 
 from __future__ import annotations
 
