@@ -53,6 +53,7 @@ CALLBACKS = [
     "EarlyStopper",
     "EarlyStopping",
     "EarlyStoppingCallback",
+    "ExportForInferenceCallback",
     "FreeOutputs",
     "GarbageCollection",
     "Generate",

@@ -26,6 +26,7 @@ from trainer_hooks.callbacks import (
     EarlyStopping,
     EarlyStoppingCallback,
     EMAWeightAveraging,
+    ExportForInferenceCallback,
     FreeOutputs,
     GarbageCollection,
     Generate,
@@ -230,6 +231,14 @@ CASES = {
     "EarlyStoppingCallback": (EarlyStoppingCallback, {}),
     "EarlyStoppingCallback, goes on": (
         lambda: EarlyStoppingCallback(3, 0.0, "train_loss_epoch", reset_on_train=False),
+        {},
+    ),
+    "ExportForInferenceCallback": (
+        lambda: ExportForInferenceCallback("torch.export", "tiny.pt2"),
+        {},
+    ),
+    "ExportForInferenceCallback, to TorchScript": (
+        lambda: ExportForInferenceCallback("torchscript", "tiny.pt"),
         {},
     ),
     "FreeOutputs": (FreeOutputs, {}),

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.compression.quantization_aware_training import (
         QuantizationAwareTraining,
     )
+    from trainer_hooks.callbacks.exporting.export import export_for_inference
+    from trainer_hooks.callbacks.exporting.export_for_inference_callback import (
+        ExportForInferenceCallback,
+    )
     from trainer_hooks.callbacks.finetuning.backbone_finetuning import BackboneFinetuning
     from trainer_hooks.callbacks.finetuning.base_finetuning import BaseFinetuning
     from trainer_hooks.callbacks.guarding.free_outputs import FreeOutputs
@@ -98,6 +102,7 @@ __all__ = [
     "EarlyStopper",
     "EarlyStopping",
     "EarlyStoppingCallback",
+    "ExportForInferenceCallback",
     "FreeOutputs",
     "GarbageCollection",
     "Generate",
@@ -153,6 +158,7 @@ __all__ = [
     "WSDCheckpointCallback",
     "WeightAveraging",
     "WriteInterval",
+    "export_for_inference",
     "measure_flops",
 ]
 
@@ -172,6 +178,7 @@ __getattr__ = loader_of(
         "EarlyStopper": "stopping.early_stopper",
         "EarlyStopping": "stopping.early_stopping",
         "EarlyStoppingCallback": "stopping.early_stopping_callback",
+        "ExportForInferenceCallback": "exporting.export_for_inference_callback",
         "FreeOutputs": "guarding.free_outputs",
         "GarbageCollection": "guarding.garbage_collection",
         "Generate": "reporting.generate",
@@ -227,6 +234,7 @@ __getattr__ = loader_of(
         "WSDCheckpointCallback": "saving.wsd_checkpoint",
         "WeightAveraging": "averaging.weight_averaging",
         "WriteInterval": "writing.prediction_writer",
+        "export_for_inference": "exporting.export",
         "measure_flops": "watching.peak_flops",
     },
 )
