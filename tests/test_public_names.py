@@ -67,6 +67,7 @@ CALLBACKS = [
     "LimitBatchesCallback",
     "LimitEvalStepsCallback",
     "LogMetricsCallback",
+    "MLPerfCallback",
     "ModelCheckpoint",
     "ModelPruning",
     "ModelSummary",

@@ -40,6 +40,7 @@ from trainer_hooks.callbacks import (
     LimitEvalStepsCallback,
     LogMetricsCallback,
     LRMonitor,
+    MLPerfCallback,
     ModelCheckpoint,
     ModelPruning,
     ModelSummary,
@@ -285,6 +286,10 @@ CASES = {
     ),
     "LimitEvalStepsCallback, all": (lambda: LimitEvalStepsCallback(1, False), {}),
     "LogMetricsCallback": (LogMetricsCallback, {}),
+    "MLPerfCallback": (
+        lambda: MLPerfCallback("submission", 0, metric_name="val_acc", target=1.0),
+        {"skip": ("refits",)},  # it never writes a result of another run over
+    ),
     "ModelCheckpoint": (ModelCheckpoint, {}),
     "ModelCheckpoint, best and last": (
         lambda: ModelCheckpoint(monitor="val_loss", save_top_k=2, save_last=True),

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.progress.rich_progress import RichProgressBar, RichProgressBarTheme
     from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
     from trainer_hooks.callbacks.reporting.generate import Generate
+    from trainer_hooks.callbacks.reporting.mlperf_callback import MLPerfCallback
     from trainer_hooks.callbacks.reporting.notify import Notify
     from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
     from trainer_hooks.callbacks.reporting.sample_inspector import SampleInspector
@@ -116,6 +117,7 @@ __all__ = [
     "LimitBatchesCallback",
     "LimitEvalStepsCallback",
     "LogMetricsCallback",
+    "MLPerfCallback",
     "ModelCheckpoint",
     "ModelPruning",
     "ModelSummary",
@@ -192,6 +194,7 @@ __getattr__ = loader_of(
         "LimitBatchesCallback": "limiting.limit_batches",
         "LimitEvalStepsCallback": "limiting.limit_eval_steps",
         "LogMetricsCallback": "progress.log_metrics",
+        "MLPerfCallback": "reporting.mlperf_callback",
         "ModelCheckpoint": "saving.model_checkpoint",
         "ModelPruning": "compression.model_pruning",
         "ModelSummary": "summary.model_summary",
