@@ -290,6 +290,12 @@ CASES = {
         lambda: MLPerfCallback("submission", 0, metric_name="val_acc", target=1.0),
         {"skip": ("refits",)},  # it never writes a result of another run over
     ),
+    "MLPerfCallback, stopping": (
+        lambda: MLPerfCallback(
+            "submission", 1, "bert", 0.1, metric_name="val_acc", exit_at_target=True
+        ),
+        {"skip": ("refits",)},
+    ),
     "ModelCheckpoint": (ModelCheckpoint, {}),
     "ModelCheckpoint, best and last": (
         lambda: ModelCheckpoint(monitor="val_loss", save_top_k=2, save_last=True),

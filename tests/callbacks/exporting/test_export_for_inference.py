@@ -369,6 +369,19 @@ def test_what_cannot_be_exported_is_told(kind, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+class OfTwo(nn.Module):
+    def forward(self, x):
+        return x - torch.tensor([[0.0], [1.0]])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_module_for_one_size_is_told(kind, tmp_path):
+    """A module that takes batches of one size alone cannot be exported for others."""
+    with pytest.raises(ExportError, match=r"batch of 3|Constraints violated \(batch\)"):
+        export_for_inference(OfTwo(), kind, tmp_path / "a", sample_input=torch.zeros(2, 3))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_sample_without_a_batch_is_told(tmp_path):
     """A sample must have a dimension for the batch."""
     with pytest.raises(ExportError, match="no tensor whose first dimension"):
@@ -388,6 +401,33 @@ def test_transforms_change_the_copy(kind, tmp_path):
     torch.testing.assert_close(found["seven"], expected.detach())
     with pytest.raises(ExportError, match="a transform returned None"):
         export_for_inference(module, kind, path, sample_input=batch, transforms=[lambda net: None])
+
+
+def test_a_module_of_bfloat16(tmp_path):
+    """It is exported as it is, but to ONNX only as what numpy knows."""
+    module, batch = Net().bfloat16(), torch.rand(2, 4, dtype=torch.bfloat16)
+    for kind in ("torchscript", "pt2"):
+        export_for_inference(module, kind, tmp_path / "net", sample_input=batch)
+    with pytest.raises(ExportError, match=r"transforms=\[torch\.nn\.Module\.float\]"):
+        export_for_inference(module, "onnx", tmp_path / "net.onnx", sample_input=batch)
+    mended = [nn.Module.float]
+    path = tmp_path / "net.onnx"
+    export_for_inference(module, "onnx", path, sample_input=batch, transforms=mended)
+    assert onnxruntime.InferenceSession(path).get_inputs()[0].type == "tensor(float)"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_module_on_an_accelerator(kind, tmp_path):
+    """A module on a GPU is exported from the host, and stays where it is."""
+    module, batch = Net().cuda(), torch.rand(2, 4, device="cuda")
+    path = tmp_path / FORMATS[kind]
+    export_for_inference(module, kind, path, sample_input=batch)
+    assert {p.device.type for p in (*module.parameters(), *module.buffers())} == {"cuda"}
+    found = read_elsewhere(kind, path, {"seven": torch.ones(7, 4)}, tmp_path)
+    with torch.no_grad():
+        expected = module.eval()(torch.ones(7, 4, device="cuda")).cpu()
+    torch.testing.assert_close(found["seven"], expected, rtol=1e-3, atol=1e-4)
 
 
 def test_a_compiled_module_is_seen_through(tmp_path):
@@ -422,6 +462,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def server():
     """Start an S3 server on the loopback interface; nothing leaves this machine."""
     from moto.server import ThreadedMotoServer
+    from s3fs import S3FileSystem
 
     started = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     started.start()
@@ -435,7 +476,9 @@ def server():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
             patch.setenv(name, value)
+        S3FileSystem.clear_instance_cache()  # those of another server, which is gone
         yield
+        S3FileSystem.clear_instance_cache()
     started.stop()
 
 

@@ -239,7 +239,7 @@ def test_the_target(exits, run, result, tmp_path):
     steps, reason = last.seen
     if exits:
         assert steps == 2
-        assert reason.startswith("MLPerfCallback: MulticlassAccuracy 0.")
+        assert reason == "MLPerfCallback: MulticlassAccuracy reached the target of 0.05"
     else:
         assert (steps, reason) == (24, "")
 
@@ -422,6 +422,16 @@ def test_a_target_stays_reached(run, result, tmp_path):
     before = result.read_bytes()
     run(ckpt_path=tmp_path / "cut.ckpt", max_epochs=5, report={"target": 0.05})
     assert result.read_bytes() == before
+
+
+def test_a_run_that_was_asked_to_stop_is_asked_again(run, result, tmp_path):
+    """A checkpoint of the moment in between leads to the same end as in the uncut run."""
+    report = {"target": 0.05, "exit_at_target": True}
+    run(Cut(2, 0), val_check_interval=2, report=report)
+    module = Classifier()
+    run(module=module, val_check_interval=2, report=report, ckpt_path=tmp_path / "cut.ckpt")
+    saved = torch.load(tmp_path / "cut.ckpt", weights_only=True)["state_dict"]
+    torch.testing.assert_close(module.state_dict(), saved, rtol=0, atol=0)
 
 
 def test_a_result_of_another_run_is_left_alone(run, result, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from trainer_hooks._log import log
-from trainer_hooks.callbacks.exporting.call import Call, tensors_in
+from trainer_hooks.callbacks.exporting.call import Call
 from trainer_hooks.callbacks.exporting.formats import ExportFormat, Names, format_named
 from trainer_hooks.callbacks.exporting.placing import check_object_store, check_save_path, place
+from trainer_hooks.callbacks.exporting.verifying import verify
 from trainer_hooks.callbacks.monitoring import check_number
 from trainer_hooks.callbacks.summary.layers import seen_through
 from trainer_hooks.checkpoint.target import name_of
@@ -33,9 +33,6 @@ __all__ = ["TOLERANCE", "ExportOptions", "export_call", "export_for_inference"]
 TOLERANCE = 1e-4
 _WHERE = "export_for_inference"
 _SET_BY_TORCH = "TORCHINDUCTOR_CACHE_DIR"
-_OTHER_SIZES = (1, 3)
-_ROUNDINGS = 8
-"""How many roundings of the outputs' type the difference may always be."""
 
 
 class ExportOptions:
@@ -108,7 +105,8 @@ def export_for_inference(
         input_names: what the inputs are called in ONNX; a single tensor is `input`, others have
             the names of their keys or of the arguments.
         output_names: what the outputs are called in ONNX: `output`, or `output_0` and so on.
-        tolerance: how far outputs of the file may be from the module's, as a share of the largest.
+        tolerance: how far outputs of the file may be from the module's, as a share of the largest,
+            or of 1 where that is smaller.
 
     Returns:
         The absolute path, or the address.
@@ -164,9 +162,15 @@ def export_call(module: nn.Module, sample: Call, options: ExportOptions) -> str:
         try:
             exported, call = _prepared(module, sample, options)
             options.format.write(exported, call, file, options.names)
+            run = options.format.load(file)
         except Exception as error:
-            raise _not_exportable(what, error) from error
-        _verify(exported, call, options, file, what)
+            told = error if isinstance(error, ExportError) else f"{type(error).__name__}: {error}"
+            raise ExportError(
+                f"export of {what}: it cannot be exported, and nothing was written there. Change "
+                "what forward does at the place that is named here, pass a sample_input that it "
+                f"takes, or choose another format.\n{told}"
+            ) from error
+        verify(run, exported, call, options.tolerance, what)
         place(file, options.path, options.store)
     log.info("exported %s", what)
     return options.path
@@ -192,9 +196,7 @@ def _prepared(module: nn.Module, sample: Call, options: ExportOptions) -> tuple[
     if call.size == 0:
         raise ExportError("the sample has no tensor whose first dimension is that of a batch")
     call = call.resized(max(call.size, 2))
-    copied = copy.deepcopy(seen_through(module))
-    copied.zero_grad()
-    exported = copied.cpu().eval().requires_grad_(False)
+    exported = _copied_to_host(seen_through(module)).eval().requires_grad_(False)
     before = _dtype_of(exported)
     for transform in options.transforms:
         exported = transform(exported)
@@ -203,79 +205,23 @@ def _prepared(module: nn.Module, sample: Call, options: ExportOptions) -> tuple[
     return exported.eval(), call.with_dtype(before, _dtype_of(exported))
 
 
+def _copied_to_host(module: nn.Module) -> nn.Module:
+    """Return a copy on the CPU; an accelerator needs room for no second one."""
+    known: dict[int, Any] = {}
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.device.type != "cpu" and type(tensor) in {Tensor, nn.Parameter}:
+            on_host = tensor.detach().cpu()
+            known[id(tensor)] = (
+                nn.Parameter(on_host, False) if isinstance(tensor, nn.Parameter) else on_host
+            )
+    copied = copy.deepcopy(module, known).cpu()
+    copied.zero_grad()
+    return copied
+
+
 def _dtype_of(module: nn.Module) -> torch.dtype:
     found = (p.dtype for p in module.parameters() if p.is_floating_point())
     return next(found, torch.get_default_dtype())
-
-
-def _verify(module: nn.Module, call: Call, options: ExportOptions, file: Path, what: str) -> None:
-    """Make sure that what was written computes what the module does, whatever the batch's size.
-
-    Raises:
-        ExportError: it does not.
-    """
-    try:
-        run = options.format.load(file)
-    except Exception as error:
-        raise _not_exportable(what, error) from error
-    for size in (call.size, *_OTHER_SIZES):
-        given = call.resized(size)
-        expected = tensors_in(given.of_module(module))
-        try:
-            found = run(given)
-        except Exception as error:
-            raise ExportError(
-                f"export of {what}: what was written cannot be run with a batch of {size} "
-                f"({type(error).__name__}: {error}). Nothing was written there. Let forward take "
-                "the size of the batch from its input and not from a number that is fixed."
-            ) from error
-        difference, allowed = _difference(found, expected, options.tolerance)
-        if not difference <= allowed:
-            raise ExportError(
-                f"export of {what}: with a batch of {size} it computes something else than the "
-                f"module: the largest difference is {difference:.3g}, and {allowed:.3g} is "
-                "allowed. Nothing was written there. Let forward depend on its input alone, or "
-                "pass a larger tolerance."
-            )
-
-
-def _difference(
-    found: list[Tensor], expected: list[Tensor], tolerance: float
-) -> tuple[float, float]:
-    """Return how far two lists of tensors are apart, and how far they may be."""
-    if [t.shape for t in found] != [t.shape for t in expected]:
-        return math.inf, tolerance
-    return max(
-        (_apart(one, other, tolerance) for one, other in zip(found, expected, strict=True)),
-        key=lambda pair: pair[0] - pair[1],
-        default=(0.0, tolerance),
-    )
-
-
-def _apart(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, float]:
-    """Return the same of two tensors of one shape."""
-    precision = torch.finfo(expected.dtype).eps if expected.is_floating_point() else 0.0
-    one, other = (
-        (torch.view_as_real(t) if t.is_complex() else t).cpu().double().flatten()
-        for t in (found, expected)
-    )
-    is_number = torch.isfinite(other)
-    if not torch.equal(torch.isfinite(one), is_number):
-        return math.inf, tolerance
-    one, other = one[is_number], other[is_number]
-    if other.numel() == 0:
-        return 0.0, tolerance
-    allowed = max(tolerance, _ROUNDINGS * precision) * max(1.0, other.abs().max().item())
-    return (one - other).abs().max().item(), allowed
-
-
-def _not_exportable(what: str, error: Exception) -> ExportError:
-    told = str(error) if isinstance(error, ExportError) else f"{type(error).__name__}: {error}"
-    return ExportError(
-        f"export of {what}: it cannot be exported, and nothing was written there. Change what "
-        "forward does at the place that is named here, pass a sample_input that it takes, or "
-        f"choose another format.\n{told}"
-    )
 
 
 def _checked_names(name: str, names: Any, where: str) -> Sequence[str] | None:

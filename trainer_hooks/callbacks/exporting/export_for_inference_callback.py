@@ -65,7 +65,8 @@ class ExportForInferenceCallback(Callback):
         input_names: what the inputs are called in ONNX; a single tensor is `input`, others have
             the names of their keys or of the arguments.
         output_names: what the outputs are called in ONNX: `output`, or `output_0` and so on.
-        tolerance: how far outputs of the file may be from the module's, as a share of the largest.
+        tolerance: how far outputs of the file may be from the module's, as a share of the largest,
+            or of 1 where that is smaller.
 
     Raises:
         OptionError: an argument is outside its rule, or a package is missing.

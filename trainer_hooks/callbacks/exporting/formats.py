@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from trainer_hooks.callbacks.exporting.call import Call, tensors_in
 from trainer_hooks.callbacks.exporting.scripting import to_torchscript
 from trainer_hooks.callbacks.monitoring import check_choice
-from trainer_hooks.errors import OptionError
+from trainer_hooks.errors import ExportError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from torch import Tensor, nn
+    from torch import nn
     from torch.export import ExportedProgram
 
-    Loaded = Callable[[Call], list[Tensor]]
+__all__ = ["ExportFormat", "Loaded", "Names", "format_named"]
 
-__all__ = ["ExportFormat", "Names", "format_named"]
+Loaded = Callable[[Call], list[Tensor]]
+"""What runs a module that was read from a file: it returns the tensors of the outputs."""
 
 _NEEDED_BY_ONNX = ("onnx", "onnxscript", "onnxruntime")
 
@@ -96,7 +99,12 @@ def _load_program(path: Path) -> Loaded:
 
 
 def _write_onnx(module: nn.Module, call: Call, path: Path, names: Names) -> None:
-    outputs = len(tensors_in(call.of_module(module)))
+    results = tensors_in(call.of_module(module))
+    if any(x.dtype == torch.bfloat16 for x in (*tensors_in((call.args, call.kwargs)), *results)):
+        raise ExportError(
+            "onnxruntime is given its inputs as arrays of numpy, which has no bfloat16: pass "
+            "transforms=[torch.nn.Module.float]"
+        )
     with _hushed():
         written = torch.onnx.export(
             _program_of(module, call),
@@ -104,7 +112,7 @@ def _write_onnx(module: nn.Module, call: Call, path: Path, names: Names) -> None
             verbose=False,
             dynamic_shapes=call.dynamic_shapes(module, "batch"),  # what the size is called
             input_names=names.inputs or _default_inputs(call),
-            output_names=names.outputs or _default_outputs(outputs),
+            output_names=names.outputs or _default_outputs(len(results)),
         )
     assert written is not None
     written.save(str(path), external_data=False)

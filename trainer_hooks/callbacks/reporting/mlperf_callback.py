@@ -24,7 +24,7 @@ from trainer_hooks.callbacks.reporting.mlperf_options import (
     clear_cache,
     require_mlperf,
 )
-from trainer_hooks.callbacks.reporting.mlperf_result import RUN_ID, ResultFile
+from trainer_hooks.callbacks.reporting.mlperf_result import ResultFile
 from trainer_hooks.callbacks.reporting.mlperf_samples import numbers_of_samples
 from trainer_hooks.callbacks.reporting.mlperf_system import (
     AVAILABILITY,
@@ -56,9 +56,8 @@ class MLPerfCallback(Callback):
     through and complete it. A description that is there already is left alone.
 
     The run of MLPerf is over when a validation finds the metric at the target: what follows is not
-    written. If the fit ends before, the run's status is `aborted`. Epochs count from 1. A result
-    that is there is never written over. A run that is resumed goes on with its own, from where it
-    stood in the checkpoint; the clock goes on meanwhile.
+    written. If the fit ends before, its status is `aborted`. Epochs count from 1. No result is ever
+    written over; a resumed run goes on with its own, from where that stood in the checkpoint.
 
     Args:
         root_folder: the folder of the submission.
@@ -84,7 +83,8 @@ class MLPerfCallback(Callback):
         MetricError: in a run, validation does not log the metric.
         CheckpointError: a run is resumed without its result.
 
-    State: which run the result is of, how far it goes, and whether the target was reached.
+    State: which run the result is of, how far it goes, and whether the target was reached; a
+    resumed run then asks again to stop.
 
     Example::
 
@@ -122,8 +122,8 @@ class MLPerfCallback(Callback):
         self.metric_name = check_monitor(metric_name, _WHERE)
         self.metric_label = check_text("metric_label", metric_label, _WHERE)
         self.submitter = check_text("submitter", submitter, _WHERE) or "trainer_hooks"
-        is_named = system_name is not None
-        self.system_name = check_name("system_name", system_name, _WHERE) if is_named else None
+        is_told = system_name is not None
+        self.system_name = check_name("system_name", system_name, _WHERE) if is_told else None
         self.status = check_choice("status", status, _WHERE, tuple(AVAILABILITY))
         self.cache_clear_cmd = check_command(cache_clear_cmd, _WHERE)
         if host_processors_per_node is not None:
@@ -135,11 +135,8 @@ class MLPerfCallback(Callback):
         self._forget()
 
     def _forget(self) -> None:
-        self._run_id = ""
-        self._size = 0
-        self._epoch = 0
-        self._is_in_epoch = False
-        self._is_reached = False
+        self._run_id, self._size, self._epoch = "", 0, 0
+        self._is_in_epoch = self._is_reached = False
 
     @property
     def state_key(self) -> str:
@@ -184,6 +181,11 @@ class MLPerfCallback(Callback):
         elif not self._is_reached:
             self._file = ResultFile.reopened(path, self._run_id, self._size)
 
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Ask again to stop if a resumed training was asked to."""
+        if self._is_reached and self.exit_at_target and is_training(trainer):
+            trainer.stop(self._reason)
+
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
         """Write that an epoch begins."""
         if self._file is not None:
@@ -219,7 +221,7 @@ class MLPerfCallback(Callback):
         self._is_reached = True
         self._stop("success")
         if self.exit_at_target:
-            trainer.stop(f"{_WHERE}: {self.metric_name} {value:.5g} reached {self.target:.5g}")
+            trainer.stop(self._reason)
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
         """Write that the run was over before the target, unless something broke it off."""
@@ -231,6 +233,10 @@ class MLPerfCallback(Callback):
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+    @property
+    def _reason(self) -> str:
+        return f"{_WHERE}: {self.metric_name} reached the target of {self.target:.5g}"
 
     def _begin(self, trainer: Trainer, path: Path, name: str) -> None:
         """Write how the system is, what the run is, and that it starts."""
@@ -245,25 +251,20 @@ class MLPerfCallback(Callback):
         told = {"submitter": self.submitter, "division": self.division, "system_name": name}
         if self.host_processors_per_node is not None:
             told["host_processors_per_node"] = str(self.host_processors_per_node)
-        folder = self.root_folder / "systems"
-        describe_system(folder / f"{name}.json", trainer, status=AVAILABILITY[self.status], **told)
+        system = self.root_folder / "systems" / f"{name}.json"
+        describe_system(system, trainer, status=AVAILABILITY[self.status], **told)
         self._run_id = uuid.uuid4().hex
-        self._file = file = ResultFile(path)
-        file.event("cache_clear", self.cache_clear_cmd is not None)
-        file.start("init_start", self._began_ms)
-        file.event(RUN_ID, self._run_id)
-        for key, value in (
-            ("submission_benchmark", self.benchmark),
-            ("submission_division", self.division),
-            ("submission_org", self.submitter),
-            ("submission_platform", name),
-            ("submission_status", self.status),
-            ("seed", seeds()["torch"]),
-            *samples.items(),
-        ):
-            file.event(key, value)
-        file.end("init_stop")
-        file.start("run_start")
+        facts = {
+            "cache_clear": self.cache_clear_cmd is not None,
+            "submission_benchmark": self.benchmark,
+            "submission_division": self.division,
+            "submission_org": self.submitter,
+            "submission_platform": name,
+            "submission_status": self.status,
+            "seed": seeds()["torch"],
+            **samples,
+        }
+        self._file = ResultFile.begun(path, self._run_id, self._began_ms, facts)
         self._note()
 
     def _end_epoch(self) -> None:
@@ -288,8 +289,7 @@ class MLPerfCallback(Callback):
 
     def _place(self, trainer: Trainer) -> dict[str, int]:
         """Return where in the training an evaluation is, in both of the forms that MLPerf has."""
-        samples = trainer.progress.samples_completed
-        return {"epoch_num": self._epoch, "samples_count": samples}
+        return {"epoch_num": self._epoch, "samples_count": trainer.progress.samples_completed}
 
     def _metric(self, trainer: Trainer) -> float:
         name, label, logged = self.metric_name, self.metric_label, trainer.callback_metrics

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["RUN_ID", "ResultFile"]
+__all__ = ["ResultFile"]
 
-RUN_ID = "trainer_hooks_run"
+_RUN_ID = "trainer_hooks_run"
 """The key of the line that says which run a file is of; the rules allow keys of one's own."""
 
 
@@ -33,6 +34,24 @@ class ResultFile:
         logger = logging.Logger("trainer_hooks.mlperf", logging.INFO)  # noqa: LOG001
         logger.addHandler(self._handler)
         self._mllog = MLLogger(logger)
+
+    @classmethod
+    def begun(cls, path: Path, run_id: str, began_ms: int, told: Mapping[str, Any]) -> ResultFile:
+        """Return the file of a run that starts now.
+
+        Args:
+            path: where.
+            run_id: which run it is.
+            began_ms: since when it was made ready.
+            told: what is written of it, by the keys.
+        """
+        file = cls(path)
+        file.start("init_start", began_ms)
+        for key, value in {_RUN_ID: run_id, **told}.items():
+            file.event(key, value)
+        file.end("init_stop")
+        file.start("run_start")
+        return file
 
     @classmethod
     def reopened(cls, path: Path, run_id: str, size: int) -> ResultFile:
