@@ -280,6 +280,31 @@ def test_names_of_inputs_and_outputs(tmp_path):
     assert [each.name for each in graph.output] == ["output"]
 
 
+class Texts(nn.Module):
+    """Of whole numbers, with layers that torch has several ways to run."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(20, 8)
+        self.recur = nn.LSTM(8, 8, batch_first=True)
+        self.attend = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def forward(self, tokens):
+        return self.attend(self.recur(self.embed(tokens))[0]).mean(1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FORMATS)
+def test_layers_of_many_kinds(kind, tmp_path):
+    """Recurrent layers and attention are exported, of whole numbers, without a warning."""
+    module, path = Texts(), tmp_path / FORMATS[kind]
+    batch = torch.arange(35).reshape(7, 5) % 20
+    export_for_inference(module, kind, path, sample_input=batch[:2])
+    found = read_elsewhere(kind, path, {"seven": batch}, tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(found["seven"], module.eval()(batch), rtol=1e-4, atol=1e-5)
+
+
 class Branches(nn.Module):
     """Does one thing or the other, as the data are."""
 

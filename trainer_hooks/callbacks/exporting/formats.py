@@ -88,7 +88,7 @@ def _load_torchscript(path: Path) -> Loaded:
 
 
 def _write_program(module: nn.Module, call: Call, path: Path, _: Names) -> None:
-    with path.open("wb") as file:
+    with path.open("wb") as file, _hushed():
         torch.export.save(_program_of(module, call), file)
 
 
@@ -169,8 +169,10 @@ def _default_outputs(count: int) -> list[str]:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """Leave out that TorchScript is on its way out, and what the ONNX exporter says of torch."""
+    """Leave out that TorchScript is on its way out, and what torch's exporters say of torch."""
+    of_rnn = r"The tensor attributes self\..*_flat_weights\[0\].* were assigned during export"
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", of_rnn, UserWarning)
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
         warnings.filterwarnings("ignore", "# The axis name: .* will not be used", UserWarning)
