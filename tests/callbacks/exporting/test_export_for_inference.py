@@ -670,6 +670,29 @@ def test_the_averaged_weights_are_exported(digits, bare, tmp_path):
         torch.testing.assert_close(answers(tmp_path / "a.pt2"), module.eval()(batch))
 
 
+class Worsening(Digits):
+    """Is validated as if each epoch were worse than the one before."""
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", float(self.trainer.current_epoch))
+
+
+def test_the_best_weights_are_exported(digits, bare, tmp_path):
+    """After a callback that puts the best weights back, these are what is exported."""
+    module = Worsening()
+    best = callbacks.SaveBestModelCallback(tmp_path / "best.pt", "val_loss")
+    export = ExportForInferenceCallback("pt2", tmp_path / "a.pt2")
+    trainer = bare(best, export, max_epochs=2, enable_checkpointing=True)
+    trainer.fit(module, loader_of(digits), loader_of(digits))
+    saved = Worsening.load_from_checkpoint(best.best_model_path).eval()
+    with torch.no_grad():
+        expected = saved(torch.linspace(-1, 1, 7 * 64).reshape(7, 64))
+    torch.testing.assert_close(answers(tmp_path / "a.pt2"), expected)
+    assert torch.load(best.best_model_path, weights_only=True)["global_step"] == len(
+        loader_of(digits)
+    )
+
+
 class Inner(Digits):
     """Learns through its layers, without a call of its forward."""
 

@@ -42,8 +42,9 @@ class ExportForInferenceCallback(Callback):
     and was read again and compared with the module before it got its place: on the sample and on
     batches of other sizes. A copy is exported, on the CPU and in evaluation mode, so the module
     stays as it was. A fit that is broken off exports nothing; where a signal ends it, the run that
-    is resumed does. The weights are those that are there after all other callbacks: with
-    `SaveBestModelCallback` or `WeightAveraging`, the best or averaged ones.
+    is resumed does. The weights are those that other callbacks leave: the averaged ones of
+    `WeightAveraging`, and the best ones of a `SaveBestModelCallback` that stands before this in the
+    list.
 
     How `forward` is called is seen in the first batch that is trained, and two samples of that are
     kept, unless there is a `sample_input` or `module.example_input_array`.
