@@ -106,6 +106,7 @@ CALLBACKS = [
     "Timer",
     "WSDCheckpointCallback",
     "WeightAveraging",
+    "export_for_inference",
 ]
 ALIASES = {
     "ProgressBarBase": "ProgressBar",
