@@ -68,6 +68,9 @@ CASES = {
     "EarlyStopping": _both(
         "EarlyStopping('loss_epoch', patience=1000, check_on_train_epoch_end=True)"
     ),
+    "ExportForInferenceCallback": Case(
+        "ExportForInferenceCallback('torch.export', folder / 'model.pt2')"
+    ),
     "FreeOutputs": Case("FreeOutputs()"),
     "GradMonitor": Case("GradMonitor()"),
     "ImageVisualizer": Case("ImageVisualizer(input_key=lambda batch: batch[0][:, None])"),

@@ -24,6 +24,7 @@ TREE = {
     "CheckpointError": ("TrainerHooksError", "RuntimeError"),
     "CheckpointNotFoundError": ("CheckpointError", "FileNotFoundError"),
     "CheckpointStateError": ("CheckpointError", "TypeError"),
+    "ExportError": ("TrainerHooksError", "RuntimeError"),
     "NonFiniteError": ("TrainerHooksError", "ArithmeticError"),
     "UsageError": ("TrainerHooksError", "RuntimeError"),
     "StopTraining": ("TrainerHooksError",),

@@ -53,6 +53,7 @@ CALLBACKS = [
     "EarlyStopper",
     "EarlyStopping",
     "EarlyStoppingCallback",
+    "ExportForInferenceCallback",
     "FreeOutputs",
     "GarbageCollection",
     "Generate",
@@ -68,6 +69,7 @@ CALLBACKS = [
     "LimitEvalStepsCallback",
     "LoadCheckpoint",
     "LogMetricsCallback",
+    "MLPerfCallback",
     "MemoryMonitor",
     "MemorySnapshot",
     "ModelCheckpoint",
@@ -109,6 +111,7 @@ CALLBACKS = [
     "Timer",
     "WSDCheckpointCallback",
     "WeightAveraging",
+    "export_for_inference",
 ]
 ALIASES = {
     "ProgressBarBase": "ProgressBar",

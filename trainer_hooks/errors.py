@@ -14,6 +14,7 @@
     |-- CheckpointError        (RuntimeError)  a checkpoint cannot be written, read or applied
     |   |-- CheckpointNotFoundError (FileNotFoundError)
     |   `-- CheckpointStateError   (TypeError) a state holds what cannot be loaded back safely
+    |-- ExportError            (RuntimeError)  a module cannot be exported
     |-- NonFiniteError         (ArithmeticError)  NaN or infinity in a loss, gradient or weight
     |-- UsageError             (RuntimeError)  a call that makes no sense at this moment
     `-- StopTraining                           raised by a hook or step to end the run in order
@@ -36,6 +37,7 @@ __all__ = [
     "CheckpointNotFoundError",
     "CheckpointStateError",
     "DataError",
+    "ExportError",
     "MetricError",
     "ModuleError",
     "NonFiniteError",
@@ -103,6 +105,10 @@ class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
 
 class CheckpointStateError(CheckpointError, TypeError):
     """Raised at save time for a state that could not be loaded back without running code."""
+
+
+class ExportError(TrainerHooksError, RuntimeError):
+    """Raised for a module that cannot be exported, or whose export computes something else."""
 
 
 class NonFiniteError(TrainerHooksError, ArithmeticError):

@@ -26,6 +26,7 @@ from trainer_hooks.callbacks import (
     EarlyStopping,
     EarlyStoppingCallback,
     EMAWeightAveraging,
+    ExportForInferenceCallback,
     FreeOutputs,
     GarbageCollection,
     Generate,
@@ -43,6 +44,7 @@ from trainer_hooks.callbacks import (
     LRMonitor,
     MemoryMonitor,
     MemorySnapshot,
+    MLPerfCallback,
     ModelCheckpoint,
     ModelPruning,
     ModelSummary,
@@ -270,6 +272,14 @@ CASES = {
         lambda: EarlyStoppingCallback(3, 0.0, "train_loss_epoch", reset_on_train=False),
         {},
     ),
+    "ExportForInferenceCallback": (
+        lambda: ExportForInferenceCallback("torch.export", "tiny.pt2"),
+        {},
+    ),
+    "ExportForInferenceCallback, to TorchScript": (
+        lambda: ExportForInferenceCallback("torchscript", "tiny.pt"),
+        {},
+    ),
     "FreeOutputs": (FreeOutputs, {}),
     "GarbageCollection": (lambda: GarbageCollection(every_n_steps=1), {}),
     "Generate": (lambda: Generate("a", "2ba"), {"module": _Writing}),
@@ -324,6 +334,16 @@ CASES = {
         {},
     ),
     "LogMetricsCallback": (LogMetricsCallback, {}),
+    "MLPerfCallback": (
+        lambda: MLPerfCallback("submission", 0, metric_name="val_acc", target=1.0),
+        {"skip": ("refits",)},  # it never writes a result of another run over
+    ),
+    "MLPerfCallback, stopping": (
+        lambda: MLPerfCallback(
+            "submission", 1, "bert", 0.1, metric_name="val_acc", exit_at_target=True
+        ),
+        {"skip": ("refits",)},
+    ),
     "MemoryMonitor": (MemoryMonitor, {}),
     "MemoryMonitor, over processes": (
         lambda: MemoryMonitor({"num_ooms": "ooms"}, "3ba"),

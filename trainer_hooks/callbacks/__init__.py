@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.compression.quantization_aware_training import (
         QuantizationAwareTraining,
     )
+    from trainer_hooks.callbacks.exporting.export import export_for_inference
+    from trainer_hooks.callbacks.exporting.export_for_inference_callback import (
+        ExportForInferenceCallback,
+    )
     from trainer_hooks.callbacks.finetuning.backbone_finetuning import BackboneFinetuning
     from trainer_hooks.callbacks.finetuning.base_finetuning import BaseFinetuning
     from trainer_hooks.callbacks.guarding.free_outputs import FreeOutputs
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
     from trainer_hooks.callbacks.reporting.generate import Generate
     from trainer_hooks.callbacks.reporting.image_visualizer import ImageVisualizer
+    from trainer_hooks.callbacks.reporting.mlperf_callback import MLPerfCallback
     from trainer_hooks.callbacks.reporting.notify import Notify
     from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
     from trainer_hooks.callbacks.reporting.sample_inspector import SampleInspector
@@ -103,6 +108,7 @@ __all__ = [
     "EarlyStopper",
     "EarlyStopping",
     "EarlyStoppingCallback",
+    "ExportForInferenceCallback",
     "FreeOutputs",
     "GarbageCollection",
     "Generate",
@@ -118,6 +124,7 @@ __all__ = [
     "LimitEvalStepsCallback",
     "LoadCheckpoint",
     "LogMetricsCallback",
+    "MLPerfCallback",
     "MemoryMonitor",
     "MemorySnapshot",
     "ModelCheckpoint",
@@ -163,6 +170,7 @@ __all__ = [
     "WSDCheckpointCallback",
     "WeightAveraging",
     "WriteInterval",
+    "export_for_inference",
     "measure_flops",
 ]
 
@@ -182,6 +190,7 @@ __getattr__ = loader_of(
         "EarlyStopper": "stopping.early_stopper",
         "EarlyStopping": "stopping.early_stopping",
         "EarlyStoppingCallback": "stopping.early_stopping_callback",
+        "ExportForInferenceCallback": "exporting.export_for_inference_callback",
         "FreeOutputs": "guarding.free_outputs",
         "GarbageCollection": "guarding.garbage_collection",
         "Generate": "reporting.generate",
@@ -197,6 +206,7 @@ __getattr__ = loader_of(
         "LimitEvalStepsCallback": "limiting.limit_eval_steps",
         "LoadCheckpoint": "saving.load_checkpoint",
         "LogMetricsCallback": "progress.log_metrics",
+        "MLPerfCallback": "reporting.mlperf_callback",
         "MemoryMonitor": "watching.memory_monitor",
         "MemorySnapshot": "watching.memory_snapshot",
         "ModelCheckpoint": "saving.model_checkpoint",
@@ -242,6 +252,7 @@ __getattr__ = loader_of(
         "WSDCheckpointCallback": "saving.wsd_checkpoint",
         "WeightAveraging": "averaging.weight_averaging",
         "WriteInterval": "writing.prediction_writer",
+        "export_for_inference": "exporting.export",
         "measure_flops": "watching.peak_flops",
     },
 )

@@ -50,10 +50,15 @@ def obstacle(address: str) -> str:
     return ""
 
 
-def upload(source: Path, address: str) -> None:
+def upload(source: Path, address: str, what: str = "checkpoint") -> None:
     """Put a local file at an address, whole or not at all.
 
     It is sent under another name, read back and compared, and only then given its name.
+
+    Args:
+        source: the file.
+        address: where.
+        what: what an error calls it.
 
     Raises:
         CheckpointError: the store does not answer, or gives back something else; what was at the
@@ -62,7 +67,7 @@ def upload(source: Path, address: str) -> None:
     folder, _, name = address.rpartition("/")
     part = f"{folder}/.{name}.{token_hex(4)}{SUFFIX}"
     rule = "could not be written: what was there before is untouched"
-    with _reported(address, rule):
+    with _reported(address, rule, what):
         store, unfinished = _opened(part)
         final = _opened(address)[1]
         try:
@@ -198,7 +203,7 @@ def _discard(store: Any, path: str) -> None:
 
 
 @contextmanager
-def _reported(address: str, rule: str) -> Iterator[None]:
+def _reported(address: str, rule: str, what: str = "checkpoint") -> Iterator[None]:
     """Turn whatever a store raises, each its own kind, into a `CheckpointError`."""
     try:
         yield
@@ -206,6 +211,6 @@ def _reported(address: str, rule: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise CheckpointError(
-            f"checkpoint {address!r} {rule} ({type(error).__name__}: {error}). Check the address, "
+            f"{what} {address!r} {rule} ({type(error).__name__}: {error}). Check the address, "
             "the credentials and the network."
         ) from error

@@ -1,0 +1,1 @@
+"""Modules as others can run them, and runs as others can compare them."""

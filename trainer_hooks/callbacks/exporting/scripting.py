@@ -1,0 +1,105 @@
+"""Modules as TorchScript: compiled where torch can, traced where it cannot."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks._log import warn
+from trainer_hooks.errors import ExportError, TrainerHooksWarning
+from trainer_hooks.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import nn
+
+    from trainer_hooks.callbacks.exporting.call import Call
+
+__all__ = ["to_torchscript"]
+
+_PROPERTIES = [name for name in dir(Module) if isinstance(getattr(Module, name), property)]
+_LINES = 6
+
+
+def to_torchscript(module: nn.Module, call: Call) -> Any:
+    """Return a module as TorchScript that takes a call's arguments.
+
+    It is scripted, which keeps what depends on the data. Where that does not go it is traced with
+    the call.
+
+    Raises:
+        ExportError: neither goes.
+    """
+    with _without_run(module):
+        try:
+            scripted: Any = torch.jit.script(module)
+            call.of_module(scripted)
+            return scripted
+        except Exception as error:  # noqa: BLE001 - torch raises many kinds of what it cannot do
+            why_not = error
+        try:
+            return _traced(module, call)
+        except Exception as error:
+            raise ExportError(
+                f"scripting: {_short(why_not)}\ntracing: {type(error).__name__}: {error}"
+            ) from error
+
+
+@contextmanager
+def _without_run(module: nn.Module) -> Iterator[None]:
+    """Let the modules below have nothing that only a run can tell them.
+
+    torch asks them for every attribute, and there is no trainer here; nor does it understand what
+    types these have.
+    """
+    own = {part: type(part) for part in module.modules() if isinstance(part, Module)}
+    try:
+        for part, kind in own.items():
+            of_user = kind.__mro__[: kind.__mro__.index(Module)]
+            types = [vars(each).get("__annotations__", {}) for each in reversed(of_user)]
+            hidden: dict[str, Any] = dict.fromkeys(_PROPERTIES)
+            hidden["__annotations__"] = {
+                name: found for each in types for name, found in each.items()
+            }
+            part.__class__ = type(kind.__name__, (kind,), hidden)
+        yield
+    finally:
+        for part, kind in own.items():
+            part.__class__ = kind
+
+
+def _traced(module: nn.Module, call: Call) -> Any:
+    """Trace a module; torch takes positions or keywords, not both."""
+    ordered = call.in_order(module)
+    if not ordered.kwargs:
+        given: dict[str, Any] = {"example_inputs": ordered.args}
+    elif not call.args:
+        given = {"example_kwarg_inputs": dict(call.kwargs)}
+    else:
+        raise ExportError("positions and keywords together cannot be traced; name all of them")
+    trace: Any = torch.jit.trace
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", torch.jit.TracerWarning)  # type: ignore[attr-defined]
+        traced = trace(module, **given, strict=False, check_trace=False)
+    if told:
+        warn(
+            f"{type(module).__qualname__} was traced for TorchScript, which fixes what depends on "
+            f"the data as it was for the sample: {told[0].message} Write forward so that it can "
+            "be scripted if that matters.",
+            TrainerHooksWarning,
+        )
+    return traced
+
+
+def _short(error: Exception) -> str:
+    """Return the first lines of what torch says; it shows the code of all that it looked at."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    more = ["..."] if len(lines) > _LINES else []
+    return "\n".join(
+        [f"{type(error).__name__}: {lines[0] if lines else ''}", *lines[1:_LINES], *more]
+    )
