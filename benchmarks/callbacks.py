@@ -1,8 +1,8 @@
 """What each callback costs a training step, beside Lightning's of the same name.
 
-Each callback is trained with and without, one after the other in one process, once a round; the
-processes of the two frameworks take turns. The figure is the median over the rounds of the
-difference in µs a step, which includes a callback's share of what it does once an epoch of 1000
+Each callback is trained with and without, in turns in one process; the processes of the two
+frameworks take turns too. The figure is the median over the rounds of the difference of the
+fastest epochs in µs a step, which includes a callback's share of what it does once an epoch of 1000
 steps. `--write` puts the figures where the callbacks' pages are made from.
 """
 
@@ -51,7 +51,7 @@ def main() -> int:
     """Measure, print, and with --check tell by the exit status whether one of ours is slower."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="callbacks; all unless given")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="write docs/callback_costs.json")
     parser.add_argument("--check", action="store_true", help="exit 1 if one is slower than theirs")
     arguments = parser.parse_args()
