@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from trainer_hooks import Time, Trainer, TrainerHooksError, every
-from trainer_hooks.config import NOT_YET, TrainerConfig, option_docs
+from trainer_hooks.config import TrainerConfig, option_docs
 from trainer_hooks.errors import OptionError
+from trainer_hooks.options import NOT_YET
 
 ROOT = Path(__file__).parents[1]
 

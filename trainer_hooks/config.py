@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import os
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.context import Plan
-from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.errors import OptionError
 from trainer_hooks.filters import Filter
 from trainer_hooks.limits import (
     both_limits,
     check_duration,
     check_interval,
     check_span,
-    is_interval,
     with_duration,
 )
-from trainer_hooks.profiling import SHARE_RULE, as_share
+from trainer_hooks.option_rules import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import os
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
     from trainer_hooks.callback import Callback
@@ -31,20 +27,7 @@ if TYPE_CHECKING:
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.timing import Time
 
-__all__ = ["NOT_YET", "TrainerConfig", "takes_options"]
-
-NOT_YET: Mapping[str, str] = {
-    "barebones": "leave features off one by one; an unused one costs nothing",
-    "benchmark": "set torch.backends.cudnn.benchmark",
-    "enable_autolog_hparams": "save_hyperparameters(logger=False) keeps them from the loggers",
-    "model_registry": "give ckpt_path a file",
-    "num_nodes": "training in several processes is not available yet",
-    "profiler": "not available yet; use torch.profiler around fit",
-    "reload_dataloaders_every_n_epochs": "not available yet; call fit once an epoch",
-    "sync_batchnorm": "training in several processes is not available yet",
-    "use_distributed_sampler": "training in several processes is not available yet",
-}
-"""Options of Lightning that are not here, and what to do instead."""
+__all__ = ["TrainerConfig", "option_docs"]
 
 
 def _doc(text: str) -> dict[str, str]:
@@ -227,7 +210,7 @@ class TrainerConfig:
 
     def __post_init__(self) -> None:
         """Check every option against its rule."""
-        for name, rule, is_met in _RULES:
+        for name, rule, is_met in RULES:
             value = getattr(self, name)
             if not is_met(value):
                 raise OptionError(f"Trainer({name}={value!r}): must be {rule}.")
@@ -300,144 +283,6 @@ class TrainerConfig:
 
 def _first(value: Any, default: Any) -> Any:
     return default if value is None else value
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_count(lowest: int, *, optional: bool = True) -> Callable[[Any], bool]:
-    return lambda value: (value is None and optional) or (_is_int(value) and value >= lowest)
-
-
-def _is_limit(value: Any) -> bool:
-    if value is None or (_is_int(value) and value >= 0):
-        return True
-    return isinstance(value, float) and 0.0 <= value <= 1.0
-
-
-def _is_bool_or_none(value: Any) -> bool:
-    return value is None or isinstance(value, bool)
-
-
-def _is_names_or_bool(value: Any) -> bool:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        return isinstance(value, bool)
-    return not isinstance(value, list | tuple | set) or all(isinstance(v, str) for v in value)
-
-
-def _are_policies(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(name, str) and policy in ("raise", "disable") for name, policy in value.items()
-    )
-
-
-_LIMIT = "an int of at least 0 (batches) or a float from 0.0 to 1.0 (a share)"
-_SWITCH = "True, False or None"
-
-_RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
-    ("plugins", "True, False, or names of plugins in a list", _is_names_or_bool),
-    ("plugin_errors", "'warn' or 'raise'", lambda v: v in ("warn", "raise")),
-    ("strict_hooks", "True or False", lambda v: isinstance(v, bool)),
-    (
-        "callback_errors",
-        "a dict of 'raise' or 'disable' by state_key or class name, or None",
-        lambda v: v is None or _are_policies(v),
-    ),
-    ("profile_hooks", "True or False", lambda v: isinstance(v, bool)),
-    ("hook_budget", f"{SHARE_RULE}, or None", lambda v: v is None or as_share(v) is not None),
-    ("max_epochs", "an int of at least -1, or None", _is_count(-1)),
-    ("min_epochs", "an int of at least 0, or None", _is_count(0)),
-    ("max_steps", "an int of at least -1", _is_count(-1, optional=False)),
-    ("min_steps", "an int of at least 0, or None", _is_count(0)),
-    ("limit_train_batches", _LIMIT, _is_limit),
-    ("limit_val_batches", _LIMIT, _is_limit),
-    ("limit_test_batches", _LIMIT, _is_limit),
-    ("limit_predict_batches", _LIMIT, _is_limit),
-    ("fast_dev_run", "a bool or an int of at least 0", lambda v: isinstance(v, int) and v >= 0),
-    ("overfit_batches", _LIMIT, lambda v: v is not None and _is_limit(v)),
-    (
-        "val_check_interval",
-        "an int of at least 1 (batches) or a float over 0.0 and up to 1.0 (a share of an epoch)",
-        lambda v: v is None or is_interval(v) or (_is_limit(v) and v > 0),
-    ),
-    ("check_val_every_n_epoch", "an int of at least 1, or None", _is_count(1)),
-    ("num_sanity_val_steps", "an int of at least -1, or None", _is_count(-1)),
-    ("log_every_n_steps", "an int of at least 1, or None", _is_count(1)),
-    ("accumulate_grad_batches", "an int of at least 1", _is_count(1, optional=False)),
-    (
-        "microbatch_size",
-        "an int of at least 1, 'auto', or None",
-        lambda v: v == "auto" or _is_count(1)(v),
-    ),
-    (
-        "gradient_clip_val",
-        "a number over 0, or None",
-        lambda v: v is None or (isinstance(v, int | float) and not isinstance(v, bool) and v > 0),
-    ),
-    ("gradient_clip_algorithm", "'norm' or 'value'", lambda v: v in (None, "norm", "value")),
-    ("iteration_length", "an int of at least 1, or None", _is_count(1)),
-    ("enable_checkpointing", _SWITCH, _is_bool_or_none),
-    ("enable_progress_bar", _SWITCH, _is_bool_or_none),
-    ("enable_model_summary", _SWITCH, _is_bool_or_none),
-    ("enable_run_manifest", _SWITCH, _is_bool_or_none),
-    (
-        "default_root_dir",
-        "a path, or None",
-        lambda v: v is None or isinstance(v, str | os.PathLike),
-    ),
-    ("deterministic", "True, False, 'warn' or None", lambda v: _is_bool_or_none(v) or v == "warn"),
-    ("inference_mode", "True or False", lambda v: isinstance(v, bool)),
-    ("detect_anomaly", "True or False", lambda v: isinstance(v, bool)),
-)
-
-_P = ParamSpec("_P")
-_C = TypeVar("_C")
-_S = TypeVar("_S")
-
-
-def takes_options(
-    config: Callable[_P, _C],
-) -> Callable[[Callable[[_S, _C], None]], Callable[Concatenate[_S, _P], None]]:
-    """Give an `__init__(self, config)` the options of a config class as its keyword arguments.
-
-    So each option is declared once, and is seen by type checkers, `help` and editors all the same.
-    """
-
-    def decorate(init: Callable[[_S, _C], None]) -> Callable[Concatenate[_S, _P], None]:
-        options = inspect.signature(config)
-
-        @functools.wraps(init)
-        def accept(self: _S, *args: _P.args, **kwargs: _P.kwargs) -> None:
-            if args:
-                raise OptionError(
-                    f"Trainer({args[0]!r}, ...): options are given by keyword, as in "
-                    "Trainer(max_epochs=3)."
-                )
-            for name in kwargs:
-                if name not in options.parameters:
-                    raise OptionError(_unknown(name, options.parameters))
-            init(self, config(*args, **kwargs))
-
-        parameters = [
-            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-            *options.parameters.values(),
-        ]
-        accept.__dict__["__signature__"] = options.replace(
-            parameters=parameters, return_annotation=None
-        )
-        return accept  # type: ignore[return-value]
-
-    return decorate
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    if name in NOT_YET:
-        return f"Trainer({name}=...): Lightning's option {name!r} is not here: {NOT_YET[name]}."
-    return (
-        f"Trainer({name}=...): there is no option {name!r}.{nearest(name, known)} "
-        "help(trainer_hooks.Trainer) lists them."
-    )
 
 
 def option_docs() -> list[tuple[str, str, str]]:

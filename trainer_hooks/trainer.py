@@ -9,13 +9,14 @@ from trainer_hooks import description, snapshot
 from trainer_hooks._text import show_tree
 from trainer_hooks.checkpoint.background import BackgroundSaves
 from trainer_hooks.checkpoint.target import located
-from trainer_hooks.config import TrainerConfig, takes_options
+from trainer_hooks.config import TrainerConfig
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.defaults import check_switches, default_callbacks, make_loggers
 from trainer_hooks.errors import CallbackError, StopTraining, UsageError
 from trainer_hooks.hooks.relay import describe_error
 from trainer_hooks.job import Job
 from trainer_hooks.lifecycle import Run
+from trainer_hooks.options import takes_options
 from trainer_hooks.profiling import profile_from_start
 from trainer_hooks.resuming import find_checkpoint
 from trainer_hooks.runtime.device import pick_device
