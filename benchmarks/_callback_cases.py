@@ -35,6 +35,9 @@ CASES = {
     "GarbageCollection": Case("GarbageCollection()"),
     "GradientAccumulationScheduler": _both("GradientAccumulationScheduler({0: 1})"),
     "GradientNormMonitor": Case("GradientNormMonitor()"),
+    "ModelEmaCallback": Case(
+        "ModelEmaCallback(evaluate_during_training=False, save_path=folder / 'ema.pt')"
+    ),
     "ModelPruning": _both("ModelPruning('l1_unstructured', amount=0.1)"),
     "NaNGuard": Case("NaNGuard()"),
     "Notify": Case("Notify('true')"),

@@ -67,6 +67,7 @@ CALLBACKS = [
     "LimitEvalStepsCallback",
     "LogMetricsCallback",
     "ModelCheckpoint",
+    "ModelEmaCallback",
     "ModelPruning",
     "ModelSummary",
     "MoveModulesToDeviceCallback",

@@ -159,6 +159,18 @@ class CallbackConnector:
                 TrainerHooksWarning,
             )
 
+    def relay_beside(self, callbacks: Callback | Iterable[Callback] | None = None) -> HookRelay:
+        """Return a relay of the module's own hooks and of callbacks that take no part else.
+
+        An error of one of them is raised, whatever its policy.
+
+        Raises:
+            CallbackError: one is no callback.
+        """
+        entries = _sorted(Entry(callback, "user") for callback in collect(callbacks))
+        members = members_of(entries, self._module, self._disable, lambda _: "raise")
+        return HookRelay(members, self.hooks)
+
     def entries_with(
         self, brought: Callback | Iterable[Callback] | None = None
     ) -> tuple[Entry, ...]:

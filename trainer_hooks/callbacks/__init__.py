@@ -8,6 +8,7 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks.averaging.ema_weight_averaging import EMAWeightAveraging
+    from trainer_hooks.callbacks.averaging.model_ema import ModelEmaCallback
     from trainer_hooks.callbacks.averaging.stochastic_weight_averaging import (
         StochasticWeightAveraging,
     )
@@ -112,6 +113,7 @@ __all__ = [
     "LimitEvalStepsCallback",
     "LogMetricsCallback",
     "ModelCheckpoint",
+    "ModelEmaCallback",
     "ModelPruning",
     "ModelSummary",
     "MoveModulesToDeviceCallback",
@@ -186,6 +188,7 @@ __getattr__ = loader_of(
         "LimitEvalStepsCallback": "limiting.limit_eval_steps",
         "LogMetricsCallback": "progress.log_metrics",
         "ModelCheckpoint": "saving.model_checkpoint",
+        "ModelEmaCallback": "averaging.model_ema",
         "ModelPruning": "compression.model_pruning",
         "ModelSummary": "summary.model_summary",
         "MoveModulesToDeviceCallback": "placing.move_modules_to_device",
