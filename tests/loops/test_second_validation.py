@@ -37,7 +37,7 @@ class Events(Callback):
 
 
 class Noisy(TinyModule):
-    """Draws in validation, from the global numbers and its shuffled loader's own; and in training."""
+    """Draws in training, and in validation from the global numbers and its loader's own."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -144,6 +144,7 @@ class ModelEmaCallback(SaveBestModelCallback):
         self._owner: Module | None = None
         self._pending: dict[str, Any] | None = None
         self._is_exchanged = False
+        self._states_before: dict[str, dict[str, Any]] | None = None
         self._latest_update_epoch = -1
         self._is_validated = self._is_evaluated = False
 
@@ -174,7 +175,7 @@ class ModelEmaCallback(SaveBestModelCallback):
             "latest_update_epoch": self._latest_update_epoch,
             "is_validated": self._is_validated,
             "is_evaluated": self._is_evaluated,
-            "callbacks": self._callback_states(),
+            "callbacks": self._states_before or self._callback_states(),
         }
         if self._pending is not None:
             state |= {name: self._pending[name] for name in ("average", "average_extra")}
@@ -248,13 +249,15 @@ class ModelEmaCallback(SaveBestModelCallback):
             self._average.update(module)
             self._latest_update_epoch = trainer.current_epoch
         if self.evaluate_during_training and self._is_validated:
-            before = deepcopy(self._callback_states())
+            self._states_before = deepcopy(self._callback_states())
             try:
                 with self._averaged_weights():
                     trainer.validate_again(self.prefix, self.callbacks)
             except BaseException:
-                self._load_callback_states(before)
+                self._load_callback_states(self._states_before)
                 raise
+            finally:
+                self._states_before = None
             self._is_validated, self._is_evaluated = False, True
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:

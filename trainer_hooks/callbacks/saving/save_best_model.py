@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.metric_names import name_of_metric
 from trainer_hooks.callbacks.monitoring import check_monitor, is_training
@@ -15,6 +15,7 @@ from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
@@ -134,9 +135,16 @@ class SaveBestModelCallback(ModelCheckpoint):
         left = [one for one in super().candidates(trainer) if Path(one).name.startswith(for_now)]
         return [path, *left] if exists(path) else left
 
-    def format_checkpoint_name(self, *_: object, **__: object) -> str:
-        """Return the path of the file, whatever the metrics."""
-        return super().format_checkpoint_name({}, self._name)
+    def format_checkpoint_name(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        filename: str | None = None,
+        ver: int | None = None,
+    ) -> str:
+        """Return the path of the file whatever the metrics, or that of another one beside it."""
+        if filename is None:
+            return super().format_checkpoint_name({}, self._name, ver)
+        return super().format_checkpoint_name(metrics or {}, filename, ver)
 
     def _save(self, trainer: Trainer, is_last_alone: bool = False) -> None:
         self._find(trainer)
