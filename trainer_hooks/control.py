@@ -40,8 +40,8 @@ class TrainerControl(TrainerView):
         """Leave a training batch out: all of it, or its gradients.
 
         In `on_train_batch_start` the batch is not run at all. In `on_before_backward`, where its
-        loss is known, it takes no part in the step; not in manual optimization, where the module
-        itself decides.
+        loss is known, it takes no part in the step, with all parts that it is split into; not in
+        manual optimization, where the module itself decides.
         """
         if self._session.context is not None:
             self._session.context.skips_batch = True
