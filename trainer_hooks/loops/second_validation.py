@@ -106,6 +106,8 @@ def _traceless(context: RunContext) -> Iterator[None]:
         context.evaluation["validate"], context.state, context.timekeeper.stopwatch
     )  # fmt: skip
     before, latest, stage = context.random_states(), context.metrics.latest(), state.stage
+    # what a stop left of the validation before
+    data.chosen = context.validation_limit = None
     # a checkpoint that is saved inside is one of the moment before
     context.before_validation = before
     state.stage = "validate"
