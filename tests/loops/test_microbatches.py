@@ -378,5 +378,5 @@ def test_a_later_part_left_out_by_the_step_itself_is_refused(bare) -> None:
                 self.trainer.skip_batch()
             return super().training_step(batch, batch_idx)
 
-    with pytest.raises(UsageError, match="Call it in the hook on_before_backward"):
+    with pytest.raises(UsageError, match="nobody listens to on_before_backward"):
         bare(microbatch_size=2).fit(Leaves(), loader())

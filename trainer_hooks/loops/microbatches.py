@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FittingStep", "MicrobatchStep", "is_out_of_memory"]
 
-_SKIPPING = frozenset(
-    {
-        "on_before_forward", "on_after_forward", "on_before_loss", "on_after_loss",
-        "on_before_backward",
-    }
-)  # fmt: skip
-"""Hooks of a part in which the batch may be left out."""
-
 
 class MicrobatchStep(TrainStep):
     """Automatic optimization of a batch in parts of at most `microbatch_size` samples.
@@ -94,8 +86,11 @@ class MicrobatchStep(TrainStep):
         return _joined(found, sizes)
 
     def _before(self, parts: int) -> tuple[bool, list[Tensor | None]] | None:
-        """Return the window's gradients so far if a hook may leave the batch out amid its parts."""
-        if parts == 1 or _SKIPPING.isdisjoint(self.hooks.listened):
+        """Return the window's gradients so far if a hook may leave the batch out amid its parts.
+
+        They are copied where somebody listens to the hook that is for it, and nowhere else.
+        """
+        if parts == 1 or "on_before_backward" not in self.hooks.listened:
             return None
         gradients = [None if p.grad is None else p.grad.clone() for p in self.module.parameters()]
         return self.progress.has_gradients, gradients
@@ -112,9 +107,9 @@ class MicrobatchStep(TrainStep):
             return
         if before is None:
             raise UsageError(
-                "trainer.skip_batch() was called in training_step for a later part of a batch "
-                "(microbatch_size): its first parts are learned from already. Call it in the hook "
-                "on_before_backward, which may be the module's own."
+                "trainer.skip_batch() was called for a later part of a batch (microbatch_size), and "
+                "nobody listens to on_before_backward: the gradients of its first parts cannot "
+                "be taken back. Call it in that hook, which may be the module's own."
             )
         self.progress.has_gradients, gradients = before
         for parameter, gradient in zip(self.module.parameters(), gradients, strict=True):
