@@ -107,8 +107,8 @@ class MicrobatchStep(TrainStep):
             return
         if before is None:
             raise UsageError(
-                "trainer.skip_batch() was called for a later part of a batch (microbatch_size), and "
-                "nobody listens to on_before_backward: the gradients of its first parts cannot "
+                "trainer.skip_batch() was called for a later part of a batch (microbatch_size), "
+                "and nobody listens to on_before_backward: the gradients of its first parts cannot "
                 "be taken back. Call it in that hook, which may be the module's own."
             )
         self.progress.has_gradients, gradients = before
