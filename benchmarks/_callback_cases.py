@@ -17,11 +17,14 @@ class Case:
             and `folder`, a path.
         theirs: the same in Lightning; None where it has no such callback.
         options: options of the trainer that it needs; its baseline has them too.
+        decay_steps: the steps at which the module's schedule says that its decays end; without any
+            there is no schedule. Its baseline has it too.
     """
 
     made: str
     theirs: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    decay_steps: tuple[int, ...] = ()
 
 
 def _both(made: str, **options: Any) -> Case:
@@ -35,6 +38,9 @@ CASES = {
     "GarbageCollection": Case("GarbageCollection()"),
     "GradientAccumulationScheduler": _both("GradientAccumulationScheduler({0: 1})"),
     "GradientNormMonitor": Case("GradientNormMonitor()"),
+    "ModelEmaCallback": Case(
+        "ModelEmaCallback(evaluate_during_training=False, save_path=folder / 'ema.pt')"
+    ),
     "ModelPruning": _both("ModelPruning('l1_unstructured', amount=0.1)"),
     "NaNGuard": Case("NaNGuard()"),
     "Notify": Case("Notify('true')"),
@@ -91,4 +97,8 @@ CASES = {
     "TQDMProgressBar": _both("TQDMProgressBar()", enable_progress_bar=True),
     "ThresholdStopper": Case("ThresholdStopper('loss_epoch', 'train', -1e9)"),
     "Timer": _both("Timer('01:00:00:00')"),
+    "Generate": Case("Generate(['Hello', 'Good day'], '100ba')"),
+    "WSDCheckpointCallback": Case(
+        "WSDCheckpointCallback(folder / 'decays')", decay_steps=(2000, 4000)
+    ),
 }

@@ -60,7 +60,7 @@ def _trained(package: Any, callback: Any, case: Case) -> float:
         "devices": 1,
         "max_epochs": _EPOCHS,
         "enable_progress_bar": False,
-        "enable_checkpointing": "Checkpoint" in type(callback).__name__,
+        "enable_checkpointing": any("Checkpoint" in c.__name__ for c in type(callback).__mro__),
         "enable_model_summary": False,
         "logger": _silent_logger(package),
         "log_every_n_steps": 50,
@@ -75,13 +75,13 @@ def _trained(package: Any, callback: Any, case: Case) -> float:
             **options,
         )
         gc.collect()
-        trainer.fit(_module(package), batches)
+        trainer.fit(_module(package, case), batches)
     walls = [start for start, _ in batches.marks]
     spans = [after - before for before, after in itertools.pairwise(walls[1:])]
     return min(spans) * 1e6 / _STEPS
 
 
-def _module(package: Any) -> Any:
+def _module(package: Any, case: Case) -> Any:
     base = getattr(package, "Module", None) or package.LightningModule
 
     class Small(base):  # type: ignore[misc] - whichever framework it is
@@ -99,10 +99,28 @@ def _module(package: Any) -> Any:
             self.log("loss", loss, on_step=True, on_epoch=True, prog_bar=True, batch_size=8)
             return loss
 
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return make_optimizer(self.net)
+        def generate(self, prompts: list[str]) -> list[str]:
+            return [f"{prompt}!" for prompt in prompts]
+
+        def configure_optimizers(self) -> Any:
+            optimizer = make_optimizer(self.net)
+            if not case.decay_steps:
+                return optimizer
+            scheduler = _Decays(optimizer, case.decay_steps)
+            return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
     return Small()
+
+
+class _Decays(torch.optim.lr_scheduler.ConstantLR):
+    """A schedule that a callback asks when its decays end."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, ends: tuple[int, ...]) -> None:
+        self.ends = list(ends)
+        super().__init__(optimizer)
+
+    def get_checkpoint_steps(self) -> list[int]:
+        return self.ends
 
 
 def _silent_logger(package: Any) -> Any:

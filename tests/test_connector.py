@@ -849,3 +849,42 @@ def test_an_error_in_a_state_method_names_the_callback(method: str) -> None:
     [note] = caught.value.__notes__
     assert note.startswith(f"raised by {method}() of callback ")
     assert "from Trainer(callbacks=...)" in note
+
+
+def test_a_state_under_a_former_key_is_found_and_upgraded():
+    """It is handed over as if it had been saved under the present key, version and all."""
+
+    class Renamed(Callback):
+        state_key = "now"
+        state_version = 2
+
+        def state_dict(self):
+            return {"count": 1}
+
+        def load_state_dict(self, state_dict):
+            self.taken = state_dict
+
+        def upgrade_state_dict(self, state, from_version):
+            return {"count": state["n"], "from": from_version}
+
+        def former_state_key(self, keys):
+            assert "other" not in keys
+            return "then" if "then" in keys else None
+
+    class Other(Callback):
+        state_key = "other"
+
+        def state_dict(self):
+            return {}
+
+    callback = Renamed()
+    connector = CallbackConnector([callback, Other()], discover=False)
+    states, upgraded = connector.upgrade_states(
+        {"then": {"n": 7}, "other": {}, "gone": {}}, {"then": 1}
+    )
+    report = connector.load_state_dict(states)
+    assert callback.taken == {"count": 7, "from": 1}
+    assert upgraded == ("now from state_version 1 to 2",)
+    assert report.unexpected == ("gone",)
+    states, _ = connector.upgrade_states({"now": {"count": 3}, "then": {}}, {"now": 2})
+    assert states == {"now": {"count": 3}, "then": {}}

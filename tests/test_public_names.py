@@ -73,6 +73,7 @@ CALLBACKS = [
     "MemoryMonitor",
     "MemorySnapshot",
     "ModelCheckpoint",
+    "ModelEmaCallback",
     "ModelPruning",
     "ModelSummary",
     "MoveModulesToDeviceCallback",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from trainer_hooks._log import warn
@@ -10,6 +10,9 @@ from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.order import Band
 from trainer_hooks.hooks.spec import HOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Callback"]
 
@@ -129,6 +132,19 @@ class Callback(Hooks):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back what `state_dict` returned when the checkpoint was saved."""
+
+    def former_state_key(
+        self,
+        keys: Sequence[str],  # noqa: ARG002 - for those that override it
+    ) -> str | None:
+        """Return under which key an older state of this callback is, if its key was another then.
+
+        Called where a checkpoint has nothing under `state_key`.
+
+        Args:
+            keys: those of the checkpoint that belong to no present callback.
+        """
+        return None
 
     def upgrade_state_dict(
         self,

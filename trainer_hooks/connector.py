@@ -28,7 +28,7 @@ from trainer_hooks.registration import (
 )
 from trainer_hooks.reports import CallbackReport, LoadReport
 from trainer_hooks.roster import Default, Entry, Roster
-from trainer_hooks.state_versions import current_version, upgraded_state
+from trainer_hooks.state_versions import current_version, under_present_keys, upgraded_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -159,6 +159,18 @@ class CallbackConnector:
                 TrainerHooksWarning,
             )
 
+    def relay_beside(self, callbacks: Callback | Iterable[Callback] | None = None) -> HookRelay:
+        """Return a relay of the module's own hooks and of callbacks that take no part else.
+
+        An error of one of them is raised, whatever its policy.
+
+        Raises:
+            CallbackError: one is no callback.
+        """
+        entries = _sorted(Entry(callback, "user") for callback in collect(callbacks))
+        members = members_of(entries, self._module, self._disable, lambda _: "raise")
+        return HookRelay(members, self.hooks)
+
     def entries_with(
         self, brought: Callback | Iterable[Callback] | None = None
     ) -> tuple[Entry, ...]:
@@ -266,6 +278,7 @@ class CallbackConnector:
             CheckpointError: one was saved by a newer version of its callback, or cannot be
                 upgraded.
         """
+        states, versions = under_present_keys(self.entries, states, versions)
         found, upgraded = dict(states), []
         for entry in self.entries:
             key = entry.callback.state_key

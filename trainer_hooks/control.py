@@ -9,6 +9,7 @@ from trainer_hooks.errors import UsageError
 from trainer_hooks.job import reload_data
 from trainer_hooks.limits import check_limit, with_limits
 from trainer_hooks.loops.replay import replay
+from trainer_hooks.loops.second_validation import validate_again
 from trainer_hooks.optimization import parse
 from trainer_hooks.profiling import active_profile, put_in
 from trainer_hooks.progress import EpochStage
@@ -17,7 +18,7 @@ from trainer_hooks.roster import Entry
 from trainer_hooks.view import TrainerView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.hooks.profile import HookProfile
@@ -39,8 +40,8 @@ class TrainerControl(TrainerView):
         """Leave a training batch out: all of it, or its gradients.
 
         In `on_train_batch_start` the batch is not run at all. In `on_before_backward`, where its
-        loss is known, it takes no part in the step; not in manual optimization, where the module
-        itself decides.
+        loss is known, it takes no part in the step, with all parts that it is split into; not in
+        manual optimization, where the module itself decides.
         """
         if self._session.context is not None:
             self._session.context.skips_batch = True
@@ -123,6 +124,28 @@ class TrainerControl(TrainerView):
         """
         instead = "trainer.validate(...)"
         self._requested("request_validation", instead).is_validation_requested = True
+
+    def validate_again(
+        self, prefix: str, callbacks: Callback | Iterable[Callback] | None = None
+    ) -> list[dict[str, float]]:
+        """Validate at the end of an epoch once more, as with other weights in the module.
+
+        It is for `on_train_epoch_end` and `on_epoch_end`. All validation loaders are run, and the
+        module's own hooks fire, but no callback's save those of `callbacks`. The training is as it
+        would be without: random numbers, and those of the loaders, are put back.
+
+        Args:
+            prefix: what is put before the names of all that is logged in it, as `"ema_"`.
+            callbacks: whose hooks of a validation fire; they take no part in the run otherwise.
+
+        Returns:
+            The reduced metrics of each loader.
+
+        Raises:
+            UsageError: this is no end of an epoch of fit, or there is nothing to validate.
+            OptionError: the prefix is no text.
+        """
+        return validate_again(self._session.context, prefix, callbacks)
 
     def limit_batches(self, number: int, *stages: str) -> None:
         """Take at most so many batches of each loader in the run that is being set up.

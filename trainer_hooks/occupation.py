@@ -10,6 +10,7 @@ from trainer_hooks.errors import CallbackError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trainer_hooks.callback import Callback
     from trainer_hooks.roster import Entry
 
 __all__ = ["Occupation"]
@@ -26,7 +27,8 @@ class Occupation:
     """
 
     def __init__(self) -> None:
-        self._taken: set[int] = set()
+        # the callbacks themselves: one that a run drops lives on, and its id is no other's
+        self._taken: dict[int, Callback] = {}
         self._run = ""
 
     def begin(self, run: str) -> None:
@@ -52,7 +54,7 @@ class Occupation:
                         "same instance: its state would be that of both. Give each trainer an "
                         "instance of its own, or begin this run when the other is over."
                     )
-                self._taken.add(id(entry.callback))
+                self._taken[id(entry.callback)] = entry.callback
 
     def release(self) -> None:
         """Let go of all of them: the run is over."""

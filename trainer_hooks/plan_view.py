@@ -14,6 +14,7 @@ from trainer_hooks.timing import Time, TimeUnit
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from trainer_hooks.data.evaluator import Evaluator
     from trainer_hooks.filters import Filter
     from trainer_hooks.session import Session
 
@@ -44,6 +45,11 @@ class PlanView:
         return [
             min(n, most) if data.is_chosen(index) else 0 for index, n in enumerate(data.num_batches)
         ]
+
+    @property
+    def val_evaluators(self) -> list[Evaluator]:
+        """What the validation loaders were given in, if in evaluators; else nothing."""
+        return self._evaluation("validate").evaluators
 
     @property
     def num_sanity_val_batches(self) -> list[int | float]:

@@ -8,11 +8,31 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.errors import CallbackError, CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from trainer_hooks.roster import Entry
 
-__all__ = ["current_version", "upgraded_state"]
+__all__ = ["current_version", "under_present_keys", "upgraded_state"]
+
+
+def under_present_keys(
+    entries: Sequence[Entry], states: Mapping[str, Any], versions: Mapping[str, int]
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return saved states and their versions by the keys that the callbacks have now.
+
+    Only what was saved under no present key can be one's whose key was another.
+    """
+    stateful = [entry.callback for entry in entries if entry.callback.is_stateful]
+    present = {callback.state_key for callback in stateful}
+    left = [key for key in states if key not in present]
+    found, known, taken = dict(states), dict(versions), set()
+    for callback in stateful:
+        former = None if callback.state_key in states else callback.former_state_key(left)
+        if former is not None:
+            found[callback.state_key] = copy.deepcopy(states[former])
+            known[callback.state_key] = versions.get(former, 1)
+            taken.add(former)
+    return {key: state for key, state in found.items() if key not in taken}, known
 
 
 def current_version(entry: Entry) -> int:

@@ -249,8 +249,9 @@ class TrainerView(PlanView):
 
     @property
     def checkpoint_callbacks(self) -> list[Checkpoint]:
-        """The callbacks that save."""
-        return [c for c in self.callbacks if isinstance(c, Checkpoint)]
+        """The callbacks that save; those that have their turn before the end come last."""
+        savers = [c for c in self.callbacks if isinstance(c, Checkpoint)]
+        return sorted(savers, key=lambda saver: -saver.band)
 
     @property
     def checkpoint_callback(self) -> Checkpoint | None:

@@ -17,7 +17,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trainer_hooks import Trainer
+from trainer_hooks.callbacks import Checkpoint
 from trainer_hooks.progress import Progress
+from trainer_hooks.testing import TinyModule
 
 
 class FakeTrainer:
@@ -292,3 +295,44 @@ def terminal(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     yield terminal
     terminal.close()
+
+
+@pytest.fixture
+def quiet():
+    """Options of a trainer on the CPU that prints, logs and saves nothing of its own accord."""
+    return {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "plugins": False,
+        "accelerator": "cpu",
+        "num_sanity_val_steps": 0,
+    }
+
+
+@pytest.fixture
+def trained(quiet):
+    """Train a tiny module for three epochs with a callback; return the trainer."""
+
+    def train(callback, module=None, **options):
+        saves = {"enable_checkpointing": isinstance(callback, Checkpoint)}
+        trainer = Trainer(callbacks=[callback], **{"max_epochs": 3, **quiet, **saves, **options})
+        trainer.fit(module or TinyModule())
+        return trainer
+
+    return train
+
+
+@pytest.fixture
+def Scripted():
+    """A module that logs a given validation loss in each epoch."""
+
+    class Scripted(TinyModule):
+        losses = (3.0, 1.0, 2.0, 2.0, 2.0)
+
+        def validation_step(self, batch, batch_idx):
+            self.log("val_loss", self.losses[self.trainer.current_epoch])
+            return self(batch)
+
+    return Scripted

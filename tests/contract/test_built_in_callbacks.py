@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from datetime import timedelta
 from typing import Any
@@ -46,6 +47,7 @@ from trainer_hooks.callbacks import (
     MemorySnapshot,
     MLPerfCallback,
     ModelCheckpoint,
+    ModelEmaCallback,
     ModelPruning,
     ModelSummary,
     MoveModulesToDeviceCallback,
@@ -111,6 +113,21 @@ class _Writer(BasePredictionWriter):
 
     def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices) -> None:
         pass
+
+
+class _Shadow(nn.Module):
+    """Keeps an average in the way that classes of other libraries do."""
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        super().__init__()
+        self.module = copy.deepcopy(module)
+        self.decay = decay
+        self.register_buffer("updates", torch.tensor(0))
+
+    def update(self, module: nn.Module) -> None:
+        self.updates += 1
+        for kept, now in zip(self.module.parameters(), module.parameters(), strict=True):
+            kept.lerp_(now, 1 - self.decay)
 
 
 class _Sized(TinyModule):
@@ -363,6 +380,13 @@ CASES = {
     "ModelCheckpoint, steps": (
         lambda: ModelCheckpoint(
             dirpath="kept", monitor="train_loss", every_n_train_steps=1, save_top_k=-1
+        ),
+        {},
+    ),
+    "ModelEmaCallback": (lambda: ModelEmaCallback(0.5), {}),
+    "ModelEmaCallback, unseen": (
+        lambda: ModelEmaCallback(
+            0.5, False, model_ema=_Shadow, callbacks=EarlyStopping("val_loss")
         ),
         {},
     ),

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Module
-from trainer_hooks.errors import DataError, OptimizationError
+from trainer_hooks.errors import DataError, OptimizationError, UsageError
 
 
 def make_data(count=22):
@@ -296,3 +296,87 @@ def test_a_module_may_split_its_batches_itself(bare) -> None:
     module = Split()
     bare(max_epochs=1, microbatch_size=4).fit(module, ragged())
     assert module.sizes == [4, 4, 4, 4, 4, 2]
+
+
+class LeavesOut(Callback):
+    """Leaves batches out in a part of them."""
+
+    def __init__(self, wanted, part) -> None:
+        self.wanted, self.part = wanted, part
+        self.number = self.batch = -1
+        self.run = []
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        self.batch, self.number = batch_idx, -1
+
+    def on_before_backward(self, trainer, module, loss):
+        self.number += 1
+        self.run.append((self.batch, self.number))
+        if self.batch in self.wanted and self.number == self.part:
+            trainer.skip_batch()
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if batch_idx in self.wanted:
+            assert outputs == {}
+
+
+class Without(Callback):
+    """Leaves whole batches out before they are run."""
+
+    def __init__(self, wanted) -> None:
+        self.wanted = wanted
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        if batch_idx in self.wanted:
+            trainer.skip_batch()
+
+
+@pytest.mark.parametrize("part", [0, 1, 3])
+@pytest.mark.parametrize("wanted", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}], ids=str)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_batch_left_out_in_a_part_is_left_out_whole(bare, part, wanted, accumulate) -> None:
+    """The weights are those of a run without the batch, and its other parts are not run."""
+    if part == 3:
+        wanted = wanted - {2}  # the last batch has three parts
+    options = {"accumulate_grad_batches": accumulate, "microbatch_size": 2, "max_epochs": 2}
+    leaving = LeavesOut(wanted, part)
+    whole, cut = Net(), Net()
+    first = bare(Without(wanted), **options)
+    first.fit(whole, loader())
+    second = bare(leaving, **options)
+    second.fit(cut, loader())
+    for one, other in zip(whole.parameters(), cut.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert first.global_step == second.global_step
+    for batch in wanted:
+        assert {number for b, number in leaving.run if b == batch} == set(range(part + 1))
+
+
+@pytest.mark.parametrize("size", [2, "auto"])
+def test_gradients_that_a_module_keeps_are_taken_back_to(bare, size) -> None:
+    """Where a module clears its gradients itself, those from before the batch are there again."""
+
+    class Keeps(Net):
+        def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+            pass
+
+    memory = Watch()
+    whole, cut = Keeps(), Keeps()
+    bare(Without({1}), memory, microbatch_size=size).fit(whole, loader())
+    bare(LeavesOut({1}, 0 if size == "auto" else 2), microbatch_size=size).fit(cut, loader())
+    for one, other in zip(whole.parameters(), cut.parameters(), strict=True):
+        assert torch.equal(one, other)
+        assert torch.equal(one.grad, other.grad)
+
+
+def test_a_later_part_left_out_by_the_step_itself_is_refused(bare) -> None:
+    """Without a hook nobody kept what to go back to; the error says where to call it."""
+
+    class Leaves(Net):
+        def training_step(self, batch, batch_idx):
+            if len(self.sizes) == 1:
+                self.trainer.skip_batch()
+            return super().training_step(batch, batch_idx)
+
+    with pytest.raises(UsageError, match="nobody listens to on_before_backward"):
+        bare(microbatch_size=2).fit(Leaves(), loader())

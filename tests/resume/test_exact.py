@@ -14,7 +14,7 @@ from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler
 
 from trainer_hooks import Callback, CombinedLoader
-from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
+from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, Timer
 
 
 def shuffled(kit: Any, **kwargs: Any) -> DataLoader:
@@ -797,9 +797,9 @@ def stopped_early_but_not_yet(kit):
 
 def within_a_time(kit):
     # the time that has passed is saved, and is another one in each run
-    return kit.Setup(
-        kit.Net(), shuffled(kit), validation(kit), {"max_time": "00:01:00:00"}, ignores=["Timer"]
-    )
+    timer = Timer("00:01:00:00").state_key
+    options = {"max_time": "00:01:00:00"}
+    return kit.Setup(kit.Net(), shuffled(kit), validation(kit), options, ignores=[timer])
 
 
 def ended_by_steps(kit):

@@ -8,6 +8,7 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks.averaging.ema_weight_averaging import EMAWeightAveraging
+    from trainer_hooks.callbacks.averaging.model_ema import ModelEmaCallback
     from trainer_hooks.callbacks.averaging.stochastic_weight_averaging import (
         StochasticWeightAveraging,
     )
@@ -128,6 +129,7 @@ __all__ = [
     "MemoryMonitor",
     "MemorySnapshot",
     "ModelCheckpoint",
+    "ModelEmaCallback",
     "ModelPruning",
     "ModelSummary",
     "MoveModulesToDeviceCallback",
@@ -210,6 +212,7 @@ __getattr__ = loader_of(
         "MemoryMonitor": "watching.memory_monitor",
         "MemorySnapshot": "watching.memory_snapshot",
         "ModelCheckpoint": "saving.model_checkpoint",
+        "ModelEmaCallback": "averaging.model_ema",
         "ModelPruning": "compression.model_pruning",
         "ModelSummary": "summary.model_summary",
         "MoveModulesToDeviceCallback": "placing.move_modules_to_device",

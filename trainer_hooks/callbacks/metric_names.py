@@ -19,7 +19,10 @@ def name_of_metric(watched: str, logged: Container[str]) -> str:
     """Return the name under which a watched metric was logged; the name itself if it is not known.
 
     `eval_loss_epoch` stands for `val_loss` where nothing of its own name was logged, and
-    `train_loss_epoch` for `train_loss`.
+    `train_loss_epoch` for `train_loss`; with a prefix, such as `ema_model_`, likewise.
     """
-    names = (watched, *_STANDS_FOR.get(watched, ()))
+    names = [watched]
+    for known, others in _STANDS_FOR.items():
+        if watched.endswith(known):
+            names += [watched.removesuffix(known) + other for other in others]
     return next((name for name in names if name in logged), watched)

@@ -11,7 +11,7 @@ from trainer_hooks.hooks.order import Band
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
 
-__all__ = ["WeightOwner"]
+__all__ = ["WeightOwner", "require_no_owner"]
 
 
 class WeightOwner(Callback):
@@ -29,12 +29,28 @@ class WeightOwner(Callback):
         Raises:
             CallbackError: one does; it is named.
         """
-        for other in trainer.callbacks:
-            if other is self or not isinstance(other, WeightOwner):
-                continue
-            if beside is None or not isinstance(other, beside):
-                raise CallbackError(
-                    f"{type(self).__name__} beside {type(other).__name__}: only one callback can "
-                    "average, prune or quantize a module's weights, as each would undo what "
-                    "another did. Take one of them out."
-                )
+        require_no_owner(trainer, self, beside)
+
+
+def require_no_owner(
+    trainer: Trainer, user: Callback, beside: type[WeightOwner] | None = None
+) -> None:
+    """Make sure that no other callback replaces the module's weights or layers.
+
+    Args:
+        trainer: whose callbacks.
+        user: the callback to which one would do harm.
+        beside: a class whose instances do no harm.
+
+    Raises:
+        CallbackError: one does; it is named.
+    """
+    for other in trainer.callbacks:
+        if other is user or not isinstance(other, WeightOwner):
+            continue
+        if beside is None or not isinstance(other, beside):
+            raise CallbackError(
+                f"{type(user).__name__} beside {type(other).__name__}: only one callback can "
+                "average, prune or quantize a module's weights, as each would undo what "
+                "another did. Take one of them out."
+            )

@@ -57,13 +57,15 @@ class EvaluationLoop:
     Args:
         context: the run.
         stage: `"validate"` or `"test"`.
+        hooks: who is told of it; everybody who takes part in the run unless given.
     """
 
-    def __init__(self, context: RunContext, stage: str) -> None:
+    def __init__(self, context: RunContext, stage: str, hooks: HookRelay | None = None) -> None:
         self.context = context
         self.stage = stage
         self.data = context.evaluation[stage]
-        self._step = evaluation_step(context, stage)
+        self._hooks = context.hooks if hooks is None else hooks
+        self._step = evaluation_step(context, stage, self._hooks)
         self._phase = _PHASES[stage]
         # a validation that follows a request to stop is run; one that came before or in it is cut
         self._requests = context.stop_requests if context.state.fn == "fit" else 0
@@ -83,7 +85,7 @@ class EvaluationLoop:
         """
         context, phase = self.context, self._phase
         trainer, module, hooks, metrics = (
-            context.trainer, context.module, context.hooks, context.metrics
+            context.trainer, context.module, self._hooks, context.metrics
         )  # fmt: skip
         scope = metrics.scope
         is_in_fit = context.state.fn == "fit"
@@ -140,7 +142,7 @@ class EvaluationLoop:
     def _run_batch(self, index: int, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
         context, phase, step = self.context, self._phase, self._step
         trainer, module, hooks, metrics = (
-            context.trainer, context.module, context.hooks, context.metrics
+            context.trainer, context.module, self._hooks, context.metrics
         )  # fmt: skip
         metrics.batch = batch
         output = None
@@ -152,7 +154,9 @@ class EvaluationLoop:
             context.stop_by(request)
         phase.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
         if not self._is_sanity_check:
-            place = metrics.count_evaluated(f"{context.state.fn}/{self.stage}/{index}")
+            place = metrics.count_evaluated(
+                f"{metrics.prefix}{context.state.fn}/{self.stage}/{index}"
+            )
             hand_over(context, *metrics.step_metrics(), step=place)
 
     @property

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from trainer_hooks._log import log
 from trainer_hooks.data.splitting import samples_in
+from trainer_hooks.errors import UsageError
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.metrics.microbatches import LoggedBefore, PartialValues
 from trainer_hooks.runtime import rng
@@ -32,7 +33,9 @@ class MicrobatchStep(TrainStep):
 
     For a loss that is a mean over samples the gradients are those of the whole batch. So is what is
     logged: the values of the parts count by their samples. Hooks of the forward, the loss and the
-    backward fire for each part, those of the batch once, with the whole of it.
+    backward fire for each part, those of the batch once, with the whole of it. Where one of them
+    leaves the batch out (`trainer.skip_batch()`), so are the parts before it, whose gradients are
+    taken back, and those that follow it are not run.
     """
 
     returns_outputs = True
@@ -64,15 +67,53 @@ class MicrobatchStep(TrainStep):
         total = sum(sizes)
         found: list[dict[str, Any]] = []
         values = PartialValues(self.metrics)
-        for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
-            self._is_first = number == 0
+        self._is_first = True
+        if self.progress.batches_in_window == 0:
+            self.open_window(batch_idx)
+        self._is_first = self.has_skipped = False
+        before = self._before(len(parts))
+        for part, size in zip(parts, sizes, strict=True):
             self.accumulate = self._window * total / size
             self.metrics.batch = part
             found.append(TrainStep.__call__(self, part, batch_idx, closes_window=False))
             values.take(size)
+            if self.has_skipped:
+                self._take_back(before, is_begun=len(found) > 1)
+                found = [{}]
+                break
         values.combine()
         self.metrics.batch = batch
         return _joined(found, sizes)
+
+    def _before(self, parts: int) -> tuple[bool, list[Tensor | None]] | None:
+        """Return the window's gradients so far if a hook may leave the batch out amid its parts.
+
+        They are copied where somebody listens to the hook that is for it, and nowhere else.
+        """
+        if parts == 1 or "on_before_backward" not in self.hooks.listened:
+            return None
+        gradients = [None if p.grad is None else p.grad.clone() for p in self.module.parameters()]
+        return self.progress.has_gradients, gradients
+
+    def _take_back(
+        self, before: tuple[bool, list[Tensor | None]] | None, *, is_begun: bool
+    ) -> None:
+        """Let the batch take no part in the step, if parts of it have gradients already.
+
+        Raises:
+            UsageError: nobody could know that it would be left out.
+        """
+        if not is_begun:
+            return
+        if before is None:
+            raise UsageError(
+                "trainer.skip_batch() was called for a later part of a batch (microbatch_size), "
+                "and nobody listens to on_before_backward: the gradients of its first parts cannot "
+                "be taken back. Call it in that hook, which may be the module's own."
+            )
+        self.progress.has_gradients, gradients = before
+        for parameter, gradient in zip(self.module.parameters(), gradients, strict=True):
+            parameter.grad = gradient
 
     def open_window(self, batch_idx: int) -> None:
         """Begin to accumulate, before the first part of a window."""

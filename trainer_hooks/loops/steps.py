@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks.context import RunContext
+    from trainer_hooks.hooks.relay import HookRelay
 
     Step = Callable[..., Any]
 
@@ -93,16 +94,21 @@ def has_evaluation(module: Module, stage: str) -> bool:
     )
 
 
-def evaluation_step(context: RunContext, stage: str) -> Step:
+def evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
     """Return what runs a validation or test batch.
+
+    Args:
+        context: the run.
+        stage: `"validate"` or `"test"`.
+        hooks: who is told of the forward.
 
     Raises:
         ModuleError: the module has no such step, and not both `forward` and `loss`.
     """
-    return _through_trainer(context, "eval", _evaluation_step(context, stage))
+    return _through_trainer(context, "eval", _evaluation_step(context, stage, hooks))
 
 
-def _evaluation_step(context: RunContext, stage: str) -> Step:
+def _evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
     module = context.module
     name = _STEPS[stage]
     if overrides(module, name):
@@ -112,7 +118,7 @@ def _evaluation_step(context: RunContext, stage: str) -> Step:
             f"{type(module).__qualname__} has no {name}: define {name}(batch, batch_idx), or "
             "define forward(batch) and loss(outputs, batch)."
         )
-    trainer, hooks = context.trainer, context.hooks
+    trainer = context.trainer
     fires = stage == "validate"
 
     def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001

@@ -39,6 +39,9 @@ class TrainStep:
     is_repeating = False
     """Whether a batch is run again, so that its window is open already."""
 
+    has_skipped = False
+    """Whether a loss was left out since this was last set to False."""
+
     def __init__(self, context: RunContext) -> None:
         self.context = context
         self.training_step = training_step(context)
@@ -83,6 +86,7 @@ class TrainStep:
             hooks.on_before_backward(trainer, module, loss)
             if self.context.skips_batch:
                 self.context.skips_batch, returned = False, None
+                self.has_skipped = True
             else:
                 if self._own_backward:
                     module.backward(loss)

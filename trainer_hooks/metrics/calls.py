@@ -28,7 +28,12 @@ _REDUCE_FX = tuple(_DEFAULTS).index("reduce_fx")
 
 
 def new_slot(
-    name: str, call: tuple[Any, ...], scope: Scope, suffix: str, others: Iterable[Slot]
+    name: str,
+    call: tuple[Any, ...],
+    scope: Scope,
+    suffix: str,
+    others: Iterable[Slot],
+    prefix: str = "",
 ) -> Slot:
     """Return what keeps the values of a name that is logged for the first time in a place.
 
@@ -39,6 +44,7 @@ def new_slot(
         scope: the place.
         suffix: what is added to names, to tell several loaders apart.
         others: the slots of this name in the other places of the same epoch.
+        prefix: what is put before names, to tell several evaluations apart.
 
     Raises:
         MetricError: it cannot be logged there, or not so.
@@ -71,7 +77,7 @@ def new_slot(
             "False unless said."
         )
     slot = Slot(
-        name,
+        prefix + name,
         call,
         reduce_fx=reduce_fx,
         on_step=bool(on_step),

@@ -31,11 +31,13 @@ class LoggedValues:
     Attributes:
         scope: from where `log` is called now.
         batch: the batch in work, of which the batch size is found where it is not given.
+        prefix: what is put before the names of what is logged now.
     """
 
     def __init__(self) -> None:
         self.scope = Scope.CLOSED
         self.batch: Any = None
+        self.prefix = ""
         self._callback: dict[str, Tensor] = {}
         self._logged: dict[str, Tensor] = {}
         self._bar: dict[str, Tensor] = {}
@@ -154,7 +156,7 @@ class LoggedValues:
             require_same_call(slot, call, self.scope)
             return slot
         others = [one for one in self._slots_of(*self.scope.family) if one is not slot]
-        made = new_slot(name, call, self.scope, self._suffix, others)
+        made = new_slot(name, call, self.scope, self._suffix, others, self.prefix)
         if slot is not None:
             made.take_over(slot)
         if self._keeps is not None and not self._keeps(name):

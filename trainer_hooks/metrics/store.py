@@ -128,6 +128,25 @@ class MetricStore(LoggedValues):
             self.set_latest(before)
             self.evaluated = evaluated
 
+    @contextmanager
+    def prefixed(self, prefix: str) -> Iterator[None]:
+        """Put `prefix` before the names of what an evaluation inside logs.
+
+        What the evaluations before logged, and with which arguments, is there again afterwards.
+        """
+        scope, evaluations = self.scope, (Scope.EVALUATION, Scope.EVALUATION_EPOCH)
+        self._publish_news()
+        others = {key: self._tables.pop(key) for key in [*self._tables] if key[0] in evaluations}
+        self.prefix = prefix
+        try:
+            yield
+        finally:
+            self.enter(Scope.CLOSED)
+            self.drop(*evaluations)
+            self._tables.update(others)
+            self.prefix = ""
+            self.enter(scope)
+
     def latest(self) -> list[dict[str, Tensor]]:
         """Return copies of what callbacks, loggers and bars were shown last."""
         return [dict(table) for table in self._latest_tables().values()]

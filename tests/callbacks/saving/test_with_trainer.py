@@ -208,7 +208,7 @@ def test_timer_adds_up_over_a_resume(tmp_path):
         tmp_path, timer := Timer("00:01:00:00"), ModelCheckpoint(save_last=True), max_epochs=2
     )
     fit(resumed, Scored(1.0, 1.0), saver.last_model_path)
-    state = torch.load(saver.last_model_path, weights_only=True)["callbacks"]["Timer"]
+    state = torch.load(saver.last_model_path, weights_only=True)["callbacks"][timer.state_key]
     assert timer.time_elapsed("train") > state["time_elapsed"]["train"] > 0
 
 

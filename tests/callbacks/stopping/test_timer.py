@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from datetime import timedelta
+from types import MappingProxyType
 
 import pytest
 
 from trainer_hooks.callbacks import Timer
+from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.order import Band
+from trainer_hooks.testing import TinyModule
 
 
 @pytest.fixture
@@ -35,6 +39,9 @@ def ten_seconds_a_batch(trainer, clock):
         timedelta(-1),
         {"hour": 1},
         {"hours": "x"},
+        {"hours": math.nan},
+        {"hours": math.inf},
+        MappingProxyType({"hours": math.nan}),
         [],
     ],
     ids=str,
@@ -67,10 +74,16 @@ def test_unknown_stage():
 
 @pytest.mark.parametrize(
     "duration",
-    ["01:02:03:04", timedelta(1, 7384), {"days": 1, "hours": 2, "minutes": 3, "seconds": 4}],
+    [
+        "01:02:03:04",
+        timedelta(1, 7384),
+        {"days": 1, "hours": 2, "minutes": 3, "seconds": 4},
+        MappingProxyType({"days": 1, "seconds": 7384}),
+    ],
+    ids=str,
 )
 def test_forms_of_a_duration(duration):
-    """A text, a timedelta and a dict mean the same."""
+    """A text, a timedelta and a dict, or another mapping, mean the same."""
     assert Timer(duration).time_remaining() == 93784
 
 
@@ -211,3 +224,46 @@ def test_the_dict_of_a_duration_stays_as_it_is():
     assert duration == {"hours": 1}
     duration["hours"] = 2
     assert timer.time_remaining() == 3600
+
+
+def elapsed(seconds):
+    return {"time_elapsed": {"train": seconds, "validate": 0.0, "test": 0.0, "predict": 0.0}}
+
+
+@pytest.mark.parametrize(
+    ("timers", "saved", "found"),
+    [
+        ([Timer("1h")], {"Timer": 5.0}, [5.0]),
+        ([Timer("1h", "epoch"), Timer("2h")], {"Timer": 5.0}, [5.0, 5.0]),
+        ([Timer("2h")], {Timer("1h").state_key: 5.0}, [5.0]),
+        ([Timer()], {Timer("1h").state_key: 5.0}, [5.0]),
+        (
+            [Timer("1h"), Timer("3h")],
+            {Timer("1h").state_key: 5.0, Timer("2h").state_key: 6.0},
+            [5.0, 6.0],
+        ),
+    ],
+    ids=["older", "older, two", "longer", "without an end", "one of two longer"],
+)
+def test_a_state_is_found_whatever_the_duration_was(timers, saved, found):
+    """A resumed run has the time of the one before, of an older version and another end, too."""
+    connector = CallbackConnector(timers, discover=False)
+    states, upgraded = connector.upgrade_states({k: elapsed(v) for k, v in saved.items()}, {})
+    report = connector.load_state_dict(states)
+    assert [timer.time_elapsed() for timer in timers] == found
+    assert (report.missing, report.unexpected, upgraded) == ((), (), ())
+
+
+def test_two_in_one_trainer(quiet_trainer, tmp_path):
+    """Two with other ends keep a state each, and a resume finds both."""
+
+    def make():
+        return [Timer("1h"), Timer("2h", verbose=False), Timer("2h", "epoch"), Timer()]
+
+    assert Timer().state_key == "Timer"
+    trainer = quiet_trainer(callbacks=make())
+    trainer.fit(TinyModule())
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    resumed = quiet_trainer(callbacks=make(), max_epochs=2)
+    resumed.fit(TinyModule(), ckpt_path=tmp_path / "x.ckpt")
+    assert len(resumed.load_report.restored) == 4

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from trainer_hooks import Module
+from trainer_hooks import Callback, Evaluator, Module
 from trainer_hooks.callbacks import (
     GradMonitor,
     LRMonitor,
@@ -192,6 +192,49 @@ def test_runtime_estimator(quiet_trainer, MemoryLogger, clock):
     assert found[0] == (1, pytest.approx(2 * 10))  # no validation is known of yet
     assert found[2] == (3, pytest.approx(2 * 8 + 3 * 100))
     assert found[-1] == (11, pytest.approx(100))  # the last validation is to come
+
+
+class TwoTimed(Timed):
+    """Validates two loaders: two batches of 50 s each epoch, and two of 500 s now and then."""
+
+    interval = "3ep"
+
+    def on_validation_batch_start(self, batch, batch_idx, dataloader_idx):
+        self.clock[0] += 50 if dataloader_idx == 0 else 500
+
+    def on_validation_batch_end(self, *args):
+        pass
+
+    def val_dataloader(self):
+        often, seldom = super().val_dataloader(), super().val_dataloader()
+        return [Evaluator("often", often), Evaluator("seldom", seldom, eval_interval=self.interval)]
+
+
+def test_runtime_estimator_tells_loaders_apart(quiet_trainer, MemoryLogger, clock):
+    """Each validation loader counts as often as it comes, and one with an interval at the end."""
+    monitor = RuntimeEstimator(time_unit="seconds")
+    seen = run(quiet_trainer, MemoryLogger, monitor, TwoTimed(clock), max_epochs=8)
+    found = {step: m["time/remaining_estimate"] for step, m in of(seen, "time/remaining")}
+    assert found[3] == pytest.approx(2 * 20 + 7 * 100)  # nothing is known of the other yet
+    # after epochs 3, 6 and 8; the batch is the first after the one of epoch 3
+    assert found[9] == pytest.approx(2 * 14 + 5 * 100 + 2 * 1000)
+    assert found[23] == pytest.approx(100 + 1000)
+
+
+def test_runtime_estimator_counts_a_second_validation(quiet_trainer, MemoryLogger, clock):
+    """What a callback validates at the end of an epoch belongs to the epoch's validation."""
+
+    class Again(Callback):
+        def on_train_epoch_end(self, trainer, module):
+            trainer.validate_again("again_")
+
+    options = {"callbacks": [monitor := RuntimeEstimator(time_unit="seconds"), Again()]}
+    logger = MemoryLogger()
+    trainer = quiet_trainer(logger=logger, log_every_n_steps=1, max_epochs=4, **options)
+    trainer.fit(Timed(clock))
+    assert monitor.time_unit == "seconds"
+    found = {s: m["time/remaining_estimate"] for s, m in of(logger.seen, "time/remaining")}
+    assert found[3] == pytest.approx(2 * 8 + 3 * 200)
 
 
 def test_system_metrics(quiet_trainer, MemoryLogger):

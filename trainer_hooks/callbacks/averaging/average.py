@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
+from trainer_hooks.callbacks.monitoring import check_number
 from trainer_hooks.errors import CallbackError, OptionError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     AvgFn = Callable[[Tensor, Tensor, Tensor | int], Tensor]
     MultiAvgFn = Callable[[Any, Any, Tensor | int], None]
 
-__all__ = ["Average", "check_averaging", "check_device"]
+__all__ = ["Average", "check_averaging", "check_decay", "check_device"]
 
 _PREFIX = "module."
 """What `AveragedModel` puts before the names of the weights in its state."""
@@ -155,6 +156,20 @@ def check_device(device: object, where: str) -> torch.device | None:
             f"device {device!r} of {where}: it must be a torch.device, its name or its number. "
             "Pass one, such as 'cpu', or None for where the module is."
         ) from error
+
+
+def check_decay(decay: float, where: str) -> float:
+    """Return `decay` if it is the share that the old average can have in a new one.
+
+    Raises:
+        OptionError: it is not.
+    """
+    if check_number("decay", decay, where, least=0.0) > 1:
+        raise OptionError(
+            f"decay {decay!r} of {where}: it must be a number from 0 to 1. Pass the share of "
+            "the old average, such as 0.999."
+        )
+    return decay
 
 
 def check_averaging(avg_fn: object, multi_avg_fn: object, where: str) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from trainer_hooks.callbacks.averaging.average import check_decay
 from trainer_hooks.callbacks.averaging.weight_averaging import WeightAveraging
-from trainer_hooks.callbacks.monitoring import check_count, check_number
+from trainer_hooks.callbacks.monitoring import check_count
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -65,11 +66,7 @@ class EMAWeightAveraging(WeightAveraging):
         update_starting_at_step: int | None = None,
         update_starting_at_epoch: int | None = None,
     ) -> None:
-        if check_number("decay", decay, _WHERE, least=0.0) > 1:
-            raise OptionError(
-                f"decay {decay!r} of {_WHERE}: it must be a number from 0 to 1. Pass the share of "
-                "the old average, such as 0.999."
-            )
+        check_decay(decay, _WHERE)
         check_count("update_every_n_steps", update_every_n_steps, _WHERE)
         for name, start in (
             ("update_starting_at_step", update_starting_at_step),

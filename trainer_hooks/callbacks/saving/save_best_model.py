@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.metric_names import name_of_metric
 from trainer_hooks.callbacks.monitoring import check_monitor, is_training
@@ -15,13 +15,12 @@ from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 
 __all__ = ["SaveBestModelCallback"]
-
-_WHERE = "SaveBestModelCallback"
 
 
 class SaveBestModelCallback(ModelCheckpoint):
@@ -73,16 +72,17 @@ class SaveBestModelCallback(ModelCheckpoint):
         save_scheduler: bool = True,
         load_saved_checkpoint: bool = True,
     ) -> None:
+        where = type(self).__name__
         check_flags(
-            _WHERE,
+            where,
             greater_is_better=greater_is_better,
             reset_on_train=reset_on_train,
             save_optimizer=save_optimizer,
             save_scheduler=save_scheduler,
             load_saved_checkpoint=load_saved_checkpoint,
         )
-        self.watch_metric = check_monitor(watch_metric, _WHERE)
-        folder, self._name, suffix = _parts(save_path)
+        self.watch_metric = check_monitor(watch_metric, where)
+        folder, self._name, suffix = _parts(save_path, where)
         super().__init__(
             folder,
             monitor=watch_metric,
@@ -129,13 +129,22 @@ class SaveBestModelCallback(ModelCheckpoint):
         put_back(trainer, module, path)
 
     def candidates(self, trainer: Trainer) -> list[str]:
-        """Return the file, if it is there."""
+        """Return the file, if it is there, and what was saved for now before leaving."""
         path = self.format_checkpoint_name()
-        return [path] if exists(path) else []
+        for_now = self.CHECKPOINT_NAME_PREEMPTED.partition("{")[0]
+        left = [one for one in super().candidates(trainer) if Path(one).name.startswith(for_now)]
+        return [path, *left] if exists(path) else left
 
-    def format_checkpoint_name(self, *_: object, **__: object) -> str:
-        """Return the path of the file, whatever the metrics."""
-        return super().format_checkpoint_name({}, self._name)
+    def format_checkpoint_name(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        filename: str | None = None,
+        ver: int | None = None,
+    ) -> str:
+        """Return the path of the file whatever the metrics, or that of another one beside it."""
+        if filename is None:
+            return super().format_checkpoint_name({}, self._name, ver)
+        return super().format_checkpoint_name(metrics or {}, filename, ver)
 
     def _save(self, trainer: Trainer, is_last_alone: bool = False) -> None:
         self._find(trainer)
@@ -146,7 +155,7 @@ class SaveBestModelCallback(ModelCheckpoint):
         self._watched.name = name_of_metric(self.watch_metric, trainer.callback_metrics)
 
 
-def _parts(save_path: str | os.PathLike[str]) -> tuple[str, str, str]:
+def _parts(save_path: str | os.PathLike[str], where: str) -> tuple[str, str, str]:
     """Return the folder, the name and the suffix of the file.
 
     Raises:
@@ -155,7 +164,7 @@ def _parts(save_path: str | os.PathLike[str]) -> tuple[str, str, str]:
     text = str(save_path) if isinstance(save_path, Path) else save_path
     if not isinstance(text, str) or not Path(text).name:
         raise OptionError(
-            f"save_path {save_path!r} of {_WHERE}: it must be the path of a file. Pass one, such "
+            f"save_path {save_path!r} of {where}: it must be the path of a file. Pass one, such "
             "as 'best_model.pt'."
         )
     folder, _, name = text.rpartition("/") if is_remote(text) else ("", "", text)

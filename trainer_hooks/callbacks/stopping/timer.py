@@ -13,7 +13,7 @@ from trainer_hooks.hooks.order import Band
 from trainer_hooks.timing import parse_span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
     from trainer_hooks.context import Trainer
@@ -63,7 +63,8 @@ class Timer(Callback):
     Raises:
         OptionError: an argument is outside its rule.
 
-    State: the seconds spent in each stage.
+    State: the seconds spent in each stage. A resumed run goes on from them with another duration or
+    interval, too.
 
     Example::
 
@@ -88,6 +89,19 @@ class Timer(Callback):
         self._deadline: float | None = None
         self._is_told = False
         self._spans = {stage: _Span() for stage in _STAGES}
+
+    @property
+    def state_key(self) -> str:
+        """The class, with the duration and the interval where they are not the default."""
+        if self._duration is None and self._is_by_step:
+            return type(self).__qualname__
+        interval = "step" if self._is_by_step else "epoch"
+        return self._generate_state_key(duration=self._duration, interval=interval)
+
+    def former_state_key(self, keys: Sequence[str]) -> str | None:
+        """Return the key of a Timer with another duration, as all Timers of a run tell one time."""
+        name = type(self).__qualname__
+        return next((key for key in keys if key == name or key.startswith(f"{name}{{")), None)
 
     def start_time(self, stage: str = "train") -> float | None:
         """Return when the stage began last, by `time.monotonic()`, or None."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
@@ -24,9 +26,10 @@ class RuntimeEstimator(Callback):
 
     The loggers are given `time/remaining_estimate` each `log_every_n_steps` steps, and the
     hyperparameter `time/remaining_estimate_unit`. It is what the rest of the training takes at the
-    pace of this run since its first batches, validations included: their mean time, as often as
-    they came so far. Whatever ends the training counts: epochs, steps, tokens, time. Without an
-    end nothing is logged.
+    pace of this run since its first batches, validations included: for each validation loader its
+    mean time, as often as it came so far, and once at the end where it is an `Evaluator` with an
+    interval. One that has not come yet is not known of. Whatever ends the training counts: epochs,
+    steps, tokens, time. Without an end nothing is logged.
 
     A resumed run measures its pace anew.
 
@@ -54,8 +57,9 @@ class RuntimeEstimator(Callback):
         self._left = 0
         self._start: Clock | None = None
         self._begun: Clock | None = None
-        self._validations = 0
-        self._validated_share = 0.0
+        self._loaders: dict[int, _Loader] = {}
+        self._current: _Loader | None = None
+        self._attributed = 0.0
 
     @property
     def state_key(self) -> str:
@@ -64,9 +68,10 @@ class RuntimeEstimator(Callback):
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Tell the unit, and measure from here on."""
-        self._left, self._validations = self.skip_batches, 0
+        self._left, self._loaders, self._current = self.skip_batches, {}, None
         self._start = None if self._left else trainer.clock
         self._begun = trainer.clock
+        self._attributed = self._begun.eval_seconds
         for logger in trainer.loggers:
             logger.log_hyperparams({"time/remaining_estimate_unit": self.time_unit})
 
@@ -85,26 +90,60 @@ class RuntimeEstimator(Callback):
         done = clock.share_done - self._start.share_done
         if done > 0:
             seconds = (clock.train_seconds - self._start.train_seconds) / done
-            remaining = seconds * (1 - clock.share_done) + self._validating(clock)
+            remaining = seconds * (1 - clock.share_done) + self._validating(trainer, clock)
             trainer.log_metrics(
                 {"time/remaining_estimate": remaining / SECONDS[self.time_unit]},
                 trainer.progress.batches_stepped - 1,
             )
 
-    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """Count a validation."""
-        if trainer.state.fn == "fit" and not trainer.sanity_checking:
-            self._validations += 1
-            self._validated_share = trainer.clock.share_done
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
+        """Give the time so far to the loader that was run last."""
+        self._attribute(trainer.clock)
+        self._current = None
 
-    def _validating(self, clock: Clock) -> float:
+    def on_validation_batch_start(
+        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Note that a loader has its turn."""
+        if batch_idx == 0 and trainer.state.fn == "fit" and not trainer.sanity_checking:
+            clock = trainer.clock
+            self._attribute(clock)
+            self._current = self._loaders.setdefault(dataloader_idx, _Loader())
+            self._current.count += 1
+            self._current.share = clock.share_done
+
+    def _attribute(self, clock: Clock) -> None:
+        """Give the time of validation that no loader has yet to the one that is or was run."""
+        if self._current is not None:
+            self._current.seconds += clock.eval_seconds - self._attributed
+            self._attributed = clock.eval_seconds
+
+    def _validating(self, trainer: Trainer, clock: Clock) -> float:
         """Return the seconds that the validations to come will take."""
-        begun = self._begun
-        if begun is None or not self._validations:
+        begun, evaluators = self._begun, trainer.val_evaluators
+        if begun is None:
             return 0.0
-        between = (self._validated_share - begun.share_done) / self._validations
+        self._attribute(clock)
+        seconds = 0.0
+        for index, loader in self._loaders.items():
+            has_own = bool(evaluators) and evaluators[index].when is not None
+            seconds += loader.seconds / loader.count * loader.to_come(begun.share_done, has_own)
+        return seconds
+
+
+@dataclass(slots=True)
+class _Loader:
+    """What is known of a validation loader: how often it was run, for how long, and when last."""
+
+    count: int = 0
+    seconds: float = 0.0
+    share: float = 0.0
+
+    def to_come(self, begun: float, is_run_at_end: bool) -> int:
+        """Return how often it will still be run, as often as since a share of the training."""
+        between = (self.share - begun) / self.count
         if between <= 0:
-            return 0.0
-        mean = (clock.eval_seconds - begun.eval_seconds) / self._validations
-        # a rest that is a hair short of whole, as sums of floats are, is whole
-        return mean * int((1 - self._validated_share) / between + 1e-6)
+            return 0
+        rest = (1 - self.share) / between
+        # a rest that is a hair from whole, as sums of floats are, is whole
+        return math.ceil(rest - 1e-6) if is_run_at_end else int(rest + 1e-6)

@@ -107,7 +107,10 @@ class _Witness(Callback):
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Keep what there is."""
-        self.seen = {"keys": set(checkpoint), "states": copy.deepcopy(checkpoint["callbacks"])}
+        self.seen = {
+            "keys": set(checkpoint),
+            "states": copy.deepcopy(checkpoint.get("callbacks", {})),
+        }
 
 
 class _LastWitness(_Witness):
