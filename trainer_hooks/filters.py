@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock import Clock
+from trainer_hooks.errors import OptionError
 from trainer_hooks.timing import Time, TimeUnit, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import timedelta
 
-__all__ = ["Cue", "Filter", "When", "after", "every", "once", "parse_when"]
+__all__ = ["Cue", "Filter", "When", "after", "every", "once", "parse_when", "word_or_when"]
 
 
 class Filter:
@@ -177,6 +178,20 @@ def parse_when(
     if callable(value):
         return _Asked(value)
     return _Every(parse_time(value, name, where, units=units, bare=bare))
+
+
+def word_or_when(value: object, name: str, where: str, words: Collection[str]) -> str | Filter:
+    """Return one of `words` as it is, or the filter that an argument says.
+
+    Raises:
+        OptionError: it is neither.
+    """
+    if isinstance(value, str) and value in words:
+        return value
+    try:
+        return parse_when(value, name, where)
+    except OptionError as error:
+        raise OptionError(f"{error} Or choose one of {', '.join(map(repr, words))}.") from None
 
 
 class Cue:

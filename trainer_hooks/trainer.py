@@ -295,8 +295,10 @@ class Trainer(TrainerMethods):
             run.fail(error)
             raise
         finally:
-            run.close()
-            occupation.release()
+            try:
+                run.close()
+            finally:
+                occupation.release()
         return result
 
     def _evaluate(

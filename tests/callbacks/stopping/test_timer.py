@@ -7,7 +7,9 @@ from datetime import timedelta
 from types import MappingProxyType
 
 import pytest
+import torch
 
+from trainer_hooks import Callback, Trainer, after, every
 from trainer_hooks.callbacks import Timer
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import OptionError
@@ -101,6 +103,40 @@ def test_stops_when_the_time_is_up(fake, clock, interval, steps):
     assert trainer.global_step == steps
     assert "Timer: the time for training, 25 s, is up" in trainer.stop_reason
     assert (timer.time_elapsed(), timer.time_remaining()) == (steps * 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("interval", "batches"),
+    [
+        ("1ba", 3),
+        ("2ba", 4),
+        ("1ep", 5),
+        (every("1ba") & after("4ba"), 4),
+        (lambda clock: clock.batches == 3, 3),
+    ],
+    ids=["each batch", "batches", "epochs", "filter", "function"],
+)
+def test_it_looks_when_an_interval_says_so(interval, batches, clock):
+    """A time, a filter or a function may say after which batches; epochs' ends are looked at too."""
+
+    class Work(Callback):
+        def on_before_optimizer_step(self, trainer, module, optimizer):
+            clock[0] += 10
+
+    timer = Timer({"seconds": 25}, interval)
+    trainer = Trainer(
+        callbacks=[Work(), timer],
+        max_epochs=3,
+        accelerator="cpu",
+        logger=False,
+        plugins=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    data = [[torch.ones(1, 2), torch.zeros(1, dtype=torch.long)]] * 5
+    trainer.fit(TinyModule(), data)
+    assert trainer.clock.batches == batches
 
 
 def test_time_of_validation_counts(fake, clock):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trainer_hooks._log import log
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
+from trainer_hooks.filters import Cue, Filter, word_or_when
 from trainer_hooks.hooks.order import Band
 from trainer_hooks.timing import parse_span
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from trainer_hooks.context import Trainer
+    from trainer_hooks.filters import When
     from trainer_hooks.module import Module
     from trainer_hooks.timing import Time
 
@@ -57,14 +59,16 @@ class Timer(Callback):
     Args:
         duration: the time that training may take: `"8h30m"`, `"DD:HH:MM:SS"`, a `Time` in seconds,
             a timedelta, or the keyword arguments of one as a dict; None only to measure.
-        interval: whether it looks after each step (`"step"`) or each epoch (`"epoch"`).
+        interval: whether it looks after each step (`"step"`) or each epoch (`"epoch"`); or after the
+            batches and epochs at which `"50ba"`, a `Time`, a filter or a function of `trainer.clock`
+            says so.
         verbose: whether the end of the time is logged at level INFO.
 
     Raises:
         OptionError: an argument is outside its rule.
 
-    State: the seconds spent in each stage. A resumed run goes on from them with another duration or
-    interval, too.
+    State: the seconds spent in each stage, and the counts when it last looked. A resumed run goes
+    on from them with another duration or interval, too.
 
     Example::
 
@@ -80,11 +84,13 @@ class Timer(Callback):
     def __init__(
         self,
         duration: str | Time | timedelta | Mapping[str, float] | None = None,
-        interval: str = "step",
+        interval: When = "step",
         verbose: bool = True,
     ) -> None:
         self._duration = None if duration is None else parse_span(duration, "duration", _WHERE)
-        self._is_by_step = check_choice("interval", interval, _WHERE, ("step", "epoch")) == "step"
+        self._interval: str | Filter = word_or_when(interval, "interval", _WHERE, ("step", "epoch"))
+        self._is_by_step = self._interval == "step"
+        self._cue = Cue(self._interval) if isinstance(self._interval, Filter) else None
         self.verbose: bool = check_choice("verbose", verbose, _WHERE, (True, False))
         self._deadline: float | None = None
         self._is_told = False
@@ -95,8 +101,7 @@ class Timer(Callback):
         """The class, with the duration and the interval where they are not the default."""
         if self._duration is None and self._is_by_step:
             return type(self).__qualname__
-        interval = "step" if self._is_by_step else "epoch"
-        return self._generate_state_key(duration=self._duration, interval=interval)
+        return self._generate_state_key(duration=self._duration, interval=str(self._interval))
 
     def former_state_key(self, keys: Sequence[str]) -> str | None:
         """Return the key of a Timer with another duration, as all Timers of a run tell one time."""
@@ -122,24 +127,31 @@ class Timer(Callback):
         return max(0.0, self._duration - self._span(stage).elapsed)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the seconds spent in each stage."""
-        return {"time_elapsed": {stage: span.elapsed for stage, span in self._spans.items()}}
+        """Return the seconds spent in each stage, and the counts when it last looked."""
+        state: dict[str, Any] = {"time_elapsed": {k: v.elapsed for k, v in self._spans.items()}}
+        return state if self._cue is None else {**state, "asked": self._cue.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Count the seconds of the run that is resumed."""
         elapsed = state_dict.get("time_elapsed", {})
         self._spans = {stage: _Span(before=elapsed.get(stage, 0.0)) for stage in _STAGES}
+        if self._cue is not None and "asked" in state_dict:
+            self._cue.load_state_dict(state_dict["asked"])
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Begin at zero when a new training begins."""
         self._is_told = False
         if trainer.progress.is_fresh:
             self._spans = {stage: _Span() for stage in _STAGES}
+            if self._cue is not None:
+                self._cue.forget()
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start the clock; what is left may be nothing."""
         span = self._spans["train"]
         span.open()
+        if self._cue is not None:
+            self._cue.start(trainer.clock)
         if self._duration is not None:
             self._deadline = time.monotonic() + self._duration - span.before
             self._stop_if_over(trainer)
@@ -147,8 +159,10 @@ class Timer(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Look at the clock, if it is to be looked at after steps."""
-        if self._is_by_step and self._deadline is not None:
+        """Look at the clock, if it is to be looked at now."""
+        if (self._is_by_step and self._deadline is not None) or (
+            self._cue is not None and self._cue.is_due(trainer.clock)
+        ):
             self._stop_if_over(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:

@@ -12,11 +12,10 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
 from trainer_hooks.errors import (
     OptimizationError,
-    OptionError,
     TrainerHooksWarning,
     UsageError,
 )
-from trainer_hooks.filters import Cue, Filter, parse_when
+from trainer_hooks.filters import Cue, Filter, word_or_when
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -74,7 +73,11 @@ class LearningRateMonitor(Callback):
         log_momentum: bool = False,
         log_weight_decay: bool = False,
     ) -> None:
-        self.logging_interval: str | Filter | None = _interval(logging_interval)
+        self.logging_interval: str | Filter | None = None
+        if logging_interval is not None:
+            self.logging_interval = word_or_when(
+                logging_interval, "logging_interval", _WHERE, ("step", "epoch")
+            )
         when = self.logging_interval
         self._cue = Cue(when) if isinstance(when, Filter) else None
         self.log_momentum: bool = check_choice("log_momentum", log_momentum, _WHERE, (True, False))
@@ -193,21 +196,6 @@ def _rates(name: str, optimizer: Optimizer) -> dict[str, float]:
     """Return the rates of one optimizer's groups, by name."""
     groups = zip(optimizer.param_groups, _suffixes(optimizer), strict=True)
     return {f"{name}{suffix}": float(group["lr"]) for group, suffix in groups}
-
-
-def _interval(value: Any) -> str | Filter | None:
-    """Return a `logging_interval`: a word of Lightning's, or a filter.
-
-    Raises:
-        OptionError: it is neither.
-    """
-    if value is None or value in ("step", "epoch"):
-        word: str | None = value
-        return word
-    try:
-        return parse_when(value, "logging_interval", _WHERE)
-    except OptionError as error:
-        raise OptionError(f"{error} Or choose one of None, 'step', 'epoch'.") from None
 
 
 def _sources(trainer: Trainer) -> list[tuple[str, Optimizer, str | None]]:
