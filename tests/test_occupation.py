@@ -134,3 +134,17 @@ def test_the_same_trainer_inside_itself_is_another_error() -> None:
 
     trainers.append(Trainer(callbacks=[shared, Inside(nested)], **QUIET))
     trainers[0].fit(TinyModule())
+
+
+def test_a_run_that_fails_as_it_ends_lets_go() -> None:
+    """An error while tearing down leaves no callback inside the run."""
+
+    class Breaks(Callback):
+        def teardown(self, trainer, module, stage) -> None:
+            raise RuntimeError("torn")
+
+    shared = Counter()
+    with pytest.raises(RuntimeError, match="torn"):
+        Trainer(callbacks=[shared, Breaks()], **QUIET).fit(TinyModule())
+    Trainer(callbacks=[shared], **QUIET).fit(TinyModule())
+    assert shared.ends == 2

@@ -117,7 +117,7 @@ def test_stops_when_the_time_is_up(fake, clock, interval, steps):
     ids=["each batch", "batches", "epochs", "filter", "function"],
 )
 def test_it_looks_when_an_interval_says_so(interval, batches, clock):
-    """A time, a filter or a function may say after which batches; epochs' ends are looked at too."""
+    """A time, a filter or a function may say after which batches, beside the ends of epochs."""
 
     class Work(Callback):
         def on_before_optimizer_step(self, trainer, module, optimizer):

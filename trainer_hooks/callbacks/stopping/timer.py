@@ -59,9 +59,9 @@ class Timer(Callback):
     Args:
         duration: the time that training may take: `"8h30m"`, `"DD:HH:MM:SS"`, a `Time` in seconds,
             a timedelta, or the keyword arguments of one as a dict; None only to measure.
-        interval: whether it looks after each step (`"step"`) or each epoch (`"epoch"`); or after the
-            batches and epochs at which `"50ba"`, a `Time`, a filter or a function of `trainer.clock`
-            says so.
+        interval: whether it looks after each step (`"step"`) or each epoch (`"epoch"`); or when
+            `"50ba"`, a `Time`, a filter or a function of `trainer.clock` says, and after each
+            epoch.
         verbose: whether the end of the time is logged at level INFO.
 
     Raises:
@@ -160,9 +160,9 @@ class Timer(Callback):
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Look at the clock, if it is to be looked at now."""
-        if (self._is_by_step and self._deadline is not None) or (
-            self._cue is not None and self._cue.is_due(trainer.clock)
-        ):
+        if self._deadline is None:
+            return
+        if self._is_by_step or (self._cue is not None and self._cue.is_due(trainer.clock)):
             self._stop_if_over(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
