@@ -17,6 +17,7 @@ class Case:
             and `folder`, a path.
         theirs: the same in Lightning; None where it has no such callback.
         options: options of the trainer that it needs; its baseline has them too.
+        validates: whether there is a validation of one batch after each epoch, in both.
         decay_steps: the steps at which the module's schedule says that its decays end; without any
             there is no schedule. Its baseline has it too.
     """
@@ -24,6 +25,7 @@ class Case:
     made: str
     theirs: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    validates: bool = False
     decay_steps: tuple[int, ...] = ()
 
 
@@ -85,14 +87,16 @@ CASES = {
     "LearningRateMonitor": _both("LearningRateMonitor(logging_interval='step')"),
     "MemoryMonitor": Case("MemoryMonitor()"),
     "MemorySnapshot": Case("MemorySnapshot()"),
-    "MLPerfCallback": Case("MLPerfCallback(folder, 0, metric_name='loss_epoch', target=1e9)"),
+    "MLPerfCallback": Case(
+        "MLPerfCallback(folder, 0, metric_name='val_loss', target=1e9)", validates=True
+    ),
     "ModelCheckpoint": _both("ModelCheckpoint(folder / 'kept', save_on_train_epoch_end=True)"),
-    "ModelSummary": _both("ModelSummary()"),
+    "ModelSummary": _both("ModelSummary()", enable_model_summary=True),
     "NaNMonitor": Case("NaNMonitor()"),
     "OOMObserver": Case("OOMObserver()"),
     "OptimizerMonitor": Case("OptimizerMonitor()"),
     "QuantizationAwareTraining": Case("QuantizationAwareTraining()"),
-    "RichModelSummary": _both("RichModelSummary()"),
+    "RichModelSummary": _both("RichModelSummary()", enable_model_summary=True),
     "RichProgressBar": _both("RichProgressBar()", enable_progress_bar=True),
     "RunManifest": Case("RunManifest(folder / 'notes')"),
     "RuntimeEstimator": Case("RuntimeEstimator()"),

@@ -66,8 +66,8 @@ def _trained(package: Any, callback: Any, case: Case) -> float:
         "log_every_n_steps": 50,
         **case.options,
     }
-    if callback is None and options["enable_progress_bar"]:
-        options["enable_progress_bar"] = False
+    if callback is None:
+        options |= {"enable_progress_bar": False, "enable_model_summary": False}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         trainer = package.Trainer(
             callbacks=[callback] if callback is not None else [],
@@ -75,7 +75,8 @@ def _trained(package: Any, callback: Any, case: Case) -> float:
             **options,
         )
         gc.collect()
-        trainer.fit(_module(package, case), batches)
+        validation = make_batches(1) if case.validates else None
+        trainer.fit(_module(package, case), batches, validation)
     walls = [start for start, _ in batches.marks]
     spans = [after - before for before, after in itertools.pairwise(walls[1:])]
     return min(spans) * 1e6 / _STEPS
@@ -101,6 +102,10 @@ def _module(package: Any, case: Case) -> Any:
 
         def generate(self, prompts: list[str]) -> list[str]:
             return [f"{prompt}!" for prompt in prompts]
+
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            x, y = batch
+            self.log("val_loss", F.cross_entropy(self(x), y), batch_size=8)
 
         def configure_optimizers(self) -> Any:
             optimizer = make_optimizer(self.net)
