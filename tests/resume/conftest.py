@@ -187,7 +187,8 @@ class Outcome:
 
     def release(self) -> None:
         """Let go of the loaders at once: workers that the garbage collector ends take 5 s each."""
-        self.trainer._session.context = self.trainer._session.fit_context = None
+        session = self.trainer._session
+        session.context = session.fit_context = session.job = None
 
     @property
     def logged(self) -> dict[str, Any]:
