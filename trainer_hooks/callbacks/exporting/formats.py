@@ -120,7 +120,7 @@ def _write_onnx(module: nn.Module, call: Call, path: Path, names: Names) -> None
 
 def _load_onnx(path: Path) -> Loaded:
     import onnx
-    import onnxruntime
+    import onnxruntime  # type: ignore[import-untyped]
 
     onnx.checker.check_model(str(path), full_check=True)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -25,7 +25,7 @@ class ResultFile:
     """
 
     def __init__(self, path: Path) -> None:
-        from mlperf_logging.mllog.mllog import MLLogger
+        from mlperf_logging.mllog.mllog import MLLogger  # type: ignore[import-untyped]
 
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path

@@ -96,7 +96,8 @@ class RemoteCopies:
 
     def has_failed(self, path: str) -> bool:
         """Return whether a checkpoint could not be sent, so that it had better stay."""
-        return path in self._failed
+        upload = self._uploads.get(path)
+        return path in self._failed or (upload is not None and upload.error is not None)
 
     def settle(self) -> None:
         """See what has ended.
