@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_count, is_training
+from trainer_hooks.callbacks.on_cue import OnCue
 from trainer_hooks.errors import ModuleError, OptionError
-from trainer_hooks.filters import Cue, When, parse_when
+from trainer_hooks.filters import When, parse_when
 from trainer_hooks.runtime import rng
 from trainer_hooks.timing import TimeUnit
 
@@ -25,7 +25,7 @@ _WHERE = "Generate"
 _COLUMNS = ["prompt", "generation"]
 
 
-class Generate(Callback):
+class Generate(OnCue):
     """Log what the module generates for some prompts, at an interval, as a table `generations`.
 
     It calls `module.generate(inputs, **generate_kwargs)` in evaluation mode and without gradients.
@@ -75,20 +75,12 @@ class Generate(Callback):
             check_count("batch_size", batch_size, _WHERE, least=1)
         self.batch_size = batch_size
         self.generate_kwargs = generate_kwargs
-        self._cue = Cue(self.interval)
+        super().__init__(self.interval)
 
     @property
     def state_key(self) -> str:
         """The class with its interval and prompts."""
         return self._generate_state_key(interval=repr(self.interval), prompts=list(self.prompts))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counts when it last looked."""
-        return {"asked": self._cue.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take them back."""
-        self._cue.load_state_dict(state_dict["asked"])
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Make sure that the module can generate, before anything is trained."""
@@ -97,12 +89,7 @@ class Generate(Callback):
                 f"module {type(module).__qualname__} of {_WHERE}: it must have a method "
                 "generate(inputs, **generate_kwargs). Write one, or leave the callback out."
             )
-        if trainer.progress.is_fresh:
-            self._cue.forget()
-
-    def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Start counting, or go on."""
-        self._cue.start(trainer.clock)
+        super().on_fit_start(trainer, module)
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Generate after a batch, if that is due."""

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
+from trainer_hooks.callbacks.on_cue import OnCue
 from trainer_hooks.callbacks.reporting.mask_views import as_classes, beside, coloured
 from trainer_hooks.callbacks.reporting.sample_views import check_key, picked, picture
 from trainer_hooks.errors import DataError, ModuleError, OptionError
-from trainer_hooks.filters import Cue, Filter, parse_when
+from trainer_hooks.filters import Filter, parse_when
 from trainer_hooks.runtime.transfer import first_tensor
 from trainer_hooks.timing import TimeUnit
 
@@ -28,7 +28,7 @@ _MODES = ("input", "segmentation")
 _CHANNELS = (1, 3, 4)
 
 
-class ImageVisualizer(Callback):
+class ImageVisualizer(OnCue):
     """Log the pictures that are trained on, at an interval, under Composer's names.
 
     With a time as the interval, the first batch of a training is shown, and each that begins where
@@ -81,7 +81,7 @@ class ImageVisualizer(Callback):
         target_key: Key = 1,
     ) -> None:
         self.interval = interval
-        self._cue = Cue(parse_when(interval, "interval", _WHERE, bare=TimeUnit.EPOCH))
+        super().__init__(parse_when(interval, "interval", _WHERE, bare=TimeUnit.EPOCH))
         self._begins = not (isinstance(interval, Filter) or callable(interval))
         self.mode: str = check_choice("mode", mode, _WHERE, _MODES)
         self.num_images = check_count("num_images", num_images, _WHERE, least=1)
@@ -106,22 +106,18 @@ class ImageVisualizer(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts when it last looked, and whether it has shown anything."""
-        return {"asked": self._cue.state_dict(), "has_begun": self._has_begun}
+        return {**super().state_dict(), "has_begun": self._has_begun}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take them back."""
-        self._cue.load_state_dict(state_dict["asked"])
+        super().load_state_dict(state_dict)
         self._has_begun = bool(state_dict["has_begun"])
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Begin anew with a new training."""
+        super().on_fit_start(trainer, module)
         if trainer.progress.is_fresh:
-            self._cue.forget()
             self._has_begun = False
-
-    def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Start counting, or go on."""
-        self._cue.start(trainer.clock)
 
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
+from trainer_hooks.callbacks.on_cue import OnCue
 from trainer_hooks.errors import OptionError
-from trainer_hooks.filters import Cue, parse_when
+from trainer_hooks.filters import parse_when
 from trainer_hooks.timing import TimeUnit
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["ActivationMonitor"]
 _WHERE = "ActivationMonitor"
 
 
-class ActivationMonitor(Callback):
+class ActivationMonitor(OnCue):
     """Log what goes into each layer and comes out, under Composer's names.
 
     At each `interval`, the first forward of the batch that follows is watched. Of each input and
@@ -64,7 +64,7 @@ class ActivationMonitor(Callback):
         only_log_wandb: bool = True,
     ) -> None:
         self.interval = interval
-        self._cue = Cue(parse_when(interval, "interval", _WHERE, bare=TimeUnit.BATCH))
+        super().__init__(parse_when(interval, "interval", _WHERE, bare=TimeUnit.BATCH))
         self.ignore_module_types = _check_types(ignore_module_types)
         self.only_log_wandb: bool = check_choice(
             "only_log_wandb", only_log_wandb, _WHERE, (True, False)
@@ -78,24 +78,6 @@ class ActivationMonitor(Callback):
         return self._generate_state_key(
             when=str(self._cue.when), ignore_module_types=self.ignore_module_types
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counts when it last looked."""
-        return {"asked": self._cue.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take them back."""
-        if "asked" in state_dict:
-            self._cue.load_state_dict(state_dict["asked"])
-
-    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Begin anew with a new training."""
-        if trainer.progress.is_fresh:
-            self._cue.forget()
-
-    def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Ask from here on."""
-        self._cue.start(trainer.clock)
 
     def on_before_train_batch(self, trainer: Trainer, module: Module) -> None:
         """Watch the forward that follows, if it is due."""

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
+from trainer_hooks.callbacks.on_cue import OnCue
 from trainer_hooks.callbacks.watching.due import closes_window
 from trainer_hooks.callbacks.watching.norms import gradient_norms, norm_of_norms
-from trainer_hooks.filters import Cue, parse_when
+from trainer_hooks.filters import parse_when
 from trainer_hooks.timing import TimeUnit
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = ["OptimizerMonitor"]
 _WHERE = "OptimizerMonitor"
 
 
-class OptimizerMonitor(Callback):
+class OptimizerMonitor(OnCue):
     """Log norms of the gradients, and what the optimizer says of each parameter.
 
     The names are Composer's: `l2_norm/grad/global`, and of each parameter
@@ -61,7 +61,7 @@ class OptimizerMonitor(Callback):
             "log_optimizer_metrics", log_optimizer_metrics, _WHERE, (True, False)
         )
         self.batch_log_interval = batch_log_interval
-        self._cue = Cue(
+        super().__init__(
             parse_when(batch_log_interval, "batch_log_interval", _WHERE, bare=TimeUnit.STEP)
         )
 
@@ -71,24 +71,6 @@ class OptimizerMonitor(Callback):
         return self._generate_state_key(
             log_optimizer_metrics=self.log_optimizer_metrics, when=str(self._cue.when)
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counts when it last looked."""
-        return {"asked": self._cue.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take them back."""
-        if "asked" in state_dict:
-            self._cue.load_state_dict(state_dict["asked"])
-
-    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Begin anew with a new training."""
-        if trainer.progress.is_fresh:
-            self._cue.forget()
-
-    def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Ask from here on."""
-        self._cue.start(trainer.clock)
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
