@@ -193,11 +193,16 @@ def _hooks(described: type[Callback]) -> list[str]:
 
 def _cost(cost: dict[str, float] | None) -> str:
     if cost is None:
-        return "Not in `benchmarks/callbacks.py`: it does nothing in a training step."
-    text = f"{cost['us']:.1f} µs a training step"
+        return "`benchmarks/callbacks.py` does not measure it."
+    text = f"{_microseconds(cost['us'])} a training step"
     if "lightning_us" in cost:
-        text += f"; Lightning's: {cost['lightning_us']:.1f} µs"
+        text += f"; Lightning's: {_microseconds(cost['lightning_us'])}"
     return (
         text
         + " (`benchmarks/callbacks.py`; the machine is that of [performance](../performance.md))."
     )
+
+
+def _microseconds(value: float) -> str:
+    """Return a measured cost; what is less than the noise is told as that."""
+    return "under 2 µs" if value < 2.0 else f"{value:.1f} µs"

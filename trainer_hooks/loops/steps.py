@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from trainer_hooks.data.hooks import defines
 from trainer_hooks.errors import ModuleError
+from trainer_hooks.loops.step_arguments import fitted
 from trainer_hooks.module import Module
 from trainer_hooks.runtime.transfer import map_tensors
 
@@ -38,7 +39,8 @@ def training_step(context: RunContext) -> Step:
     """Return what runs a training batch.
 
     Raises:
-        ModuleError: the module has no `training_step`, and not both `forward` and `loss`.
+        ModuleError: the module has no `training_step`, and not both `forward` and `loss`; or one
+            that takes other arguments.
     """
     return _through_trainer(context, "train", _training_step(context))
 
@@ -46,7 +48,7 @@ def training_step(context: RunContext) -> Step:
 def _training_step(context: RunContext) -> Step:
     module = context.module
     if overrides(module, "training_step"):
-        return module.training_step
+        return fitted(module, "training_step")
     if not _has_default(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no training_step: define training_step(batch, "
@@ -103,7 +105,8 @@ def evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
         hooks: who is told of the forward.
 
     Raises:
-        ModuleError: the module has no such step, and not both `forward` and `loss`.
+        ModuleError: the module has no such step, and not both `forward` and `loss`; or one that
+            takes other arguments.
     """
     return _through_trainer(context, "eval", _evaluation_step(context, stage, hooks))
 
@@ -112,7 +115,7 @@ def _evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
     module = context.module
     name = _STEPS[stage]
     if overrides(module, name):
-        return getattr(module, name)  # type: ignore[no-any-return]
+        return fitted(module, name, len(context.evaluation[stage].loaders))
     if not _has_default(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no {name}: define {name}(batch, batch_idx), or "
@@ -137,11 +140,11 @@ def predict_step(context: RunContext) -> Step:
     """Return what runs a predict batch: `predict_step`, or else the forward.
 
     Raises:
-        ModuleError: the module has neither.
+        ModuleError: the module has neither, or a step that takes other arguments.
     """
     module = context.module
     if overrides(module, "predict_step"):
-        return module.predict_step
+        return fitted(module, "predict_step", len(context.evaluation["predict"].loaders))
     if not _has_forward(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no predict_step and no forward: define one of them."

@@ -32,6 +32,7 @@ class FitValidation:
 
     Raises:
         OptionError: `val_check_interval` does not fit the number of batches.
+        ModuleError: the validation step takes other arguments.
     """
 
     def __init__(self, context: RunContext, num_batches: int | float) -> None:
@@ -41,6 +42,8 @@ class FitValidation:
         self._schedule = schedule
         self._evaluators = EvaluatorSchedule(context, schedule)
         self.is_inside = schedule.is_inside or self._evaluators.has_own
+        if schedule.is_on:
+            EvaluationLoop(context, "validate")  # a step that cannot be called is told at once
 
     def check_sanity(self) -> None:
         """Run a few validation batches, so that a fault in them shows before hours of training.
