@@ -297,8 +297,22 @@ def test_the_end_of_a_run_waits_for_a_bounded_time(reports):
 
 def test_the_background_keeps_the_order_and_tries_again(train):
     """A logger in the background gets all values in order, also after an outage."""
-    other, whole = Other(lambda number: number in (2, 3, 4)), InMemoryLogger()
-    train(other, whole)
+    is_back, has_failed = threading.Event(), threading.Event()
+
+    def fails(number) -> bool:
+        if number > 1 and not is_back.is_set():
+            has_failed.set()
+            return True
+        return False
+
+    class ComesBack(Callback):
+        def on_train_end(self, trainer, module) -> None:
+            # the thread makes its calls when it can: the outage lasts until one has failed
+            assert has_failed.wait(30)
+            is_back.set()
+
+    other, whole = Other(fails), InMemoryLogger()
+    train(other, whole, callbacks=[ComesBack()])
     assert sorted(other.metrics, key=str) == sorted(whole.metrics, key=str)
 
 
