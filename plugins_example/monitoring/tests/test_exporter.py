@@ -285,6 +285,7 @@ def test_it_can_be_copied_and_pickled_while_it_serves(tmp_path: Path) -> None:
             assert (other.port, other.address, other.url) == (0, "127.0.0.1", None)
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_callbacks() -> None:
     """The kit finds no fault."""
     check_callback(PrometheusExporter)
