@@ -16,6 +16,8 @@ from trainer_hooks.callbacks import (
 from trainer_hooks.loggers import InMemoryLogger
 from trainer_hooks.testing import TinyModule
 
+pytestmark = pytest.mark.slow  # a training for each cut of each callback and interval
+
 INTERVALS = ["3ba", "2st", "4sp", "1ep", every("5ba") | every("4ba"), lambda c: c.batches == 5]
 IDS = ["batches", "steps", "samples", "epochs", "filter", "function"]
 CALLBACKS = {

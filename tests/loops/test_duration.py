@@ -175,6 +175,7 @@ def test_validation_in_each_unit(interval, at) -> None:
     assert validated.at == at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("interval", "at"),
     [
