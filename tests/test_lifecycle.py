@@ -513,6 +513,7 @@ def code_of_ctrl_c() -> int:
     return subprocess.run(command, capture_output=True, check=False).returncode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "code", "saved"),
     [
