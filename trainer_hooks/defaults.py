@@ -15,7 +15,7 @@ from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.callbacks.stopping.timer import Timer
 from trainer_hooks.callbacks.summary.model_summary import ModelSummary
 from trainer_hooks.callbacks.summary.rich_model_summary import RichModelSummary
-from trainer_hooks.checkpoint.target import is_remote
+from trainer_hooks.checkpoint.target import is_remote, require_reachable
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.csv import CSVLogger
@@ -84,12 +84,7 @@ def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
                 "one of them out."
             )
     root = root_dir(config)
-    if is_remote(root):
-        from trainer_hooks.checkpoint.remote import obstacle
-
-        found = obstacle(root)
-        if found:
-            raise OptionError(f"Trainer(default_root_dir={root!r}): {found}.")
+    require_reachable(root, f"Trainer(default_root_dir={root!r})")
     bars = [entry for entry in connector.entries if isinstance(entry.callback, ProgressBar)]
     if len(bars) > 1:
         raise OptionError(

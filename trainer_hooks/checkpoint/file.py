@@ -7,7 +7,7 @@ import pickle
 import re
 import time
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.checkpoint import seal
-from trainer_hooks.checkpoint.parts import (
-    make_folder,
-    open_part,
-    remove_stale_parts,
-    sync_folder,
-)
+from trainer_hooks.checkpoint.parts import write_whole
 from trainer_hooks.checkpoint.seal import Summary
 from trainer_hooks.checkpoint.target import is_remote, located, modified_at
 from trainer_hooks.checkpoint.verified import load_verified
@@ -76,7 +71,7 @@ def write_checkpoint(
         if is_remote(target):
             _send(write, target)
         else:
-            _write(write, Path(target))
+            write_whole(Path(target), write)
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, CheckpointError):
             raise
@@ -144,21 +139,6 @@ def summarize(path: str) -> Summary:
     with _at_hand(path) as local:
         checkpoint = _load(local, path, map_location="cpu", mmap=True)
         return Summary.of(checkpoint, modified_at(path))
-
-
-def _write(write: Callable[[IO[bytes]], None], target: Path) -> None:
-    make_folder(target.parent)
-    remove_stale_parts(target.parent)
-    file, part = open_part(target)
-    try:
-        with file:  # closed, and so unlocked, once it has its place
-            write(file)
-            part.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
-    sync_folder(target.parent)
 
 
 def _send(write: Callable[[IO[bytes]], None], target: str) -> None:

@@ -9,14 +9,43 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["SUFFIX", "make_folder", "open_part", "remove_stale_parts", "sync_folder"]
+__all__ = [
+    "SUFFIX",
+    "make_folder",
+    "open_part",
+    "remove_stale_parts",
+    "sync_folder",
+    "write_whole",
+]
 
 SUFFIX = ".trainer_hooks.part"
 """How the name of an unfinished file ends; it begins with a dot."""
 
 _SHOWN = 60
+
+
+def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file whole or not at all, making its folder; what killed processes left goes first.
+
+    Args:
+        target: the file.
+        write: writes its content into an open file, and syncs it.
+    """
+    make_folder(target.parent)
+    remove_stale_parts(target.parent)
+    file, part = open_part(target)
+    try:
+        with file:  # closed, and so unlocked, once it has its place
+            write(file)
+            part.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+    sync_folder(target.parent)
 
 
 def open_part(target: Path) -> tuple[IO[bytes], Path]:

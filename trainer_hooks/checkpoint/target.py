@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from trainer_hooks.errors import OptionError
+
 __all__ = [
     "exists",
     "files_in",
@@ -19,9 +21,28 @@ __all__ = [
     "modified_at",
     "name_of",
     "remove",
+    "require_reachable",
 ]
 
 _LOCAL = "file://"
+
+
+def require_reachable(path: str, what: str) -> None:
+    """Make sure that what serves the store of an address is installed; nothing is contacted.
+
+    Args:
+        path: a path, or the address of another store.
+        what: whose argument it is, for messages.
+
+    Raises:
+        OptionError: it is not.
+    """
+    if is_remote(path):
+        from trainer_hooks.checkpoint.remote import obstacle
+
+        found = obstacle(path)
+        if found:
+            raise OptionError(f"{what}: {found}.")
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:

@@ -8,12 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.checkpoint.parts import make_folder, open_part, remove_stale_parts, sync_folder
-from trainer_hooks.checkpoint.target import is_remote, joined, located, name_of
+from trainer_hooks.checkpoint.parts import write_whole
+from trainer_hooks.checkpoint.target import is_remote, joined, located, name_of, require_reachable
 from trainer_hooks.errors import ExportError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import IO
 
 __all__ = ["check_object_store", "check_save_path", "place"]
 
@@ -30,7 +31,7 @@ def check_save_path(path: object, where: str) -> str:
             f"save_path {path!r} of {where}: it must be the path of a file. Pass such a path, or "
             "an address such as 's3://bucket/model.onnx'."
         )
-    _require_reachable("save_path", text, where)
+    require_reachable(text, f"save_path {text!r} of {where}")
     return located(text if is_remote(text) else Path(text).expanduser())
 
 
@@ -47,7 +48,7 @@ def check_object_store(store: Any, where: str) -> Any:
             f"save_object_store {store!r} of {where}: it must be the address of a folder in "
             "another store, or a file system of fsspec. Pass one such as 's3://bucket/models'."
         )
-    _require_reachable("save_object_store", store, where)
+    require_reachable(store, f"save_object_store {store!r} of {where}")
     return store
 
 
@@ -69,15 +70,6 @@ def place(source: Path, target: str, store: Any = None) -> None:
         _attempt(lambda: _put(store, source, name), f"{name} in a {type(store).__name__}")
 
 
-def _require_reachable(name: str, address: str, where: str) -> None:
-    if is_remote(address):
-        from trainer_hooks.checkpoint.remote import obstacle
-
-        found = obstacle(address)
-        if found:
-            raise OptionError(f"{name} {address!r} of {where}: {found}.")
-
-
 def _upload(source: Path, address: str) -> None:
     from trainer_hooks.checkpoint.remote import upload
 
@@ -97,21 +89,13 @@ def _put(store: Any, source: Path, name: str) -> None:
 
 
 def _write(source: Path, target: Path) -> None:
-    make_folder(target.parent)
-    remove_stale_parts(target.parent)
-    file, part = open_part(target)
-    try:
-        with file:
-            with source.open("rb") as content:
-                shutil.copyfileobj(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-            part.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
-    sync_folder(target.parent)
+    def write(file: IO[bytes]) -> None:
+        with source.open("rb") as content:
+            shutil.copyfileobj(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+    write_whole(target, write)
 
 
 def _attempt(action: Callable[[], None], target: str) -> None:

@@ -58,7 +58,7 @@ class RemoteCopies:
             raise OptionError(
                 f"upload_timeout_in_seconds {timeout_s!r} of {where}: it must be a number above 0."
             )
-        self._timeout_s = min(float(timeout_s), math.inf)
+        self._timeout_s = float(timeout_s)
         self._addresses: dict[str, tuple[str, str]] = {}
         self._uploads: dict[str, _Upload] = {}
         self._failed: set[str] = set()
@@ -154,9 +154,7 @@ class _Lanes:
     """Lets so many go at a time, and tells which was begun last."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
-        self.begun = self.linked = 0
-        self.__setstate__(vars(self))
+        self.__setstate__({"count": count, "begun": 0, "linked": 0})
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what can be copied."""
@@ -164,7 +162,9 @@ class _Lanes:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make the locks anew."""
-        self.__dict__.update(state)
+        self.count: int = state["count"]
+        self.begun: int = state["begun"]
+        self.linked: int = state["linked"]
         self.lanes, self.lock = BoundedSemaphore(self.count), Lock()
 
 

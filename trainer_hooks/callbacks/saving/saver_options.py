@@ -8,7 +8,7 @@ from pathlib import Path
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
 from trainer_hooks.callbacks.saving.filenames import check_template
 from trainer_hooks.callbacks.saving.saved_files import resolved_folder
-from trainer_hooks.checkpoint.target import is_remote, located
+from trainer_hooks.checkpoint.target import located, require_reachable
 from trainer_hooks.errors import OptionError
 
 __all__ = [
@@ -92,12 +92,7 @@ def reachable(path: object, what: str, rule: str) -> str:
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or not text:
         raise OptionError(f"{what}: {rule}.")
-    if is_remote(text):
-        from trainer_hooks.checkpoint.remote import obstacle
-
-        found = obstacle(text)
-        if found:
-            raise OptionError(f"{what}: {found}.")
+    require_reachable(text, what)
     return text
 
 

@@ -20,7 +20,7 @@ from trainer_hooks.callbacks.saving.filenames import (
 )
 from trainer_hooks.callbacks.saving.saved_files import resolved_folder
 from trainer_hooks.callbacks.watching.flame_graph import flame_graph
-from trainer_hooks.checkpoint.target import files_in, is_remote, joined, name_of
+from trainer_hooks.checkpoint.target import files_in, is_remote, joined, name_of, require_reachable
 from trainer_hooks.errors import OptionError, UsageError
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _check_folder(folder: Any, where: str) -> str | None:
             f"folder {folder!r} of {where}: it must be the path of a folder. Pass one, an address "
             f"such as 's3://bucket/run', or None for {_DEFAULT!r} in the log folder."
         )
-    _check_reachable("folder", path, where)
+    require_reachable(path, f"folder {path!r} of {where}")
     return resolved_folder(path)
 
 
@@ -222,14 +222,5 @@ def _check_remote(address: Any, where: str) -> str | None:
             f"remote_file_name {address!r} of {where}: it must be an address in another store. "
             "Pass one such as 's3://bucket/rank{rank}', or None for no copies."
         )
-    _check_reachable("remote_file_name", address, where)
+    require_reachable(address, f"remote_file_name {address!r} of {where}")
     return check_template(address, where, "remote_file_name")
-
-
-def _check_reachable(name: str, path: str, where: str) -> None:
-    if is_remote(path):
-        from trainer_hooks.checkpoint.remote import obstacle
-
-        found = obstacle(path)
-        if found:
-            raise OptionError(f"{name} {path!r} of {where}: {found}.")
