@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import fsspec
 import pytest
 import torch
 from fsspec.implementations.local import LocalFileSystem
-from torch.utils.data import DataLoader
 
-from trainer_hooks import Callback, Module, Trainer
+from trainer_hooks import Callback
 from trainer_hooks.callbacks import CheckpointSaver
 from trainer_hooks.errors import CheckpointError, OptionError
-
-
-class Net(Module):
-    """A line; four batches an epoch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(2, 1)
-
-    def training_step(self, batch, batch_idx):
-        return self.layer(batch).square().mean()
-
-    def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), lr=0.1)
 
 
 class _Store(LocalFileSystem):
@@ -71,24 +57,9 @@ def store():
 
 
 @pytest.fixture
-def fit(tmp_path):
-    """Return a function that trains with callbacks and returns the trainer."""
-
-    def fit(*callbacks, ckpt_path=None, **options) -> Trainer:
-        trainer = Trainer(
-            callbacks=callbacks,
-            default_root_dir=tmp_path,
-            accelerator="cpu",
-            logger=False,
-            plugins=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            **{"max_epochs": 3, **options},
-        )
-        trainer.fit(Net(), DataLoader(torch.ones(8, 2), batch_size=2), ckpt_path=ckpt_path)
-        return trainer
-
-    return fit
+def fit(fit):
+    """Return the function that trains, for three epochs unless said."""
+    return partial(fit, max_epochs=3)
 
 
 def names(folder) -> list[str]:
