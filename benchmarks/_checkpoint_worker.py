@@ -152,7 +152,7 @@ class Bench:
         return hold
 
     def ours_resume(self) -> Task:
-        import trainer_hooks.lifecycle as lifecycle
+        import trainer_hooks.trainer.run.lifecycle as lifecycle
 
         trainer = self._fitted()
         trainer.save_checkpoint(self.file)

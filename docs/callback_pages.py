@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docstrings import Docstring, read_class
 from trainer_hooks import Callback, callbacks
-from trainer_hooks.hooks.spec import HOOKS
+from trainer_hooks.hooks import HOOKS
 
 __all__ = ["callback_pages", "example_of", "public_callbacks"]
 

@@ -11,11 +11,8 @@ from pathlib import Path
 
 from callback_pages import callback_pages
 from trainer_hooks._text import show_tree
-from trainer_hooks.config import option_docs
-from trainer_hooks.hooks.places import branches_of
-from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec
-from trainer_hooks.hooks.tree import LOOP
-from trainer_hooks.options import NOT_YET
+from trainer_hooks.hooks import ALIASES, HOOKS, LOOP, HookSpec, branches_of
+from trainer_hooks.trainer.options import NOT_YET, option_docs
 
 FOLDER = Path(__file__).parent
 

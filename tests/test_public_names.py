@@ -164,7 +164,7 @@ trainer_hooks.Clock, trainer_hooks.Event, trainer_hooks.Time, trainer_hooks.ever
 seen["with Callback"] = sorted(loaded() - bare)
 import numpy, torch
 before, with_torch = world(), loaded()
-import trainer_hooks.trainer
+import trainer_hooks.trainer.trainer
 trainer_hooks.Trainer
 for package in trainer_hooks, trainer_hooks.callbacks, trainer_hooks.loggers:
     for name in package.__all__:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from trainer_hooks import callbacks as callbacks
     from trainer_hooks import loggers as loggers
     from trainer_hooks.callback import Callback
-    from trainer_hooks.clock import Clock
+    from trainer_hooks.clock.clock import Clock
+    from trainer_hooks.clock.filters import after, every, once
+    from trainer_hooks.clock.timing import Time, TimeUnit
     from trainer_hooks.data.combined import CombinedLoader
     from trainer_hooks.data.evaluator import Evaluator
     from trainer_hooks.data.module import DataModule
@@ -24,15 +26,13 @@ if TYPE_CHECKING:
         TrainerHooksError,
         TrainerHooksWarning,
     )
-    from trainer_hooks.filters import after, every, once
     from trainer_hooks.hooks.catalogue import Hooks
     from trainer_hooks.hooks.event import Event
     from trainer_hooks.hooks.order import Band
-    from trainer_hooks.module import Module
+    from trainer_hooks.module.module import Module
     from trainer_hooks.runtime.rng import seed_everything
-    from trainer_hooks.timing import Time, TimeUnit
-    from trainer_hooks.trainer import Trainer
-    from trainer_hooks.tuner import Tuner
+    from trainer_hooks.trainer.trainer import Trainer
+    from trainer_hooks.trainer.tuner import Tuner
 
 __all__ = [
     "Band",
@@ -66,26 +66,26 @@ __getattr__ = loader_of(
     {
         "Band": "hooks.order",
         "Callback": "callback",
-        "Clock": "clock",
+        "Clock": "clock.clock",
         "CombinedLoader": "data.combined",
         "DataModule": "data.module",
         "Evaluator": "data.evaluator",
         "Event": "hooks.event",
         "Hooks": "hooks.catalogue",
-        "Module": "module",
+        "Module": "module.module",
         "StopTraining": "errors",
         "StopTrainingError": "errors",
-        "Time": "timing",
-        "TimeUnit": "timing",
-        "Trainer": "trainer",
+        "Time": "clock.timing",
+        "TimeUnit": "clock.timing",
+        "Trainer": "trainer.trainer",
         "TrainerHooksError": "errors",
         "TrainerHooksWarning": "errors",
-        "Tuner": "tuner",
-        "after": "filters",
+        "Tuner": "trainer.tuner",
+        "after": "clock.filters",
         "callbacks": "",
-        "every": "filters",
+        "every": "clock.filters",
         "loggers": "",
-        "once": "filters",
+        "once": "clock.filters",
         "seed_everything": "runtime.rng",
     },
 )

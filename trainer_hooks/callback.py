@@ -7,9 +7,7 @@ from weakref import ref
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
-from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.order import Band
-from trainer_hooks.hooks.spec import HOOKS
+from trainer_hooks.hooks import HOOKS, Band, Hooks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,33 +6,26 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.data.loaders import generators_of
+from trainer_hooks.clock import TimeUnit
+from trainer_hooks.data import generators_of
 from trainer_hooks.errors import TerminationSignal
-from trainer_hooks.optimization import Optimization
+from trainer_hooks.module import Optimization
 from trainer_hooks.runtime import rng
-from trainer_hooks.timing import TimeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from trainer_hooks.checkpoint.background import BackgroundSaves
+    from trainer_hooks.checkpoint import BackgroundSaves
+    from trainer_hooks.clock import Filter, Progress, Time, Timekeeper
     from trainer_hooks.connector import CallbackConnector
-    from trainer_hooks.data.evaluator import Evaluator
-    from trainer_hooks.data.module import DataModule
-    from trainer_hooks.data.stream import TrainStream
-    from trainer_hooks.data.transfer import BatchTransfer
+    from trainer_hooks.data import BatchTransfer, DataModule, Evaluator, TrainStream
     from trainer_hooks.errors import StopTraining
-    from trainer_hooks.filters import Filter
-    from trainer_hooks.hooks.relay import HookRelay
-    from trainer_hooks.metrics.history import History
-    from trainer_hooks.metrics.store import MetricStore
+    from trainer_hooks.hooks import HookRelay
+    from trainer_hooks.metrics import History, MetricStore
     from trainer_hooks.module import Module
-    from trainer_hooks.progress import Progress
-    from trainer_hooks.runtime.precision import Precision
-    from trainer_hooks.timekeeper import Timekeeper
-    from trainer_hooks.timing import Time
+    from trainer_hooks.runtime import Precision
     from trainer_hooks.trainer import Trainer as Trainer
 
 __all__ = ["IN_OTHER_LIMITS", "EvalData", "Plan", "RunContext", "RunState", "present_step"]

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainer_hooks import Trainer
 from trainer_hooks.callbacks import Checkpoint
-from trainer_hooks.progress import Progress
+from trainer_hooks.clock.progress import Progress
 from trainer_hooks.testing import TinyModule
 
 

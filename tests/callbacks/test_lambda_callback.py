@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trainer_hooks.callbacks import LambdaCallback
-from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks.spec import ALIASES, HOOKS
 

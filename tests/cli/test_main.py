@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainer_hooks import __version__
-from trainer_hooks.cli import demo
+from trainer_hooks.cli.demo import demo
 from trainer_hooks.cli.main import main
 
 ROOT = Path(__file__).parents[2]

@@ -76,7 +76,7 @@ def test_where_plugins_are_off_nothing_is_looked_up(off: str) -> None:
     """Without plugins not even the library that looks for them is imported."""
     code = (
         "import sys\n"
-        "from trainer_hooks.connector import CallbackConnector\n"
+        "from trainer_hooks.connector.connector import CallbackConnector\n"
         f"CallbackConnector({off})\n"
         "assert 'importlib_metadata' not in sys.modules\n"
         "CallbackConnector()\n"
@@ -93,7 +93,7 @@ def test_the_environments_switch_spares_the_look_up_too() -> None:
     """`TRAINER_HOOKS_DISABLE_PLUGINS=1` costs as little as `plugins=False`."""
     code = (
         "import sys\n"
-        "from trainer_hooks.connector import CallbackConnector\n"
+        "from trainer_hooks.connector.connector import CallbackConnector\n"
         "CallbackConnector()\n"
         "assert 'importlib_metadata' not in sys.modules\n"
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import OptionError, StopTraining, TrainerHooksWarning
 from trainer_hooks.hooks.profile import HookProfile
 

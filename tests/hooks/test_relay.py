@@ -8,7 +8,7 @@ import traceback
 import pytest
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import StopTraining, TrainerHooksWarning
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.member import Member

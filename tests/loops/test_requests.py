@@ -7,9 +7,9 @@ import torch
 
 from trainer_hooks import Module
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping, ModelCheckpoint
+from trainer_hooks.clock.progress import Progress
 from trainer_hooks.errors import StopTraining, TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.spec import HOOKS
-from trainer_hooks.progress import Progress
 
 VALIDATION, CHECKPOINT = "request_validation", "request_checkpoint"
 

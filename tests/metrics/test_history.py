@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from trainer_hooks import Callback
+from trainer_hooks.clock.progress import Progress
 from trainer_hooks.errors import MetricError
 from trainer_hooks.metrics.history import History
 from trainer_hooks.metrics.series import LIMIT, Point, Series
-from trainer_hooks.progress import Progress
 
 ROOT = Path(__file__).parents[2]
 
@@ -135,7 +135,7 @@ def test_a_restored_series_goes_on_as_the_uncut_one(cut) -> None:
 _MILLIONS = """
 import json, resource
 from trainer_hooks.metrics.history import History
-from trainer_hooks.progress import Progress
+from trainer_hooks.clock.progress import Progress
 
 def memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -6,7 +6,7 @@ import json
 import sys
 import warnings
 
-from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.connector.connector import CallbackConnector
 
 options = json.loads(sys.argv[1])
 result = {"error": None}

@@ -145,7 +145,7 @@ def test_a_misspelt_name_is_an_error(probe) -> None:
 def test_the_warning_is_shown_by_default(run_with_plugins) -> None:
     """With Python's own filters the warning reaches stderr, at the user's line, every time."""
     code = (
-        "from trainer_hooks.connector import CallbackConnector\n"
+        "from trainer_hooks.connector.connector import CallbackConnector\n"
         "CallbackConnector()\n"
         "CallbackConnector()\n"
     )

@@ -249,7 +249,7 @@ def test_of_several_callbacks_those_that_work_take_part(sites, probe) -> None:
 
 def test_ctrl_c_while_a_plugin_is_imported_gets_through(sites, run_with_plugins) -> None:
     """A KeyboardInterrupt out of a plugin is taken for the user's: the program ends by it."""
-    code = "from trainer_hooks.connector import CallbackConnector\nCallbackConnector()\n"
+    code = "from trainer_hooks.connector.connector import CallbackConnector\nCallbackConnector()\n"
     done = run_with_plugins(code, "odd", TRAINER_HOOKS_ALLOW_PLUGINS="odd-interrupt")
     assert done.returncode != 0
     assert "KeyboardInterrupt" in done.stderr.splitlines()[-1]

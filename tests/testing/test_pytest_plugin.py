@@ -87,7 +87,7 @@ def test_a_run_that_does_not_use_it_does_not_notice(inner) -> None:
 def test_nothing():
     import sys
     assert "torch" not in sys.modules
-    assert "trainer_hooks.trainer" not in sys.modules
+    assert "trainer_hooks.trainer.trainer" not in sys.modules
 """)
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*what callbacks cost*")

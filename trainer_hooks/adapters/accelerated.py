@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.data.counting import count_samples
-from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.spec import HOOKS, overrides
-from trainer_hooks.progress import EpochStage
+from trainer_hooks.clock import EpochStage
+from trainer_hooks.data import count_samples
+from trainer_hooks.hooks import HOOKS, Hooks, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import CallbackError, nearest
-from trainer_hooks.hooks.discovery import installed_hooks
-from trainer_hooks.hooks.spec import ALIASES, HOOKS
+from trainer_hooks.hooks import ALIASES, HOOKS, installed_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.filters import Cue
+from trainer_hooks.clock import Cue
 
 if TYPE_CHECKING:
+    from trainer_hooks.clock import Filter
     from trainer_hooks.context import Trainer
-    from trainer_hooks.filters import Filter
     from trainer_hooks.module import Module
 
 __all__ = ["OnCue"]

@@ -1,1 +1,190 @@
 """Checkpoints: what they hold, and writing and reading them safely."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.checkpoint.background import BackgroundSave, BackgroundSaves
+    from trainer_hooks.checkpoint.contents import (
+        dtype_name,
+        place_in_words,
+        sections_of,
+        tensor_bytes,
+    )
+    from trainer_hooks.checkpoint.difference import Difference, How, Tolerance, differences
+    from trainer_hooks.checkpoint.encoding import Encoder
+    from trainer_hooks.checkpoint.file import (
+        read_checkpoint,
+        summarize,
+        verify_checkpoint,
+        write_checkpoint,
+    )
+    from trainer_hooks.checkpoint.find import Search
+    from trainer_hooks.checkpoint.hparams import (
+        HyperParameters,
+        arguments_of_init,
+        savable,
+        selected,
+    )
+    from trainer_hooks.checkpoint.inspection import (
+        Contents,
+        Fault,
+        Kind,
+        UnusableFileError,
+        inspect_file,
+        mapping,
+        verify_file,
+    )
+    from trainer_hooks.checkpoint.lightning import is_lightning, place_of
+    from trainer_hooks.checkpoint.loading import load_checkpoint
+    from trainer_hooks.checkpoint.migrations import FORMAT
+    from trainer_hooks.checkpoint.parts import write_whole
+    from trainer_hooks.checkpoint.plain import encode_state, find_foreign
+    from trainer_hooks.checkpoint.pruning import Entry, Rule, plan_pruning
+    from trainer_hooks.checkpoint.remote import upload
+    from trainer_hooks.checkpoint.safetensors_file import (
+        dump_safetensors,
+        is_safetensors,
+        require_writable,
+    )
+    from trainer_hooks.checkpoint.seal import TAIL, read_summary
+    from trainer_hooks.checkpoint.selection import IgnoreKeys, check_ignore_keys, leave_out
+    from trainer_hooks.checkpoint.target import (
+        exists,
+        files_in,
+        is_inside,
+        is_remote,
+        joined,
+        located,
+        name_of,
+        remove,
+        require_reachable,
+    )
+    from trainer_hooks.checkpoint.weights import load_weights, require_fitting
+
+__all__ = [
+    "FORMAT",
+    "TAIL",
+    "BackgroundSave",
+    "BackgroundSaves",
+    "Contents",
+    "Difference",
+    "Encoder",
+    "Entry",
+    "Fault",
+    "How",
+    "HyperParameters",
+    "IgnoreKeys",
+    "Kind",
+    "Rule",
+    "Search",
+    "Tolerance",
+    "UnusableFileError",
+    "arguments_of_init",
+    "check_ignore_keys",
+    "differences",
+    "dtype_name",
+    "dump_safetensors",
+    "encode_state",
+    "exists",
+    "files_in",
+    "find_foreign",
+    "inspect_file",
+    "is_inside",
+    "is_lightning",
+    "is_remote",
+    "is_safetensors",
+    "joined",
+    "leave_out",
+    "load_checkpoint",
+    "load_weights",
+    "located",
+    "mapping",
+    "name_of",
+    "place_in_words",
+    "place_of",
+    "plan_pruning",
+    "read_checkpoint",
+    "read_summary",
+    "remove",
+    "require_fitting",
+    "require_reachable",
+    "require_writable",
+    "savable",
+    "sections_of",
+    "selected",
+    "summarize",
+    "tensor_bytes",
+    "upload",
+    "verify_checkpoint",
+    "verify_file",
+    "write_checkpoint",
+    "write_whole",
+]
+
+if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
+    __getattr__ = loader_of(
+        __name__,
+        {
+            "BackgroundSave": "background",
+            "BackgroundSaves": "background",
+            "Contents": "inspection",
+            "Difference": "difference",
+            "Encoder": "encoding",
+            "Entry": "pruning",
+            "FORMAT": "migrations",
+            "Fault": "inspection",
+            "How": "difference",
+            "HyperParameters": "hparams",
+            "IgnoreKeys": "selection",
+            "Kind": "inspection",
+            "Rule": "pruning",
+            "Search": "find",
+            "TAIL": "seal",
+            "Tolerance": "difference",
+            "UnusableFileError": "inspection",
+            "arguments_of_init": "hparams",
+            "check_ignore_keys": "selection",
+            "differences": "difference",
+            "dtype_name": "contents",
+            "dump_safetensors": "safetensors_file",
+            "encode_state": "plain",
+            "exists": "target",
+            "files_in": "target",
+            "find_foreign": "plain",
+            "inspect_file": "inspection",
+            "is_inside": "target",
+            "is_lightning": "lightning",
+            "is_remote": "target",
+            "is_safetensors": "safetensors_file",
+            "joined": "target",
+            "leave_out": "selection",
+            "load_checkpoint": "loading",
+            "load_weights": "weights",
+            "located": "target",
+            "mapping": "inspection",
+            "name_of": "target",
+            "place_in_words": "contents",
+            "place_of": "lightning",
+            "plan_pruning": "pruning",
+            "read_checkpoint": "file",
+            "read_summary": "seal",
+            "remove": "target",
+            "require_fitting": "weights",
+            "require_reachable": "target",
+            "require_writable": "safetensors_file",
+            "savable": "hparams",
+            "sections_of": "contents",
+            "selected": "hparams",
+            "summarize": "file",
+            "tensor_bytes": "contents",
+            "upload": "remote",
+            "verify_checkpoint": "file",
+            "verify_file": "inspection",
+            "write_checkpoint": "file",
+            "write_whole": "parts",
+        },
+    )

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from trainer_hooks.checkpoint.inspection import Kind, mapping
 from trainer_hooks.checkpoint.lightning import place_of
+from trainer_hooks.clock import EpochStage
 from trainer_hooks.errors import CheckpointError
-from trainer_hooks.progress import EpochStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -77,7 +77,7 @@ def loops_of(progress: dict[str, Any]) -> dict[str, Any]:
     """Return our counters as Lightning writes its loops, so that it can read our checkpoints.
 
     Args:
-        progress: the state of `trainer_hooks.progress.Progress`.
+        progress: the state of `trainer_hooks.clock.progress.Progress`.
     """
     epochs, in_epoch = progress["epochs_completed"], progress["batches_in_epoch"]
     stage, steps = progress["stage"], progress["steps_completed"]

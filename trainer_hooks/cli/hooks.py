@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import aligned, show_table
 from trainer_hooks.cli.commands import USAGE_ERROR
-from trainer_hooks.cli.plugin_survey import prints_diverted
+from trainer_hooks.cli.plugins.survey import prints_diverted
 from trainer_hooks.errors import nearest
-from trainer_hooks.hooks.discovery import installed_hooks
-from trainer_hooks.hooks.lookup import Match, known_names, look_up, names_elsewhere
-from trainer_hooks.hooks.places import places_of
-from trainer_hooks.hooks.relay import is_isolated
-from trainer_hooks.hooks.spec import HOOKS
+from trainer_hooks.hooks import (
+    HOOKS,
+    Match,
+    installed_hooks,
+    is_isolated,
+    known_names,
+    look_up,
+    names_elsewhere,
+    places_of,
+)
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
     from trainer_hooks.cli.commands import Commands
-    from trainer_hooks.hooks.spec import HookSpec
+    from trainer_hooks.hooks import HookSpec
 
 __all__ = ["add_parser", "example_of", "run", "signature_of"]
 

@@ -8,8 +8,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
-from trainer_hooks.cli import checkpoint, demo_command, hooks, plot, plugins, report
+from trainer_hooks.cli import hooks
+from trainer_hooks.cli.checkpoint import command as checkpoint
 from trainer_hooks.cli.commands import INTERRUPTED, PIPE_CLOSED, USAGE_ERROR
+from trainer_hooks.cli.demo import command as demo_command
+from trainer_hooks.cli.plugins import command as plugins
+from trainer_hooks.cli.report import command as report
+from trainer_hooks.cli.report import plot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

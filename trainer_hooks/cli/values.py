@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks._text import printable
-from trainer_hooks.checkpoint.contents import dtype_name, tensor_bytes
+from trainer_hooks.checkpoint import dtype_name, tensor_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

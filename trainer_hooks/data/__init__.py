@@ -1,1 +1,83 @@
 """Data modules, loaders, and the way of a batch from a loader to the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.data.counting import checked_counter, count_samples, count_tokens, measure
+    from trainer_hooks.data.evaluator import Evaluator, evaluators_in
+    from trainer_hooks.data.hooks import DataHooks, defines
+    from trainer_hooks.data.indices import IndexNotes, noting_indices
+    from trainer_hooks.data.loaders import (
+        as_eval_loaders,
+        as_train_loader,
+        generators_of,
+        without_shuffling,
+    )
+    from trainer_hooks.data.module import DataModule
+    from trainer_hooks.data.sizes import limited, no_batch, number_of_batches, shortage
+    from trainer_hooks.data.splitting import samples_in, split_batch
+    from trainer_hooks.data.stream import TrainStream
+    from trainer_hooks.data.transfer import BatchTransfer
+    from trainer_hooks.data.workers import iterator_of
+
+__all__ = [
+    "BatchTransfer",
+    "DataHooks",
+    "DataModule",
+    "Evaluator",
+    "IndexNotes",
+    "TrainStream",
+    "as_eval_loaders",
+    "as_train_loader",
+    "checked_counter",
+    "count_samples",
+    "count_tokens",
+    "defines",
+    "evaluators_in",
+    "generators_of",
+    "iterator_of",
+    "limited",
+    "measure",
+    "no_batch",
+    "noting_indices",
+    "number_of_batches",
+    "samples_in",
+    "shortage",
+    "split_batch",
+    "without_shuffling",
+]
+
+if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
+    __getattr__ = loader_of(
+        __name__,
+        {
+            "BatchTransfer": "transfer",
+            "DataHooks": "hooks",
+            "DataModule": "module",
+            "Evaluator": "evaluator",
+            "IndexNotes": "indices",
+            "TrainStream": "stream",
+            "as_eval_loaders": "loaders",
+            "as_train_loader": "loaders",
+            "checked_counter": "counting",
+            "count_samples": "counting",
+            "count_tokens": "counting",
+            "defines": "hooks",
+            "evaluators_in": "evaluator",
+            "generators_of": "loaders",
+            "iterator_of": "workers",
+            "limited": "sizes",
+            "measure": "counting",
+            "no_batch": "sizes",
+            "noting_indices": "indices",
+            "number_of_batches": "sizes",
+            "samples_in": "splitting",
+            "shortage": "sizes",
+            "split_batch": "splitting",
+            "without_shuffling": "loaders",
+        },
+    )

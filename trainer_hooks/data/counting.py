@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks.errors import ModuleError
-from trainer_hooks.runtime.transfer import first_tensor
+from trainer_hooks.runtime import first_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.clock import Filter, Time, TimeUnit, parse_when
 from trainer_hooks.errors import OptionError
-from trainer_hooks.filters import Filter, parse_when
-from trainer_hooks.timing import Time, TimeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.runtime.transfer import move_to_device
+from trainer_hooks.runtime import move_to_device
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trainer_hooks.runtime.rng import OwnNumbers
+    from trainer_hooks.runtime import OwnNumbers
 
 __all__ = ["OwnItems", "fingerprint"]
 

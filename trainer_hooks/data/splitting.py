@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import DataError
-from trainer_hooks.runtime.transfer import first_tensor, map_tensors
+from trainer_hooks.runtime import first_tensor, map_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor

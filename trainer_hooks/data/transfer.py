@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from trainer_hooks.data.hooks import DataHooks
-    from trainer_hooks.runtime.precision import Precision
+    from trainer_hooks.runtime import Precision
 
 __all__ = ["BatchTransfer"]
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.runtime import rng
-from trainer_hooks.runtime.transfer import move_to_device
+from trainer_hooks.runtime import move_to_device, rng
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

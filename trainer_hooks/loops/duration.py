@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.clock import TimeUnit
 from trainer_hooks.context import IN_OTHER_LIMITS
-from trainer_hooks.data.counting import checked_counter, measure
+from trainer_hooks.data import checked_counter, measure
 from trainer_hooks.loops.steps import overrides
-from trainer_hooks.timing import TimeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

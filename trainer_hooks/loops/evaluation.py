@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.data.sizes import no_batch, number_of_batches, shortage
-from trainer_hooks.data.workers import iterator_of
+from trainer_hooks.data import iterator_of, no_batch, number_of_batches, shortage
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning
 from trainer_hooks.loops.handover import hand_over
 from trainer_hooks.loops.steps import evaluation_step
-from trainer_hooks.metrics.store import Scope, floats
+from trainer_hooks.metrics import Scope, floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from trainer_hooks.context import EvalData, RunContext
-    from trainer_hooks.hooks.relay import HookRelay
+    from trainer_hooks.hooks import HookRelay
     from trainer_hooks.module import Module
 
     Pick = Callable[[HookRelay], Callable[..., None]]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.clock import EpochStage
 from trainer_hooks.errors import StopTraining
-from trainer_hooks.hooks.relay import call_noting
+from trainer_hooks.hooks import call_noting
 from trainer_hooks.loops.duration import counter_of, duration_of
 from trainer_hooks.loops.handover import hand_over
 from trainer_hooks.loops.iterations import Iterations
@@ -16,15 +17,14 @@ from trainer_hooks.loops.schedule import SchedulerStepper
 from trainer_hooks.loops.step_choice import make_step
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.loops.validation import FitValidation
-from trainer_hooks.metrics.store import Scope
-from trainer_hooks.progress import EpochStage
+from trainer_hooks.metrics import Scope
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trainer_hooks.context import RunContext
-    from trainer_hooks.data.stream import TrainStream
+    from trainer_hooks.data import TrainStream
 
 __all__ = ["FitLoop"]
 

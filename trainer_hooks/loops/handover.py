@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks.context import present_step
-from trainer_hooks.metrics.store import floats
+from trainer_hooks.metrics import floats
 
 if TYPE_CHECKING:
     from torch import Tensor

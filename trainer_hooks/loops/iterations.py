@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.progress import EpochStage
+from trainer_hooks.clock import EpochStage
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext

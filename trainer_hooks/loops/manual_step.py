@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.loops.steps import loss_of, outputs_of, training_step
-from trainer_hooks.optimization import ManualOptimizer, needs_closure
+from trainer_hooks.module import ManualOptimizer, needs_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import log
-from trainer_hooks.data.splitting import samples_in
+from trainer_hooks.data import samples_in
 from trainer_hooks.errors import UsageError
 from trainer_hooks.loops.train_step import TrainStep
-from trainer_hooks.metrics.microbatches import LoggedBefore, PartialValues
+from trainer_hooks.metrics import LoggedBefore, PartialValues
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:

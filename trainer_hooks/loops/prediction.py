@@ -5,17 +5,17 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.data.indices import noting_indices
+from trainer_hooks.data import noting_indices
 from trainer_hooks.errors import StopTraining
 from trainer_hooks.loops.evaluation import batches_of, evaluating
 from trainer_hooks.loops.steps import predict_step
-from trainer_hooks.metrics.store import Scope
+from trainer_hooks.metrics import Scope
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from trainer_hooks.context import RunContext
-    from trainer_hooks.data.indices import IndexNotes
+    from trainer_hooks.data import IndexNotes
 
 __all__ = ["PredictionLoop"]
 

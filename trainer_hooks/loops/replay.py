@@ -9,7 +9,7 @@ import torch
 
 from trainer_hooks.errors import UsageError
 from trainer_hooks.loops.steps import overrides
-from trainer_hooks.metrics.store import MetricStore, Scope
+from trainer_hooks.metrics import MetricStore, Scope
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext

@@ -8,8 +8,8 @@ from trainer_hooks._log import warn
 from trainer_hooks.errors import StopTraining, TrainerHooksWarning
 
 if TYPE_CHECKING:
+    from trainer_hooks.clock import Progress
     from trainer_hooks.context import RunContext
-    from trainer_hooks.progress import Progress
 
 __all__ = ["CheckpointRequests", "drop_requests"]
 

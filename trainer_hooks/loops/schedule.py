@@ -11,7 +11,7 @@ from trainer_hooks.loops.steps import overrides
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
-    from trainer_hooks.optimization import LRSchedulerConfig
+    from trainer_hooks.module import LRSchedulerConfig
 
 __all__ = ["SchedulerStepper"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from trainer_hooks.clock import EpochStage
+from trainer_hooks.connector import collect
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.steps import has_evaluation
-from trainer_hooks.progress import EpochStage
-from trainer_hooks.registration import collect
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from trainer_hooks.loops.manual_step import ManualStep
 from trainer_hooks.loops.microbatches import FittingStep, MicrobatchStep
 from trainer_hooks.loops.steps import overrides
 from trainer_hooks.loops.train_step import ClosureStep, TrainStep
-from trainer_hooks.optimization import needs_closure
+from trainer_hooks.module import needs_closure
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext

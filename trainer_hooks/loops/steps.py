@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from trainer_hooks.data.hooks import defines
+from trainer_hooks.data import defines
 from trainer_hooks.errors import ModuleError
 from trainer_hooks.loops.step_arguments import fitted
 from trainer_hooks.module import Module
-from trainer_hooks.runtime.transfer import map_tensors
+from trainer_hooks.runtime import map_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks.context import RunContext
-    from trainer_hooks.hooks.relay import HookRelay
+    from trainer_hooks.hooks import HookRelay
 
     Step = Callable[..., Any]
 

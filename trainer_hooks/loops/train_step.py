@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from trainer_hooks.errors import OptimizationError
 from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides, training_step
-from trainer_hooks.optimization import ManualOptimizer, needs_closure
+from trainer_hooks.module import ManualOptimizer, needs_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,23 +1,21 @@
-"""Validation inside fit: when it is due, the sanity check before training, and the run of it."""
+"""Validation inside fit: the sanity check before training, and the run of what is due."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import OptionError, TrainerHooksWarning
-from trainer_hooks.filters import Filter
+from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loops.evaluation import EvaluationLoop
-from trainer_hooks.loops.evaluators import EvaluatorSchedule, StoredCue
+from trainer_hooks.loops.evaluators import EvaluatorSchedule
 from trainer_hooks.loops.steps import has_evaluation
+from trainer_hooks.loops.validation_schedule import ValidationSchedule
 from trainer_hooks.runtime import rng
-from trainer_hooks.timing import Time
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
 
-__all__ = ["FitValidation", "ValidationSchedule"]
+__all__ = ["FitValidation"]
 
 
 class FitValidation:
@@ -126,107 +124,6 @@ class FitValidation:
                 TrainerHooksWarning,
             )
         progress.is_validation_requested = False
-
-
-class ValidationSchedule:
-    """When validation is due inside fit.
-
-    Args:
-        context: the run.
-        num_batches: training batches an epoch.
-
-    Attributes:
-        is_on: whether there is anything to validate.
-        every: batches after which to see whether one is due, or infinity: the end of the epoch.
-        is_inside: whether one may be due inside an epoch.
-
-    Raises:
-        OptionError: `val_check_interval` does not fit the number of batches.
-    """
-
-    def __init__(self, context: RunContext, num_batches: int | float) -> None:
-        self._context = context
-        self.is_on = bool(context.evaluation["validate"])
-        interval = context.plan.val_check_interval
-        self._time = interval if isinstance(interval, Time) else None
-        self._cue = StoredCue("", interval, context) if isinstance(interval, Filter) else None
-        self.every = self._batches_between(num_batches) if self.is_on else math.inf
-        self.is_inside = self.every < math.inf or (self.is_on and self._cue is not None)
-
-    def start(self) -> None:
-        """Begin to ask, or go on where the checkpoint was saved."""
-        if self._cue is not None:
-            self._cue.start()
-
-    def note(self) -> None:
-        """Note that what was due is done."""
-        if self._cue is not None:
-            self._cue.note()
-
-    def is_due_on_batch(self) -> bool:
-        """Return whether a validation is due after the batch just done, inside the epoch.
-
-        One that was asked for is, unless the epoch's own validation is what comes next.
-        """
-        progress = self._context.progress
-        is_cued = self._cue is not None and self._cue.is_due()
-        if is_cued or (progress.is_validation_requested and not self._context.is_last_batch):
-            return True
-        if self.every == math.inf:
-            return False
-        if self._time is not None:
-            keeper = self._context.timekeeper
-            return self._is_due_in_epoch() and keeper.is_passed(self._time, progress)
-        if self._context.plan.check_val_every_n_epoch is None:
-            return progress.batches_completed % self.every == 0
-        return progress.batches_in_epoch % self.every == 0 and self._is_due_in_epoch()
-
-    def is_due_after_batches(self, *, is_complete: bool) -> bool:
-        """Return whether a validation is due at the end of the epoch's batches.
-
-        It is after what may be the last batches of all, too, so that the final weights are
-        validated and what watches a metric finds it; and where it was asked for. Weights that were
-        validated already are not validated again.
-
-        Args:
-            is_complete: whether all batches of the epoch were done; else something ended it.
-        """
-        progress = self._context.progress
-        is_cued = self._cue is not None and self._cue.is_due()
-        if progress.validated_at == progress.batches_completed:
-            return False
-        if progress.is_validation_requested or is_cued:
-            return True
-        is_at_end = not self.is_inside or not is_complete or self._context.has_to_stop
-        return self.is_on and is_at_end and self._is_due_in_epoch()
-
-    def _is_due_in_epoch(self) -> bool:
-        every_n = self._context.plan.check_val_every_n_epoch
-        return every_n is None or (self._context.progress.epochs_completed + 1) % every_n == 0
-
-    def _batches_between(self, num_batches: int | float) -> int | float:
-        plan = self._context.plan
-        interval = plan.val_check_interval
-        if isinstance(interval, Time):
-            return 1
-        if isinstance(interval, Filter):
-            return math.inf
-        if isinstance(interval, int):
-            if plan.check_val_every_n_epoch is not None and interval > num_batches:
-                raise OptionError(
-                    f"Trainer(val_check_interval={interval!r}): an epoch has {num_batches} "
-                    "batches, so validation would never run. Give a smaller number, or count over "
-                    "epochs with check_val_every_n_epoch=None."
-                )
-            return interval
-        if interval == 1.0:
-            return math.inf
-        if num_batches == math.inf:
-            raise OptionError(
-                f"Trainer(val_check_interval={interval!r}) is a share of an epoch, but the "
-                "training loader has no length: give a number of batches as an int."
-            )
-        return max(1, int(num_batches * interval))
 
 
 def _obstacle(context: RunContext) -> str:

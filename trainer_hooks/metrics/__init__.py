@@ -1,1 +1,48 @@
 """Logged values: reduced, kept, and handed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.metrics.history import History
+    from trainer_hooks.metrics.microbatches import LoggedBefore, PartialValues
+    from trainer_hooks.metrics.objects import (
+        load_metric_states,
+        lost_metrics,
+        metric_parts,
+        metric_states,
+    )
+    from trainer_hooks.metrics.store import MetricStore, Scope, floats
+
+__all__ = [
+    "History",
+    "LoggedBefore",
+    "MetricStore",
+    "PartialValues",
+    "Scope",
+    "floats",
+    "load_metric_states",
+    "lost_metrics",
+    "metric_parts",
+    "metric_states",
+]
+
+if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
+    __getattr__ = loader_of(
+        __name__,
+        {
+            "History": "history",
+            "LoggedBefore": "microbatches",
+            "MetricStore": "store",
+            "PartialValues": "microbatches",
+            "Scope": "store",
+            "floats": "store",
+            "load_metric_states": "objects",
+            "lost_metrics": "objects",
+            "metric_parts": "objects",
+            "metric_states": "objects",
+        },
+    )

@@ -10,7 +10,7 @@ from trainer_hooks.metrics.series import Point, Series
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from trainer_hooks.progress import Progress
+    from trainer_hooks.clock import Progress
 
 __all__ = ["History"]
 

@@ -11,7 +11,7 @@ from trainer_hooks.metrics.calls import new_slot, require_same_call
 from trainer_hooks.metrics.scope import Scope
 from trainer_hooks.metrics.slot import FOR_READERS, Metric, Slot
 from trainer_hooks.metrics.values import floats, number
-from trainer_hooks.runtime.transfer import first_tensor
+from trainer_hooks.runtime import first_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,9 +12,9 @@ from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
 from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.summary.model_summary import ModelSummary
+from trainer_hooks.connector import checked
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.loggers.base import Logger
-from trainer_hooks.registration import checked
 from trainer_hooks.testing import world
 from trainer_hooks.testing.trial import Trial
 from trainer_hooks.trainer import Trainer

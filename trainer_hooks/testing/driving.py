@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.connector import checked
 from trainer_hooks.errors import OptionError, nearest
-from trainer_hooks.registration import checked
 from trainer_hooks.testing.bench import Bench
 from trainer_hooks.testing.entry import ENTRY_POINTS, enter, listens
 from trainer_hooks.testing.recording import RecordingCallback

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.hooks.member import Member
+from trainer_hooks.hooks import Member
 
 if TYPE_CHECKING:
     from trainer_hooks.callback import Callback

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.runtime import rng
@@ -14,13 +14,33 @@ from trainer_hooks.testing.entry import ENTRY_POINTS, enter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
-    from trainer_hooks.testing.bench import Bench
+    from trainer_hooks.module import Module
+    from trainer_hooks.trainer import Trainer
 
-__all__ = ["Trial"]
+__all__ = ["Trial", "Workshop"]
 
 _SEED = 86_420_753  # hardly the one that a callback seeds with
 _MUTABLE = (list, dict, set, bytearray)
+
+
+class Workshop(Protocol):
+    """Where callbacks are made and run: what a trial needs of a `Bench`."""
+
+    @property
+    def make_module(self) -> Callable[[], Module]:
+        """What makes the module that is trained."""
+
+    def make(self) -> Callback:
+        """Return a new callback."""
+
+    def room(self, name: str) -> AbstractContextManager[Path]:
+        """Make an empty folder the working directory."""
+
+    def trainer(self, *callbacks: Callback) -> Trainer:
+        """Return a quiet trainer."""
 
 
 class Trial:
@@ -40,7 +60,7 @@ class Trial:
         shared: what both callbacks have in common and the run changed.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Workshop) -> None:
         self.callback: Callback | None = None
         self.twin: Callback | None = None
         self.make_error: Exception | None = None
@@ -72,7 +92,7 @@ class Trial:
         self.entry_points = tuple(step for step in ENTRY_POINTS if step not in self.errors)
         self.errors.clear()
 
-    def _meet(self, bench: Bench) -> None:
+    def _meet(self, bench: Workshop) -> None:
         try:
             self.callback = bench.make()
             self.twin = bench.make()
@@ -91,7 +111,7 @@ class Trial:
             found = differences(state_before, self._state_of_twin(), "state_dict()")
             self.shared += [f"{place}, of a callback that took part in no run" for place in found]
 
-    def _run(self, bench: Bench, *callbacks: Callback) -> None:
+    def _run(self, bench: Workshop, *callbacks: Callback) -> None:
         try:
             trainer = bench.trainer(*callbacks)
         except Exception as error:  # noqa: BLE001 - kept, and reported by the check of fits

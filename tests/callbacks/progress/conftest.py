@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from trainer_hooks.progress import EpochStage, Progress
+from trainer_hooks.clock.progress import EpochStage, Progress
 
 
 @pytest.fixture

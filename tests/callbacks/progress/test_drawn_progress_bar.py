@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from trainer_hooks.callbacks import RichProgressBar, TQDMProgressBar
+from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks.spec import overrides
-from trainer_hooks.progress import EpochStage
 
 KINDS = [TQDMProgressBar, RichProgressBar]
 

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 
 from trainer_hooks.callbacks import LambdaCallback, ModelSummary, RichProgressBar, TQDMProgressBar
 from trainer_hooks.loggers import CSVLogger
-from trainer_hooks.module import Module
-from trainer_hooks.trainer import Trainer
+from trainer_hooks.module.module import Module
+from trainer_hooks.trainer.trainer import Trainer
 
 
 class Line(Module):

@@ -6,7 +6,7 @@ import pytest
 
 from trainer_hooks.callbacks import RichProgressBar, TQDMProgressBar
 from trainer_hooks.callbacks.progress.pace import Pace
-from trainer_hooks.progress import EpochStage
+from trainer_hooks.clock.progress import EpochStage
 
 
 @pytest.fixture(params=[TQDMProgressBar, RichProgressBar])

@@ -14,10 +14,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from trainer_hooks import Callback, Module, Trainer, snapshot
+from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.errors import CheckpointError, OptionError, UsageError
+from trainer_hooks.trainer.run import snapshot
 
 
 class Net(Module):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainer_hooks.callbacks import EarlyStopping
-from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import MetricError, OptionError, StateKeyError, TrainerHooksWarning
 from trainer_hooks.hooks.order import Band
 

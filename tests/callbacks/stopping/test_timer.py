@@ -11,7 +11,7 @@ import torch
 
 from trainer_hooks import Callback, Trainer, after, every
 from trainer_hooks.callbacks import Timer
-from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.order import Band
 from trainer_hooks.testing import TinyModule

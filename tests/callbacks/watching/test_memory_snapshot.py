@@ -193,7 +193,7 @@ def test_a_copy_that_fails_is_told(fit, monkeypatch, tmp_path):
     def upload(source, address):
         raise CheckpointError(f"{address} does not answer")
 
-    monkeypatch.setattr("trainer_hooks.checkpoint.remote.upload", upload)
+    monkeypatch.setattr("trainer_hooks.checkpoint.upload", upload)
     with pytest.warns(TrainerHooksWarning, match="MemorySnapshot could not upload copies of .*ans"):
         snapshot, recorded = fit(remote_file_name="memory://x/a")
     assert recorded == [1, 2, 3]

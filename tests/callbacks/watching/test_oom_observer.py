@@ -178,7 +178,7 @@ def test_a_copy_that_fails(run_out, monkeypatch, caplog):
     def upload(source, address):
         raise CheckpointError(f"{address} does not answer")
 
-    monkeypatch.setattr("trainer_hooks.checkpoint.remote.upload", upload)
+    monkeypatch.setattr("trainer_hooks.checkpoint.upload", upload)
     with caplog.at_level(logging.WARNING, "trainer_hooks"):
         observer = run_out(remote_file_name="memory://oom/a")
     assert len(observer.files) == 5

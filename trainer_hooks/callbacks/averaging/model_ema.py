@@ -13,11 +13,9 @@ from trainer_hooks.callbacks.averaging.kept_average import KeptAverage
 from trainer_hooks.callbacks.monitoring import check_choice, has_validation
 from trainer_hooks.callbacks.saving.save_best_model import SaveBestModelCallback
 from trainer_hooks.callbacks.weight_owner import require_no_owner
+from trainer_hooks.connector import Entry, Roster, collect
 from trainer_hooks.errors import CallbackError, OptionError, UsageError
-from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.order import Band
-from trainer_hooks.registration import collect
-from trainer_hooks.roster import Entry, Roster
+from trainer_hooks.hooks import Band, Hooks
 
 if TYPE_CHECKING:
     import os

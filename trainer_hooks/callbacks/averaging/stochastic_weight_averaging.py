@@ -20,7 +20,7 @@ from trainer_hooks.callbacks.averaging.swa_options import (
 )
 from trainer_hooks.callbacks.weight_owner import WeightOwner
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.optimization import LRSchedulerConfig
+from trainer_hooks.module import LRSchedulerConfig
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from trainer_hooks.callbacks.compression.quantization import Quantizer, form_of,
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
 from trainer_hooks.callbacks.weight_owner import WeightOwner
 from trainer_hooks.errors import CallbackError, OptionError
-from trainer_hooks.runtime.transfer import map_tensors
+from trainer_hooks.runtime import map_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

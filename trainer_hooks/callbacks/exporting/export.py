@@ -19,7 +19,7 @@ from trainer_hooks.callbacks.exporting.placing import check_object_store, check_
 from trainer_hooks.callbacks.exporting.verifying import verify
 from trainer_hooks.callbacks.monitoring import check_number
 from trainer_hooks.callbacks.summary.layers import seen_through
-from trainer_hooks.checkpoint.target import name_of
+from trainer_hooks.checkpoint import name_of
 from trainer_hooks.errors import ExportError, OptionError
 from trainer_hooks.runtime import rng
 

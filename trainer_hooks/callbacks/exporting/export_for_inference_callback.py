@@ -13,10 +13,9 @@ from trainer_hooks.callbacks.exporting.export import (
     sample_of,
 )
 from trainer_hooks.callbacks.monitoring import is_training
-from trainer_hooks.checkpoint.plain import find_foreign
-from trainer_hooks.checkpoint.target import name_of
+from trainer_hooks.checkpoint import find_foreign, name_of
 from trainer_hooks.errors import ExportError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     import os

@@ -8,8 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.checkpoint.parts import write_whole
-from trainer_hooks.checkpoint.target import is_remote, joined, located, name_of, require_reachable
+from trainer_hooks.checkpoint import (
+    is_remote,
+    joined,
+    located,
+    name_of,
+    require_reachable,
+    write_whole,
+)
 from trainer_hooks.errors import ExportError, OptionError
 
 if TYPE_CHECKING:
@@ -71,7 +77,7 @@ def place(source: Path, target: str, store: Any = None) -> None:
 
 
 def _upload(source: Path, address: str) -> None:
-    from trainer_hooks.checkpoint.remote import upload
+    from trainer_hooks.checkpoint import upload
 
     upload(source, address, "export")
 

@@ -12,7 +12,7 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.finetuning.freezing import Freezing
 from trainer_hooks.callbacks.monitoring import check_number
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer_hooks.runtime.transfer import map_tensors
+from trainer_hooks.runtime import map_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

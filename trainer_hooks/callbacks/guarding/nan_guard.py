@@ -21,7 +21,7 @@ from trainer_hooks.callbacks.guarding.good_state import GoodState
 from trainer_hooks.callbacks.guarding.nan_options import CHECKS, check_device
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_several
 from trainer_hooks.errors import NonFiniteError, OptionError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

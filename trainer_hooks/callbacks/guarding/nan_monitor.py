@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.watching.due import is_logged
 from trainer_hooks.errors import UsageError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from torch import Tensor

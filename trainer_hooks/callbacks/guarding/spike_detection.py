@@ -13,10 +13,10 @@ from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_number
-from trainer_hooks.checkpoint.target import is_remote
+from trainer_hooks.checkpoint import is_remote
 from trainer_hooks.errors import OptionError, TrainerHooksError, UsageError
-from trainer_hooks.hooks.order import Band
-from trainer_hooks.optimization import needs_closure
+from trainer_hooks.hooks import Band
+from trainer_hooks.module import needs_closure
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
-from trainer_hooks.progress import EpochStage
+from trainer_hooks.clock import EpochStage
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import nn
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer

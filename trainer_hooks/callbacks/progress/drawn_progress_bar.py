@@ -9,7 +9,7 @@ from trainer_hooks.callbacks.progress.bar_drawing import Phase, whole_number
 from trainer_hooks.callbacks.progress.open_bars import OpenBars
 from trainer_hooks.callbacks.progress.pace import Pace
 from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
-from trainer_hooks.progress import EpochStage
+from trainer_hooks.clock import EpochStage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

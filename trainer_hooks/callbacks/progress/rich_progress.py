@@ -11,7 +11,7 @@ from trainer_hooks.callbacks.progress.drawn_progress_bar import DrawnProgressBar
 from trainer_hooks.callbacks.progress.rich_theme import RichProgressBarTheme
 from trainer_hooks.callbacks.progress.streams import is_terminal
 from trainer_hooks.errors import CallbackError, UsageError
-from trainer_hooks.runtime.rng import isolated
+from trainer_hooks.runtime import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

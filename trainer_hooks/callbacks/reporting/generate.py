@@ -8,10 +8,9 @@ import torch
 
 from trainer_hooks.callbacks.monitoring import check_count, is_training
 from trainer_hooks.callbacks.on_cue import OnCue
+from trainer_hooks.clock import TimeUnit, When, parse_when
 from trainer_hooks.errors import ModuleError, OptionError
-from trainer_hooks.filters import When, parse_when
 from trainer_hooks.runtime import rng
-from trainer_hooks.timing import TimeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,15 +10,14 @@ from trainer_hooks.callbacks.monitoring import check_choice, check_count
 from trainer_hooks.callbacks.on_cue import OnCue
 from trainer_hooks.callbacks.reporting.mask_views import as_classes, beside, coloured
 from trainer_hooks.callbacks.reporting.sample_views import check_key, picked, picture
+from trainer_hooks.clock import Filter, TimeUnit, parse_when
 from trainer_hooks.errors import DataError, ModuleError, OptionError
-from trainer_hooks.filters import Filter, parse_when
-from trainer_hooks.runtime.transfer import first_tensor
-from trainer_hooks.timing import TimeUnit
+from trainer_hooks.runtime import first_tensor
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks.reporting.sample_views import Key
+    from trainer_hooks.clock import When
     from trainer_hooks.context import Trainer
-    from trainer_hooks.filters import When
     from trainer_hooks.module import Module
 
 __all__ = ["ImageVisualizer"]

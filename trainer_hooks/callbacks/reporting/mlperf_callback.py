@@ -33,7 +33,7 @@ from trainer_hooks.callbacks.reporting.mlperf_system import (
 )
 from trainer_hooks.callbacks.reporting.run_facts import seeds
 from trainer_hooks.errors import CheckpointError, MetricError, OptionError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     import os

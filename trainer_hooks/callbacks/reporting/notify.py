@@ -17,7 +17,7 @@ from trainer_hooks.callbacks.reporting.notify_options import (
 )
 from trainer_hooks.callbacks.reporting.sending import SendError, post, run_command
 from trainer_hooks.errors import OptionError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

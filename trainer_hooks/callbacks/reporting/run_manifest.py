@@ -20,7 +20,7 @@ from trainer_hooks.callbacks.reporting.run_records import (
     place_of,
     start_record,
 )
-from trainer_hooks.checkpoint.target import is_remote
+from trainer_hooks.checkpoint import is_remote
 from trainer_hooks.errors import OptionError, TerminationSignal, TrainerHooksWarning
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from trainer_hooks.callbacks.reporting.sample_views import (
     picture,
     write_png,
 )
-from trainer_hooks.checkpoint.target import is_remote
+from trainer_hooks.checkpoint import is_remote
 from trainer_hooks.errors import DataError, OptionError
 
 if TYPE_CHECKING:

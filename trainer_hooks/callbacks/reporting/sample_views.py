@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks.errors import DataError, OptionError, UsageError
-from trainer_hooks.runtime.transfer import first_tensor
+from trainer_hooks.runtime import first_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.ranking import Books
-from trainer_hooks.checkpoint.target import exists
+from trainer_hooks.checkpoint import exists
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from trainer_hooks.callbacks.saving.saved_files import Plan
-    from trainer_hooks.checkpoint.background import BackgroundSave
+    from trainer_hooks.checkpoint import BackgroundSave
     from trainer_hooks.context import Trainer
 
 __all__ = ["BookKeeper", "UnderWay"]

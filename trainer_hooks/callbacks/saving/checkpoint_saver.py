@@ -17,11 +17,17 @@ from trainer_hooks.callbacks.saving.remote_copies import RemoteCopies
 from trainer_hooks.callbacks.saving.saved_files import Plan
 from trainer_hooks.callbacks.saving.saver import Saver
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_filename, check_flags
-from trainer_hooks.checkpoint.selection import IgnoreKeys, check_ignore_keys, leave_out
-from trainer_hooks.checkpoint.target import exists, files_in, is_remote, name_of
+from trainer_hooks.checkpoint import (
+    IgnoreKeys,
+    check_ignore_keys,
+    exists,
+    files_in,
+    is_remote,
+    leave_out,
+    name_of,
+)
+from trainer_hooks.clock import Cue, TimeUnit, When, parse_when
 from trainer_hooks.errors import CheckpointError, OptionError
-from trainer_hooks.filters import Cue, When, parse_when
-from trainer_hooks.timing import TimeUnit
 
 if TYPE_CHECKING:
     import os

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import log, warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.saving.saver_options import check_flags, check_source
-from trainer_hooks.checkpoint.loading import load_checkpoint
-from trainer_hooks.checkpoint.selection import IgnoreKeys, check_ignore_keys, leave_out
-from trainer_hooks.checkpoint.weights import load_weights
+from trainer_hooks.checkpoint import (
+    IgnoreKeys,
+    check_ignore_keys,
+    leave_out,
+    load_checkpoint,
+    load_weights,
+)
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning, nearest
-from trainer_hooks.hooks.event import Event
+from trainer_hooks.hooks import Event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

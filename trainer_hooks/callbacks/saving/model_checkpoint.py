@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import os
     from datetime import timedelta
 
+    from trainer_hooks.clock import Time
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
-    from trainer_hooks.timing import Time
 
 __all__ = ["ModelCheckpoint"]
 

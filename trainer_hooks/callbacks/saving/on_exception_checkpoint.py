@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath
-from trainer_hooks.checkpoint.target import exists, files_in, joined, remove
+from trainer_hooks.checkpoint import exists, files_in, joined, remove
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:

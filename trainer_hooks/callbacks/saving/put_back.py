@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.checkpoint.loading import load_checkpoint
-from trainer_hooks.checkpoint.weights import load_weights
+from trainer_hooks.checkpoint import load_checkpoint, load_weights
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer

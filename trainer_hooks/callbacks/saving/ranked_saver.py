@@ -11,7 +11,7 @@ from trainer_hooks._log import log
 from trainer_hooks.callbacks.saving.saved_files import Plan
 from trainer_hooks.callbacks.saving.saver import Saver
 from trainer_hooks.callbacks.watched_metric import WatchedMetric
-from trainer_hooks.checkpoint.target import is_remote, joined
+from trainer_hooks.checkpoint import is_remote, joined
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from trainer_hooks.callbacks.monitoring import check_monitor, is_training
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.callbacks.saving.put_back import put_back
 from trainer_hooks.callbacks.saving.saver_options import check_flags
-from trainer_hooks.checkpoint.target import exists, is_remote
+from trainer_hooks.checkpoint import exists, is_remote
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:

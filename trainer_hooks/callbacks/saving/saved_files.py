@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.checkpoint.target import exists, is_inside, is_remote, joined, located
+from trainer_hooks.checkpoint import exists, is_inside, is_remote, joined, located
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -17,8 +17,7 @@ from trainer_hooks.callbacks.saving.saved_files import (
     is_removable,
     link_to,
 )
-from trainer_hooks.checkpoint.file import summarize
-from trainer_hooks.checkpoint.target import exists, files_in, joined, remove
+from trainer_hooks.checkpoint import exists, files_in, joined, remove, summarize
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
 if TYPE_CHECKING:

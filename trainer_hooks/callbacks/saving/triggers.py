@@ -8,14 +8,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.monitoring import acts_at_train_epoch_end, check_count
+from trainer_hooks.clock import TimeUnit, parse_time
 from trainer_hooks.errors import OptionError
-from trainer_hooks.timing import TimeUnit, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trainer_hooks.clock import Time
     from trainer_hooks.context import Trainer
-    from trainer_hooks.timing import Time
 
 __all__ = ["Schedule", "Triggers"]
 

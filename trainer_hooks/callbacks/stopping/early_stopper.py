@@ -8,7 +8,7 @@ import torch
 
 from trainer_hooks.callbacks.monitoring import check_count, check_number
 from trainer_hooks.callbacks.stopping.labelled_stopper import LabelledStopper
-from trainer_hooks.timing import Time, TimeUnit, parse_time
+from trainer_hooks.clock import Time, TimeUnit, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

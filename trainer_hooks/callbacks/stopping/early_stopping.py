@@ -22,7 +22,7 @@ from trainer_hooks.callbacks.monitoring import (
     missing_monitor,
 )
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from collections.abc import Callable

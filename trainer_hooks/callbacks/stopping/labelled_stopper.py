@@ -15,7 +15,7 @@ from trainer_hooks.callbacks.monitoring import (
     missing_monitor,
 )
 from trainer_hooks.errors import MetricError, OptionError, nearest
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from collections.abc import Callable

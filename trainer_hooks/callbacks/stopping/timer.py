@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trainer_hooks._log import log
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
-from trainer_hooks.filters import Cue, Filter, word_or_when
-from trainer_hooks.hooks.order import Band
-from trainer_hooks.timing import parse_span
+from trainer_hooks.clock import Cue, Filter, parse_span, word_or_when
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
+    from trainer_hooks.clock import Time, When
     from trainer_hooks.context import Trainer
-    from trainer_hooks.filters import When
     from trainer_hooks.module import Module
-    from trainer_hooks.timing import Time
 
 __all__ = ["Timer"]
 

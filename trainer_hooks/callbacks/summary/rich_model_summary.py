@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.summary.model_summary import ModelSummary, check_summarize_kwargs
 from trainer_hooks.callbacks.summary.table import RIGHT, text_table, totals
-from trainer_hooks.runtime.rng import isolated
+from trainer_hooks.runtime import isolated
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks.summary.table import SummaryData

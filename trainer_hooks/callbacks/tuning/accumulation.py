@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_count
 from trainer_hooks.errors import OptionError, UsageError
-from trainer_hooks.optimization import needs_closure
+from trainer_hooks.module import needs_closure
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer

@@ -12,12 +12,12 @@ from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_
 from trainer_hooks.callbacks.tuning.attributes import Setting, find_setting
 from trainer_hooks.callbacks.tuning.size_search import largest_fitting
 from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
-from trainer_hooks.hooks.order import Band
-from trainer_hooks.runtime.memory import free_memory, is_out_of_memory
+from trainer_hooks.hooks import Band
+from trainer_hooks.runtime import free_memory, is_out_of_memory
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
-    from trainer_hooks.data.module import DataModule
+    from trainer_hooks.data import DataModule
     from trainer_hooks.module import Module
 
 __all__ = ["BatchSizeFinder"]

@@ -10,11 +10,11 @@ from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_
 from trainer_hooks.callbacks.tuning.attributes import Setting, find_setting
 from trainer_hooks.callbacks.tuning.lr_range import LRFinderResult, RateRamp
 from trainer_hooks.errors import OptionError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
-    from trainer_hooks.data.module import DataModule
+    from trainer_hooks.data import DataModule
     from trainer_hooks.module import Module
 
 __all__ = ["LearningRateFinder"]

@@ -8,9 +8,8 @@ import torch
 
 from trainer_hooks.callbacks.monitoring import check_choice
 from trainer_hooks.callbacks.on_cue import OnCue
+from trainer_hooks.clock import TimeUnit, parse_when
 from trainer_hooks.errors import OptionError
-from trainer_hooks.filters import parse_when
-from trainer_hooks.timing import TimeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.utils.hooks import RemovableHandle
 
+    from trainer_hooks.clock import When
     from trainer_hooks.context import Trainer
-    from trainer_hooks.filters import When
     from trainer_hooks.module import Module
 
 __all__ = ["ActivationMonitor"]

@@ -10,18 +10,18 @@ import torch
 from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
+from trainer_hooks.clock import Cue, Filter, word_or_when
 from trainer_hooks.errors import (
     OptimizationError,
     TrainerHooksWarning,
     UsageError,
 )
-from trainer_hooks.filters import Cue, Filter, word_or_when
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
+    from trainer_hooks.clock import When
     from trainer_hooks.context import Trainer
-    from trainer_hooks.filters import When
     from trainer_hooks.module import Module
 
 __all__ = ["LearningRateMonitor"]

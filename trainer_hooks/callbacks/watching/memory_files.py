@@ -20,7 +20,7 @@ from trainer_hooks.callbacks.saving.filenames import (
 )
 from trainer_hooks.callbacks.saving.saved_files import resolved_folder
 from trainer_hooks.callbacks.watching.flame_graph import flame_graph
-from trainer_hooks.checkpoint.target import files_in, is_remote, joined, name_of, require_reachable
+from trainer_hooks.checkpoint import files_in, is_remote, joined, name_of, require_reachable
 from trainer_hooks.errors import OptionError, UsageError
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _flames(kind: str, snapshot: dict[str, Any], title: str) -> bytes:
 
 
 def _upload(content: bytes, address: str) -> None:
-    from trainer_hooks.checkpoint.remote import upload
+    from trainer_hooks.checkpoint import upload
 
     with TemporaryDirectory(prefix="trainer_hooks-") as folder:
         local = Path(folder, "content")

@@ -9,15 +9,14 @@ import torch
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.watching.cuda_memory import named_statistics, tells
 from trainer_hooks.callbacks.watching.due import closes_window
+from trainer_hooks.clock import Cue, TimeUnit, parse_when
 from trainer_hooks.errors import OptionError
-from trainer_hooks.filters import Cue, parse_when
-from trainer_hooks.timing import TimeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trainer_hooks.clock import When
     from trainer_hooks.context import Trainer
-    from trainer_hooks.filters import When
     from trainer_hooks.module import Module
 
 __all__ = ["MemoryMonitor"]

@@ -9,17 +9,15 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_count, is_training
 from trainer_hooks.callbacks.watching.cuda_memory import HISTORY, tells
 from trainer_hooks.callbacks.watching.memory_files import MemoryFiles, pickled, trace_plot
+from trainer_hooks.clock import Cue, Filter, Time, TimeUnit, parse_time, parse_when
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
-from trainer_hooks.filters import Cue, Filter, parse_when
-from trainer_hooks.hooks.order import Band
-from trainer_hooks.timing import Time, TimeUnit, parse_time
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     import os
 
-    from trainer_hooks.clock import Clock
+    from trainer_hooks.clock import Clock, When
     from trainer_hooks.context import Trainer
-    from trainer_hooks.filters import When
     from trainer_hooks.module import Module
 
 __all__ = ["MemorySnapshot"]

@@ -10,14 +10,13 @@ from trainer_hooks.callbacks.monitoring import check_choice
 from trainer_hooks.callbacks.on_cue import OnCue
 from trainer_hooks.callbacks.watching.due import closes_window
 from trainer_hooks.callbacks.watching.norms import gradient_norms, norm_of_norms
-from trainer_hooks.filters import parse_when
-from trainer_hooks.timing import TimeUnit
+from trainer_hooks.clock import TimeUnit, parse_when
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from trainer_hooks.clock import When
     from trainer_hooks.context import Trainer
-    from trainer_hooks.filters import When
     from trainer_hooks.module import Module
 
 __all__ = ["OptimizerMonitor"]

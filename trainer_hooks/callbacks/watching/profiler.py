@@ -12,9 +12,9 @@ from torch.profiler import ProfilerAction, ProfilerActivity, profile, supported_
 from trainer_hooks._log import log
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
-from trainer_hooks.checkpoint.target import is_remote
+from trainer_hooks.checkpoint import is_remote
 from trainer_hooks.errors import OptionError, UsageError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

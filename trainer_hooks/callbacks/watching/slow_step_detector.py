@@ -13,8 +13,8 @@ from trainer_hooks._log import log
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_count, check_number
 from trainer_hooks.errors import OptionError
-from trainer_hooks.hooks.order import Band
-from trainer_hooks.runtime.transfer import first_tensor
+from trainer_hooks.hooks import Band
+from trainer_hooks.runtime import first_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
 from trainer_hooks.errors import CallbackError, TrainerHooksWarning
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainer_hooks.connector import declared_by_bases
 from trainer_hooks.errors import CallbackError
-from trainer_hooks.hooks.check import doubts, faults
-from trainer_hooks.hooks.discovery import installed_hooks
-from trainer_hooks.hooks.spec import HOOKS
-from trainer_hooks.registration import declared_by_bases
+from trainer_hooks.hooks import HOOKS, doubts, faults, installed_hooks
 from trainer_hooks.testing.checks.finding import Findings, raised
 from trainer_hooks.testing.report import Defect
 
 if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
-    from trainer_hooks.hooks.spec import HookSpec
+    from trainer_hooks.hooks import HookSpec
     from trainer_hooks.testing.bench import Bench
 
 __all__ = ["check_construction", "check_hook_names", "check_hook_signatures", "check_shared_state"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
+from trainer_hooks.hooks import ALIASES, HOOKS, overrides
 from trainer_hooks.testing.checks.finding import Findings, Note
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trainer_hooks.hooks.relay import describe_error
+from trainer_hooks.hooks import describe_error
 from trainer_hooks.testing.report import Defect
 
 __all__ = ["Findings", "Note", "raised"]

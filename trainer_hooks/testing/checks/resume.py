@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 from trainer_hooks.runtime import rng
 from trainer_hooks.testing.checks.finding import Findings, Note, raised
 from trainer_hooks.testing.comparing import differences, listed

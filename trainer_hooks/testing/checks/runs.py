@@ -7,8 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.hooks.member import Member
-from trainer_hooks.hooks.relay import HookRelay
+from trainer_hooks.hooks import HookRelay, Member
 from trainer_hooks.testing.checks.finding import Findings, Note, raised
 from trainer_hooks.testing.entry import enter
 from trainer_hooks.testing.report import Defect

@@ -8,9 +8,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.checkpoint.loading import load_checkpoint
+from trainer_hooks.checkpoint import load_checkpoint
 from trainer_hooks.errors import CheckpointStateError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks import Band
 from trainer_hooks.testing.comparing import differences, listed
 from trainer_hooks.testing.report import Defect
 

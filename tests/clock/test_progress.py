@@ -1,0 +1,82 @@
+"""Progress: the counters of a training."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+
+from trainer_hooks.clock.progress import EpochStage, Progress
+
+
+def test_a_new_progress_is_fresh() -> None:
+    """Nothing is counted yet, no epoch is under way, nothing was validated."""
+    progress = Progress()
+    assert progress.is_fresh
+    assert progress.stage is EpochStage.BETWEEN
+    assert progress.validated_at == -1
+    counted = {name: n for name, n in progress.state_dict().items() if name != "stage"}
+    assert {name for name, n in counted.items() if n != 0} == {"validated_at"}
+
+
+@pytest.mark.parametrize("counter", ["batches_completed", "epochs_completed"])
+def test_anything_trained_is_not_fresh(counter: str) -> None:
+    """One batch, or one epoch of an empty loader, ends the fresh state."""
+    assert not Progress(**{counter: 1}).is_fresh  # type: ignore[arg-type]
+
+
+def test_begin_epoch_opens_it_at_its_first_batch() -> None:
+    """The counters of the epoch and of the window start over; those of the run go on."""
+    progress = Progress(
+        epochs_completed=2, batches_completed=9, batches_in_epoch=4, batches_in_window=1
+    )
+    progress.begin_epoch()
+    assert progress == Progress(epochs_completed=2, batches_completed=9, stage=EpochStage.BATCHES)
+
+
+def test_complete_epoch_counts_it() -> None:
+    """The epoch is counted, its batches are not counted again, none is under way."""
+    progress = Progress(batches_completed=4, batches_in_epoch=4, stage=EpochStage.ENDED)
+    progress.complete_epoch()
+    assert progress == Progress(epochs_completed=1, batches_completed=4)
+
+
+def test_state_survives_a_json_round_trip() -> None:
+    """The state is plain data: what comes back through JSON restores every counter."""
+    counters = [field.name for field in fields(Progress) if field.type == "int"]
+    progress = Progress(**{name: n for n, name in enumerate(counters, 1)})  # type: ignore[arg-type]
+    progress.stage = EpochStage.CLOSING
+    state = json.loads(json.dumps(progress.state_dict()))
+    restored = Progress()
+    restored.load_state_dict(state)
+    assert restored == progress
+    assert restored.stage is EpochStage.CLOSING
+    assert len(counters) >= 7
+
+
+def test_the_state_holds_no_enum() -> None:
+    """The stage is saved as a plain string, which loads without any class of ours."""
+    assert type(Progress().state_dict()["stage"]) is str
+
+
+def test_a_counter_the_state_does_not_know_stays() -> None:
+    """A state of an older release, without a counter, leaves that counter where it is."""
+    progress = Progress(validated_at=3)
+    progress.load_state_dict({"batches_completed": 5})
+    assert progress == Progress(batches_completed=5, validated_at=3)
+
+
+def test_what_the_progress_does_not_know_is_left_out() -> None:
+    """A state of a newer release, with a counter more, loads."""
+    progress = Progress()
+    progress.load_state_dict({"epochs_completed": 1, "moons_completed": 2})
+    assert progress == Progress(epochs_completed=1)
+
+
+def test_a_stage_that_is_none_is_refused_whole() -> None:
+    """An unknown stage is an error, and no counter has moved by then."""
+    progress = Progress()
+    with pytest.raises(ValueError, match="limbo"):
+        progress.load_state_dict({"epochs_completed": 1, "stage": "limbo"})
+    assert progress == Progress()

@@ -1,0 +1,1 @@
+"""The command `checkpoint`: what is in a file, and what may be done with it."""

@@ -1,0 +1,227 @@
+"""`trainer-hooks checkpoint`: look into checkpoints, verify and compare them, and tidy them up."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer_hooks.cli.commands import USAGE_ERROR
+from trainer_hooks.errors import TrainerHooksError
+
+if TYPE_CHECKING:
+    from trainer_hooks.cli.commands import Commands
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the command and its actions."""
+    parser = commands.add_parser(
+        "checkpoint",
+        help="look into checkpoints; verify, compare, prune and export them",
+        description=(
+            "Look into checkpoints of trainer_hooks and of Lightning, and into files of bare "
+            "weights. The model's code is not needed, and nothing in a file is ever run."
+        ),
+        epilog="Example: trainer-hooks checkpoint show checkpoints/last.ckpt",
+    )
+    parser.set_defaults(run=run, act=None, parser=parser)
+    actions: Commands = parser.add_subparsers(title="actions", metavar="ACTION")
+    for add in (_add_show, _add_verify, _add_diff, _add_prune, _add_export):
+        add(actions)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked for, and return the exit code."""
+    if arguments.act is None:
+        arguments.parser.print_help(sys.stderr)
+        return USAGE_ERROR
+    try:
+        code: int = arguments.act(arguments)
+        return code
+    except BrokenPipeError:
+        raise
+    except (TrainerHooksError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+    except RecursionError:
+        reason = "what the file holds is nested too deep, or holds itself"
+    print(f"{arguments.parser.prog}: error: {reason}", file=sys.stderr)
+    return USAGE_ERROR
+
+
+def _add_show(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "show",
+        help="tell what is in a file",
+        description=(
+            "Tell what is in a checkpoint, in a file of bare weights or in a .safetensors file: "
+            "sizes, counters, weights, optimizers, callbacks and their states, and whether a "
+            "training can go on from it. The tensors are not read, however big they are."
+        ),
+    )
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("--tensors", action="store_true", help="list each tensor of the weights")
+    parser.add_argument("--json", action="store_true", help="write JSON, with whole values")
+    parser.set_defaults(act=_show, parser=parser)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    # here and below, because it imports torch: help is given at once
+    from trainer_hooks.cli.checkpoint.show import show
+
+    return show(arguments.file, lists_tensors=arguments.tensors, is_json=arguments.json)
+
+
+def _add_verify(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "verify",
+        help="read files whole and compare them with their checksums",
+        description=(
+            "Read each file whole, compare it with its checksums, and see whether it can be used."
+        ),
+        epilog="The exit code is 0 if all are ok, and 1 otherwise.",
+    )
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        type=Path,
+        nargs="+",
+        help="a file, or a folder: every *.ckpt in it and below it",
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    parser.set_defaults(act=_verify, parser=parser)
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from trainer_hooks.cli.checkpoint.verify import verify
+
+    return verify(arguments.paths, is_json=arguments.json)
+
+
+def _add_diff(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "diff",
+        help="tell in what two files differ",
+        description=(
+            "Tell which weights, callback values, counters, optimizer values and hyperparameters "
+            "of two files differ. NaN is equal to NaN."
+        ),
+        epilog="The exit code is 0 if they hold the same, 1 if they differ, 2 on an error.",
+    )
+    parser.add_argument("first", metavar="A", type=Path)
+    parser.add_argument("second", metavar="B", type=Path)
+    parser.add_argument(
+        "--atol",
+        type=_tolerance,
+        default=0.0,
+        metavar="X",
+        help="take numbers for equal that differ by no more than this (default: 0)",
+    )
+    parser.add_argument(
+        "--rtol",
+        type=_tolerance,
+        default=0.0,
+        metavar="X",
+        help="or by no more than this times the number in B (default: 0)",
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON, with every difference")
+    parser.set_defaults(act=_diff, parser=parser)
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from trainer_hooks.checkpoint import Tolerance
+    from trainer_hooks.cli.checkpoint.diff import diff
+
+    tolerance = Tolerance(arguments.atol, arguments.rtol)
+    return diff(arguments.first, arguments.second, tolerance, is_json=arguments.json)
+
+
+def _add_prune(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "prune",
+        help="remove old checkpoints of a folder",
+        description=(
+            "Remove the old checkpoints of a folder, judged by the counters in the files, and what "
+            "killed processes left unfinished there. The newest whole checkpoint always stays, "
+            "and so do the newest that a training can go on from, what a link points to, and every "
+            "file that trainer_hooks has not saved. All files are read whole first."
+        ),
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path)
+    parser.add_argument(
+        "--keep",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="how many of the newest to keep (default: 1)",
+    )
+    parser.add_argument(
+        "--keep-best", type=_count, metavar="N", help="keep the best ones too, by --monitor"
+    )
+    parser.add_argument("--monitor", metavar="METRIC", help="the logged metric that tells the best")
+    parser.add_argument("--mode", choices=["min", "max"], help="which values of it are better")
+    parser.add_argument("--damaged", action="store_true", help="remove damaged files too")
+    parser.add_argument("--dry-run", action="store_true", help="tell what would go, remove nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.set_defaults(act=_prune, parser=parser)
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    wanted = (arguments.keep_best, arguments.monitor, arguments.mode)
+    if any(wanted) and not all(wanted):
+        arguments.parser.error("--keep-best, --monitor and --mode go together: give all three")
+    from trainer_hooks.checkpoint import Rule
+    from trainer_hooks.cli.checkpoint.prune import prune
+
+    rule = Rule(
+        arguments.keep,
+        arguments.keep_best or 0,
+        arguments.monitor or "",
+        arguments.mode or "min",
+        arguments.damaged,
+    )
+    return prune(arguments.folder, rule, is_dry=arguments.dry_run, is_agreed=arguments.yes)
+
+
+def _add_export(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "export",
+        help="write the weights of a checkpoint to a file of their own",
+        description=(
+            "Write the weights of a checkpoint to another file: .ckpt with the hyperparameters, "
+            ".pt the bare weights, .safetensors the weights for other tools."
+        ),
+    )
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument(
+        "--weights-only", action="store_true", required=True, help="nothing but the weights"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", type=Path, required=True, help="the file to write"
+    )
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.set_defaults(act=_export, parser=parser)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from trainer_hooks.cli.checkpoint.export import export
+
+    return export(arguments.file, arguments.output, is_forced=arguments.force)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
+    return int(text)
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 0 on")
+    return value

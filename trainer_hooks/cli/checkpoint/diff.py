@@ -1,0 +1,134 @@
+"""`trainer-hooks checkpoint diff A B`: in what two files differ."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from trainer_hooks._text import Branch, show_tree
+from trainer_hooks.checkpoint import How, differences, inspect_file
+from trainer_hooks.cli.values import JsonWriter, counted, printable, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from trainer_hooks.checkpoint import Difference, Tolerance
+
+__all__ = ["DIFFERENT", "EQUAL", "diff"]
+
+EQUAL, DIFFERENT = 0, 1
+"""Exit codes, as of the program `diff`."""
+
+_SHOWN = 20
+"""Differences of one part that are listed."""
+
+_WIDTH = 100
+"""Characters of a value that only one of the files has."""
+
+
+def diff(first: Path, second: Path, tolerance: Tolerance, *, is_json: bool) -> int:
+    """Print in what two files differ and return the exit code.
+
+    Raises:
+        UnusableFileError: one of them cannot be looked into.
+    """
+    one, other = inspect_file(first).as_saved(), inspect_file(second).as_saved()
+    found = list(differences(one, other, tolerance))
+    if is_json:
+        writer = JsonWriter()
+        told = {
+            "a": str(first),
+            "b": str(second),
+            "is_equal": not found,
+            "differences": [_as_json(difference, writer) for difference in found],
+        }
+        print(json.dumps(told, indent=2, allow_nan=False))
+    elif not found:
+        print(f"equal: {printable(first)} and {printable(second)} hold the same")
+    else:
+        show_tree(Branch(f"A: {printable(first)}"))
+        show_tree(Branch(f"B: {printable(second)}"))
+        _show(found, weights=len({*one.weights, *other.weights}))
+    return DIFFERENT if found else EQUAL
+
+
+def _show(found: list[Difference], weights: int) -> None:
+    """Print the differences, part by part.
+
+    Args:
+        found: them.
+        weights: how many weights the two files have, in either.
+    """
+    for part in dict.fromkeys(difference.part for difference in found):
+        listed = [difference for difference in found if difference.part == part]
+        lines = [Branch(printable(_line(difference))) for difference in listed[:_SHOWN]]
+        if len(listed) > _SHOWN:
+            more = f"and {len(listed) - _SHOWN} more (--json lists all)"
+            lines.append(Branch(more, is_faint=True))
+        title = f"{part}: {counted(len(listed), 'difference')}"
+        if part == "weights":
+            kinds = Counter(_kind(difference.how) for difference in listed)
+            how = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            title = f"weights: {len(listed)} of {counted(weights, 'tensor')} differ ({how})"
+        show_tree(Branch(title, tuple(lines)))
+
+
+def _kind(how: How) -> str:
+    return {
+        How.SHAPE: "of another shape",
+        How.DTYPE: "of another dtype",
+        How.TENSOR: "in values",
+    }.get(how, str(how))
+
+
+def _line(difference: Difference) -> str:
+    return f"{difference.path}: {''.join(_told(difference))}"
+
+
+def _told(difference: Difference) -> Iterator[str]:
+    match difference.how:
+        case How.ONLY_A | How.ONLY_B:
+            value = difference.a if difference.how is How.ONLY_A else difference.b
+            yield f"{difference.how} ({textwrap.shorten(shortened(value), _WIDTH)})"
+        case How.TENSOR:
+            yield f"{difference.differing:,} of {counted(difference.elements, 'element')} differ"
+            yield f", by up to {difference.max_abs:.3g}"
+            if difference.elements == 1:
+                yield f" ({shortened(difference.a)} -> {shortened(difference.b)})"
+        case How.TYPE:
+            yield f"{_typed(difference.a)} -> {_typed(difference.b)}"
+        case How.SHAPE | How.DTYPE:
+            yield f"{difference.how} {difference.a} -> {difference.b}"
+        case _:
+            yield f"{_exact(difference.a)} -> {_exact(difference.b)}"
+
+
+def _exact(value: Any) -> str:
+    """Return a number with all its digits: two that differ must not look the same."""
+    return repr(value) if isinstance(value, float) else shortened(value)
+
+
+def _typed(value: Any) -> str:
+    return f"{shortened(value)} ({type(value).__name__})"
+
+
+def _as_json(difference: Difference, writer: JsonWriter) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "part": difference.part,
+        "path": difference.path,
+        "how": str(difference.how),
+    }
+    if difference.how is How.TENSOR:
+        told["max_abs"] = writer.write(difference.max_abs)
+        told["differing"] = difference.differing
+        told["elements"] = difference.elements
+        return told
+    for name, value in (("a", difference.a), ("b", difference.b)):
+        is_brief = isinstance(value, Tensor)
+        told[name] = shortened(value) if is_brief else writer.write(value)
+    return told

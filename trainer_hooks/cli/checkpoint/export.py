@@ -1,0 +1,105 @@
+"""`trainer-hooks checkpoint export FILE -o OUT`: the weights in a file of their own."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainer_hooks.checkpoint import (
+    FORMAT,
+    Fault,
+    UnusableFileError,
+    dump_safetensors,
+    is_safetensors,
+    verify_file,
+    write_checkpoint,
+)
+from trainer_hooks.cli.values import counted, printable, size_text
+from trainer_hooks.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer_hooks.checkpoint import Contents
+
+__all__ = ["export"]
+
+_SUFFIXES = (".ckpt", ".pt", ".safetensors")
+
+_KEPT = (
+    "epoch",
+    "global_step",
+    "pytorch-lightning_version",
+    "hparams_name",
+    "hyper_parameters",
+)
+"""What of a checkpoint goes with the weights into another one."""
+
+
+def export(source: Path, target: Path, *, is_forced: bool) -> int:
+    """Write the weights of a file to another one, print that, and return the exit code.
+
+    Args:
+        source: the file; it is read whole and compared with its checksums first.
+        target: where to; its suffix says what it becomes.
+        is_forced: whether a file that is there may be written over.
+
+    Raises:
+        UsageError: the target has another suffix, or is there.
+        CheckpointError: the source cannot be used, or the target not be written.
+    """
+    if target.suffix not in _SUFFIXES:
+        raise UsageError(
+            f"output {str(target)!r}: its name must end in {', '.join(_SUFFIXES[:-1])} or "
+            f"{_SUFFIXES[-1]}, which says what is written."
+        )
+    if target.is_dir():
+        raise UsageError(f"output {str(target)!r} is a folder. Name a file in it.")
+    if not is_forced and (target.exists() or target.is_symlink()):
+        raise UsageError(f"output {str(target)!r} is there already. Give --force to write over it.")
+    contents = verify_file(source, FORMAT)
+    if not contents.weights:
+        raise UnusableFileError(source, Fault.NO_CHECKPOINT, "there are no weights in it")
+    if is_safetensors(target):
+        write_checkpoint(_checkpoint(contents), target, dump=dump_safetensors)
+    elif target.suffix == ".pt":
+        write_checkpoint(_alone(contents.weights), target)
+    else:
+        write_checkpoint(_checkpoint(contents), target)
+    count, size = counted(len(contents.weights), "tensor"), size_text(target.stat().st_size)
+    print(f"wrote {printable(target)}: {count}, {size}")
+    return 0
+
+
+def _checkpoint(contents: Contents) -> dict[str, Any]:
+    """Return a checkpoint of the weights and the hyperparameters, in the format of the source."""
+    kept = {name: contents.data[name] for name in _KEPT if name in contents.data}
+    if contents.own:
+        kept["loops"] = {}
+        kept["trainer_hooks"] = {name: contents.own.get(name) for name in ("format", "version")}
+    return {**kept, "state_dict": _alone(contents.weights)}
+
+
+def _alone(weights: dict[str, Any]) -> dict[str, Any]:
+    """Return weights without the memory around them that the file holds for others.
+
+    Weights that share their memory with one another go on sharing it.
+    """
+    dense = {
+        name: value
+        for name, value in weights.items()
+        if isinstance(value, Tensor) and value.layout is torch.strided
+    }
+    used: Counter[int] = Counter()
+    for tensor in dense.values():
+        used[tensor.untyped_storage().data_ptr()] += tensor.numel() * tensor.element_size()
+    alone = copy.copy(weights)  # with the modules' versions, which are an attribute of it
+    for name, tensor in dense.items():
+        memory = tensor.untyped_storage()
+        if used[memory.data_ptr()] < memory.nbytes():
+            alone[name] = tensor.detach().clone()
+    return alone

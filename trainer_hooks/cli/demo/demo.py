@@ -1,0 +1,188 @@
+"""`trainer-hooks demo`: train, interrupt, resume in a new process, and compare."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
+from trainer_hooks.checkpoint import read_checkpoint
+from trainer_hooks.cli.checkpoint.compare import compare
+from trainer_hooks.cli.demo import digits
+from trainer_hooks.cli.demo import run as demo_run
+from trainer_hooks.cli.demo.digits import DigitsData, DigitsNet
+from trainer_hooks.cli.demo.report import (
+    compare_runs,
+    compare_states,
+    show_callbacks,
+    show_comparison,
+    show_result,
+)
+from trainer_hooks.cli.demo.run import CtrlC, make_trainer
+from trainer_hooks.cli.screen import Screen
+from trainer_hooks.runtime import seed_everything
+
+if TYPE_CHECKING:
+    from trainer_hooks.trainer import Trainer
+
+__all__ = ["run_demo"]
+
+_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How long the demo trains, and in which epoch it interrupts itself."""
+
+    epochs: int
+    cut_epoch: int
+
+
+_FAST = _Plan(epochs=7, cut_epoch=3)
+_FULL = _Plan(epochs=20, cut_epoch=12)
+
+
+class _DemoError(Exception):
+    """What keeps the demo from going on, in words for its user."""
+
+
+def run_demo(folder: Path | None = None, *, is_fast: bool = False) -> int:
+    """Run the demo and return its exit code: 0 only if all that it promises came true.
+
+    ::
+
+        train a run that is never interrupted
+        train the same run, until SIGINT in the middle of an epoch
+        resume it from the checkpoint in a new process
+        compare weights, optimizer, random numbers and callback states; show the test accuracy
+
+    Args:
+        folder: an empty or new folder for all files; `demo_runs/<date-time>` unless given.
+        is_fast: train fewer epochs.
+    """
+    screen = Screen()
+    try:
+        with demo_run.one_thread():
+            return _run(screen, folder, _FAST if is_fast else _FULL)
+    except _DemoError as error:
+        print(f"trainer-hooks demo: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(screen: Screen, folder: Path | None, plan: _Plan) -> int:
+    root = _new_folder(folder)
+    data = DigitsData(root)
+    _prepare(data)
+    _introduce(screen, root, plan)
+    uncut = make_trainer(root / "uncut", plan.epochs, summary=True)
+    show_callbacks(screen, uncut)
+    screen.heading("2. A run that is never interrupted")
+    seed_everything(_SEED, verbose=False)
+    with uncut:
+        uncut.fit(DigitsNet(), datamodule=data)
+        uncut.save_checkpoint(root / "uncut" / demo_run.FINAL)
+    checkpoint = _interrupted(screen, root / "cut", plan, data)
+    _resume(screen, checkpoint, root / "cut", plan)
+    report = torch.load(root / "cut" / demo_run.REPORT, weights_only=True)
+    is_same = _compare(screen, root, checkpoint, report["states"], uncut)
+    is_accurate = show_result(screen, report["test"]["test_acc"], report["best"])
+    return 0 if is_same and is_accurate else 1
+
+
+def _new_folder(wanted: Path | None) -> Path:
+    """Return the absolute path of a folder that is empty, or is not there yet."""
+    if wanted is None:
+        wanted = Path("demo_runs", datetime.now().astimezone().strftime("%Y-%m-%d_%H%M%S"))
+    if wanted.exists() and not (wanted.is_dir() and not any(wanted.iterdir())):
+        raise _DemoError(
+            f"--dir {str(wanted)!r} is no empty folder, and nothing is ever written over: name a "
+            "new one."
+        )
+    return wanted.absolute()
+
+
+def _prepare(data: DigitsData) -> None:
+    try:
+        data.prepare_data()
+    except ModuleNotFoundError as error:
+        if error.name not in ("sklearn", "numpy"):
+            raise
+        raise _DemoError(
+            f"the digits come with scikit-learn, and {error.name} is not installed: "
+            'pip install "trainer-hooks[demo]"'
+        ) from error
+    except OSError as error:
+        raise _DemoError(f"{str(data.file)!r} cannot be written: {error}.") from error
+
+
+def _introduce(screen: Screen, root: Path, plan: _Plan) -> None:
+    screen.heading("trainer-hooks demo")
+    sizes = digits.SIZES
+    screen.text(
+        f"Trains a small convolutional net on {sum(sizes.values()):,} real images of handwritten "
+        f"digits ({sizes['train']:,} to train, {sizes['val']} to validate, {sizes['test']} to "
+        f"test), {plan.epochs} epochs, with shuffling and dropout. It does so twice: once in one "
+        f"go, and once interrupted in the middle of epoch {plan.cut_epoch} (the bars count from 0) "
+        "and resumed in a new process. Then it compares the two."
+    )
+    screen.lines([f"All files go to {root}"])
+
+
+def _interrupted(screen: Screen, folder: Path, plan: _Plan, data: DigitsData) -> str:
+    """Train until the demo's own Ctrl-C, and return the path of the checkpoint that it left."""
+    screen.heading("3. The same run, interrupted in the middle of an epoch")
+    ctrl_c = CtrlC(plan.cut_epoch)
+    seed_everything(_SEED, verbose=False)
+    with make_trainer(folder, plan.epochs, ctrl_c) as trainer:
+        try:
+            trainer.fit(DigitsNet(), datamodule=data)
+        except KeyboardInterrupt:
+            if not ctrl_c.has_fired:  # that was you
+                raise
+        else:
+            raise _DemoError("the run was to be interrupted by SIGINT, but went through.")
+        saver = trainer.checkpoint_callback
+        assert isinstance(saver, ModelCheckpoint)
+        screen.text(
+            f"KeyboardInterrupt left fit after {trainer.progress.batches_completed} batches, "
+            f"{trainer.progress.batches_in_epoch} of them in epoch {trainer.current_epoch}. The "
+            "checkpoint of that moment:"
+        )
+        screen.lines([f"  {saver.last_exception_path}"])
+        return saver.last_exception_path
+
+
+def _resume(screen: Screen, checkpoint: str, folder: Path, plan: _Plan) -> None:
+    """Resume and finish a run in a new process.
+
+    Raises:
+        _DemoError: that process failed.
+    """
+    screen.heading("4. Resumed in a new process")
+    program = ["-m", demo_run.__name__, checkpoint, str(folder), str(plan.epochs)]
+    code = subprocess.run([sys.executable, *program], check=False).returncode
+    if code:
+        raise _DemoError(f"the process that was to resume the run failed with exit code {code}.")
+
+
+def _compare(
+    screen: Screen, root: Path, checkpoint: str, restored: dict[str, Any], uncut: Trainer
+) -> bool:
+    """Show whether both runs came to the same end, and return it."""
+    cut = read_checkpoint(checkpoint)
+    end = read_checkpoint(root / "cut" / demo_run.FINAL)
+    reference = read_checkpoint(root / "uncut" / demo_run.FINAL)
+    keys = {type(c).__name__: c.state_key for c in uncut.callbacks if c.is_stateful}
+    rows = compare_states(
+        keys, cut["callbacks"], restored, end["callbacks"], reference["callbacks"]
+    )
+    contrast = compare(cut["state_dict"], reference["state_dict"])
+    return show_comparison(
+        screen, compare_runs(end, reference), rows, contrast=len(contrast.differing)
+    )

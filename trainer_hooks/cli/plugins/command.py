@@ -1,0 +1,97 @@
+"""`trainer-hooks plugins list|check|new`: what is installed, whether it is right, a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from trainer_hooks.cli.commands import Commands
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the command and its three commands."""
+    parser = commands.add_parser(
+        "plugins",
+        help="list the installed plugins, check them, or begin a new one",
+        description="List the installed plugins, check them, or begin a new one.",
+    )
+    actions = parser.add_subparsers(
+        dest="action", title="commands", metavar="COMMAND", required=True
+    )
+    listing = actions.add_parser(
+        "list",
+        help="what is installed, and what became of it",
+        description=(
+            "Load the installed plugins as a Trainer does, and list them: whose they are, what "
+            "they supply, to what it listens, and why one does not take part. The environment "
+            "variables TRAINER_HOOKS_*_PLUGINS count as in a run."
+        ),
+        epilog="The exit code is 0, also if a plugin is broken: the list says so.",
+    )
+    checking = actions.add_parser(
+        "check",
+        help="whether what plugins supply keeps the contract of callbacks",
+        description=(
+            "Run the author's test kit, trainer_hooks.testing, on what installed plugins supply. "
+            "It trains a tiny model many times, on the CPU, for some seconds each."
+        ),
+        epilog="The exit code is 1 if there is a defect, and 2 if a name is not installed.",
+    )
+    checking.add_argument(
+        "names", nargs="*", metavar="NAME", help="a distribution or an entry point (default: all)"
+    )
+    checking.add_argument(
+        "--may-differ",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="a key of the state that a resume may change: a time, a number of runs (repeatable)",
+    )
+    checking.add_argument(
+        "--skip", action="append", default=[], metavar="CHECK", help="a check to leave out"
+    )
+    for action in (listing, checking):
+        action.add_argument("--json", action="store_true", help="write JSON")
+    new = actions.add_parser(
+        "new",
+        help="write a package with a callback, to begin with",
+        description=(
+            "Write a package that can be published: a callback with state, its factory, the entry "
+            "point, a test with the author's test kit, a README."
+        ),
+        epilog="Example: trainer-hooks plugins new my-monitor",
+    )
+    new.add_argument("name", metavar="NAME", help="the distribution's name, as `pip install` takes")
+    new.add_argument(
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="a new or empty folder to write it to (default: NAME in the working directory)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked for and return the exit code."""
+    # imported here: `list` and `new` answer without torch, and `check` cannot
+    if arguments.action == "list":
+        from trainer_hooks.cli.plugins.list import list_plugins
+
+        return list_plugins(is_json=arguments.json)
+    if arguments.action == "check":
+        from trainer_hooks.cli.plugins.check import check_plugins
+
+        return check_plugins(
+            arguments.names,
+            may_differ=arguments.may_differ,
+            skip=arguments.skip,
+            is_json=arguments.json,
+        )
+    from trainer_hooks.cli.plugins.new import write_plugin
+
+    return write_plugin(arguments.name, arguments.dir)

@@ -1,0 +1,163 @@
+"""`trainer-hooks plugins new`: a package with a callback, to begin with."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+import sys
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+from trainer_hooks._version import __version__
+from trainer_hooks.cli.commands import USAGE_ERROR
+from trainer_hooks.hooks import normal_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
+
+__all__ = ["Names", "write_plugin"]
+
+_NAME = re.compile(r"[A-Z0-9]([A-Z0-9._-]*[A-Z0-9])?", re.IGNORECASE | re.ASCII)
+_SUFFIX = ".template"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a plugin's parts are called, all made from one name.
+
+    Attributes:
+        distribution: what `pip install` takes.
+    """
+
+    distribution: str
+
+    @property
+    def entry_point(self) -> str:
+        """The entry point's name."""
+        return normal_name(self.distribution)
+
+    @property
+    def package(self) -> str:
+        """The name to import."""
+        return self.entry_point.replace("-", "_")
+
+    @property
+    def callback(self) -> str:
+        """The callback's class."""
+        words = self.entry_point.removesuffix("-callback").removesuffix("-callbacks").split("-")
+        return "".join(word.capitalize() for word in words) + "Callback"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that quiets it."""
+        return f"{self.package.upper()}_QUIET"
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the name, and what to do, or an empty string."""
+        if not _NAME.fullmatch(self.distribution):
+            return (
+                "a distribution's name has only letters, digits, '-', '_' and '.' (ASCII), and "
+                "begins and ends with a letter or a digit. Try: my-monitor"
+            )
+        if not self.package.isidentifier() or keyword.iskeyword(self.package):
+            return (
+                f"its package would be {self.package!r}, which cannot be imported. Begin it with a "
+                f"letter, and add a word: {'my-' + self.entry_point}"
+            )
+        if self.package in sys.stdlib_module_names:
+            return (
+                f"its package {self.package!r} would be confused with the one of Python's own "
+                f"library. Add a word: my-{self.entry_point}"
+            )
+        owner = self._owner()
+        return owner and f"{owner}. Choose a name that is not taken, or uninstall that one first."
+
+    def _owner(self) -> str:
+        """Return in words who has the name already."""
+        from importlib_metadata import PackageNotFoundError, distribution
+
+        spec = importlib.util.find_spec(self.package)
+        if spec is not None and spec.origin is not None:  # without, it is but a folder
+            return f"its package {self.package!r} is there already, in {spec.origin}"
+        try:
+            version = distribution(self.distribution).version
+        except PackageNotFoundError:
+            return ""
+        return f"a distribution of that name is installed already, in version {version}"
+
+
+def write_plugin(name: str, folder: Path | None) -> int:
+    """Write the package, say what to do next, and return the exit code.
+
+    Args:
+        name: the distribution's name.
+        folder: where to; a folder of that name in the working directory unless given.
+    """
+    names = Names(name)
+    target = Path(name) if folder is None else folder
+    fault = names.fault and f"the name {name!r} is refused: {names.fault}"
+    try:
+        fault = fault or _fault_of_folder(target)
+        if fault:
+            print(f"trainer-hooks plugins new: error: {fault}", file=sys.stderr)
+            return USAGE_ERROR
+        written = list(_write(names, target))
+    except OSError as error:
+        print(f"trainer-hooks plugins new: error: {error}", file=sys.stderr)
+        return 1
+    print(
+        f"distribution {names.distribution}, package {names.package}, callback {names.callback}, "
+        f"entry point {names.entry_point}\n",
+        f"written to {target}:",
+        *(f"  {path}" for path in written),
+        "\nNext:",
+        f"  cd {target}",
+        '  pip install -e ".[test]"',
+        "  pytest",
+        "  trainer-hooks plugins list",
+        f"\nThen write your own hooks, in {Path('src', names.package, 'callback.py')}.",
+        sep="\n",
+    )
+    return 0
+
+
+def _fault_of_folder(folder: Path) -> str:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        return (
+            f"{folder} is there already: nothing is overwritten. Name a new or empty folder with "
+            "--dir."
+        )
+    return ""
+
+
+def _write(names: Names, target: Path) -> Iterator[Path]:
+    """Write the package's files; yield their paths in it."""
+    for path, template in sorted(_templates(files("trainer_hooks.cli.plugins") / "templates")):
+        place = Path(path.removesuffix(_SUFFIX).replace("PACKAGE", names.package))
+        text = Template(template).substitute(
+            distribution=names.distribution,
+            entry_point=names.entry_point,
+            package=names.package,
+            callback=names.callback,
+            variable=names.variable,
+            version=".".join(__version__.split(".")[:2]),
+        )
+        (target / place).parent.mkdir(parents=True, exist_ok=True)
+        with (target / place).open("x", encoding="utf-8") as file:  # x: nothing is overwritten
+            file.write(text)
+        yield place
+
+
+def _templates(folder: Traversable, within: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each template."""
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _templates(item, f"{within}{item.name}/")
+        elif item.name.endswith(_SUFFIX):
+            yield f"{within}{item.name}", item.read_text(encoding="utf-8")

@@ -1,0 +1,86 @@
+"""`trainer-hooks plot RUN_DIR NAME`: curves on the terminal."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer_hooks.cli.commands import failed, to_install
+from trainer_hooks.errors import TrainerHooksError
+
+if TYPE_CHECKING:
+    from trainer_hooks.cli.commands import Commands
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "plot",
+        help="draw metrics of a run on the terminal",
+        description=(
+            "Draw metrics of a run, or of several over each other, on the terminal: for who is "
+            "logged in from afar."
+        ),
+        epilog="Example: trainer-hooks plot trainer_logs/version_0 train_loss val_loss",
+    )
+    parser.add_argument(
+        "words",
+        metavar="RUN_DIR [RUN_DIR ...] NAME",
+        nargs="+",
+        help="folders of runs, and then the names of metrics; without a name they are listed",
+    )
+    parser.add_argument("--log", action="store_true", help="draw values by their logarithm")
+    parser.add_argument(
+        "--smooth",
+        type=_weight,
+        default=0.0,
+        metavar="W",
+        help="draw a moving mean that keeps this share of what it was, from 0 to under 1",
+    )
+    parser.add_argument(
+        "--x", choices=["step", "epoch"], default="step", help="the x axis (default: step)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Draw, and return the exit code."""
+    from trainer_hooks.cli.report.plot_drawing import Drawing, draw
+
+    folders, names = _told_apart(arguments.words)
+    try:
+        draw(
+            folders,
+            names,
+            Drawing(
+                is_log=arguments.log, smoothing=arguments.smooth, is_by_epoch=arguments.x == "epoch"
+            ),
+        )
+    except ModuleNotFoundError as error:
+        return failed("plot", to_install(error, "plotext", "report"))
+    except BrokenPipeError:
+        raise
+    except (TrainerHooksError, OSError) as error:
+        return failed("plot", str(error))
+    return 0
+
+
+def _told_apart(words: list[str]) -> tuple[list[Path], list[str]]:
+    """Return the folders, the first word and those next to it that are folders; and the names."""
+    count = 1
+    while count < len(words) and Path(words[count]).is_dir():
+        count += 1
+    return list(map(Path, dict.fromkeys(words[:count]))), list(dict.fromkeys(words[count:]))
+
+
+def _weight(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 0 to under 1")
+    return value

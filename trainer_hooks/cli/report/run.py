@@ -1,0 +1,263 @@
+"""A run, as its folder tells it: metrics, journal, and those that it went on from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.callbacks.reporting.journal import JOURNAL
+from trainer_hooks.cli.report.journal import Session, number, read_journal, with_outcomes
+from trainer_hooks.cli.report.metrics import METRICS, Metrics
+from trainer_hooks.errors import TrainerHooksError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "HPARAMS",
+    "Run",
+    "RunFolderError",
+    "count_metrics",
+    "labels_of",
+    "read_run",
+    "require_run",
+]
+
+HPARAMS = "hparams.json"
+"""The hyperparameters' name in a run's folder."""
+
+_OTHER_LOGGERS = (
+    ("events.out.tfevents.*", "TensorBoard"),
+    ("wandb", "wandb"),
+    ("mlruns", "MLflow"),
+    ("hparams.yaml", "Lightning"),
+)
+_MOST_SIBLINGS = 200
+_MOST_ANCESTORS = 100
+_SHOWN = 5
+_LONGEST_HEADER = 10_000_000
+_NEAR_CHECKPOINT = 3
+
+
+class RunFolderError(TrainerHooksError):
+    """Raised for a folder that is not a run's."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What a run left.
+
+    Attributes:
+        folder: its folder.
+        label: what it is called, beside others.
+        metrics: its metrics, with those of the runs that it went on from.
+        sessions: all starts, those of the runs that it went on from first.
+        hparams: its hyperparameters.
+        earlier: the folders of the runs that it went on from, the oldest first.
+        notes: what a reader should know of what is missing or damaged.
+    """
+
+    folder: Path
+    label: str
+    metrics: Metrics
+    sessions: list[Session] = field(default_factory=list)
+    hparams: dict[str, Any] = field(default_factory=dict)
+    earlier: list[Path] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def fits(self) -> list[Session]:
+        """The starts of training among the sessions."""
+        return [session for session in self.sessions if session.stage == "fit"]
+
+    @property
+    def last_fit(self) -> Session | None:
+        """The last start of training in its own folder."""
+        own = [session for session in self.fits if session.folder == self.folder]
+        return own[-1] if own else None
+
+
+def require_run(folder: Path) -> None:
+    """Make sure that a folder is a run's.
+
+    Raises:
+        RunFolderError: it is not; the message says what it is, and what to give instead.
+    """
+    if not folder.exists():
+        raise RunFolderError(f"{str(folder)!r} is not there: give the folder of a run.")
+    if not folder.is_dir():
+        raise RunFolderError(
+            f"{str(folder)!r} is a file: give the folder of a run, as trainer_logs/version_0."
+        )
+    if _is_run(folder):
+        return
+    runs = sorted(path for path in folder.glob("*/") if _is_run(path))
+    runs = runs or sorted(path for path in folder.glob("*/*/") if _is_run(path))
+    if runs:
+        listed = ", ".join(repr(str(path)) for path in runs[:_SHOWN])
+        more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+        raise RunFolderError(
+            f"{str(folder)!r} is not the folder of a run, but holds some: {listed}{more}. Give one "
+            "of them, or several to compare them."
+        )
+    for pattern, name in _OTHER_LOGGERS:
+        if any(folder.glob(pattern)):
+            raise RunFolderError(
+                f"{str(folder)!r} holds files of {name} alone: metrics are read from the "
+                f"{METRICS} of a CSVLogger. Train with Trainer(logger=[CSVLogger('logs'), ...])."
+            )
+    raise RunFolderError(
+        f"{str(folder)!r} holds nothing of a run: neither {METRICS}, {JOURNAL} nor checkpoints. "
+        "Give the folder that trainer.log_dir names."
+    )
+
+
+def read_run(
+    folder: Path, label: str, most: int, beside: Sequence[Path] = (), *, hparams: bool = True
+) -> Run:
+    """Read what a run left.
+
+    Args:
+        folder: its folder.
+        label: what to call it.
+        most: how many points a curve may have.
+        beside: folders of other runs that are shown too; their metrics are left to them.
+        hparams: whether the hyperparameters are wanted.
+
+    Raises:
+        RunFolderError: it is not the folder of a run.
+        MetricsFileError: its metrics cannot be read.
+        OSError: its journal cannot be read.
+    """
+    require_run(folder)
+    run = Run(folder, label, Metrics(most))
+    known: set[Path] = {folder.resolve()}
+    chain = [_journal(run, folder)]
+    shown = {path.resolve() for path in beside}
+    for _ in range(_MOST_ANCESTORS):
+        before = _predecessor(chain[0])
+        if before is None or before.resolve() in known:
+            break
+        known.add(before.resolve())
+        run.earlier.insert(0, before)
+        chain.insert(0, _journal(run, before))
+    joined = [path for path in run.earlier if not shown & {path.resolve()}]
+    for path, sessions in zip([*run.earlier, folder], chain, strict=True):
+        if path in joined or path == folder:
+            fits = [session for session in sessions if session.stage == "fit"]
+            if fits and fits[0].resumed_from:
+                run.metrics.cut(int(number(fits[0].start, "step")))
+            _read_metrics(run, path)
+    run.sessions = with_outcomes([session for sessions in chain for session in sessions])
+    if hparams:
+        run.hparams = _hparams(run)
+    _note_metrics(run)
+    return run
+
+
+def labels_of(folders: Sequence[Path]) -> list[str]:
+    """Return a name for each folder: its own, with as many of those above as tell all apart."""
+    parts = [path.resolve().parts for path in folders]
+    depth = 1
+    deepest = max(map(len, parts))
+    while depth < deepest and len({own[-depth:] for own in parts}) < len(set(parts)):
+        depth += 1
+    return ["/".join(own[-depth:]) for own in parts]
+
+
+def count_metrics(folder: Path) -> int:
+    """Return how many metrics a run has logged, by the first line of its file."""
+    path = folder / METRICS
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        return file.readline(_LONGEST_HEADER).count(b",")
+
+
+def _is_run(folder: Path) -> bool:
+    if (folder / METRICS).is_file() or (folder / JOURNAL).is_file():
+        return True
+    return any(folder.glob("*.ckpt")) or any(folder.glob("checkpoints/*.ckpt"))
+
+
+def _journal(run: Run, folder: Path) -> list[Session]:
+    sessions, bad = read_journal(folder)
+    if bad:
+        run.notes.append(f"{folder / JOURNAL}: lines could not be read: {bad}. They were left out.")
+    if not sessions and folder == run.folder:
+        run.notes.append(
+            f"There is no {JOURNAL}: how the run went, and where, is not known. A RunManifest "
+            "writes it, which a trainer with a logger has unless enable_run_manifest=False."
+        )
+    return sessions
+
+
+def _read_metrics(run: Run, folder: Path) -> None:
+    path = folder / METRICS
+    if path.is_file():
+        run.metrics.read(path)
+    elif folder == run.folder:
+        run.notes.append(
+            f"There is no {METRICS}, from which curves are drawn: nothing was logged yet, or only "
+            "by loggers other than CSVLogger."
+        )
+
+
+def _note_metrics(run: Run) -> None:
+    metrics = run.metrics
+    if metrics.skipped:
+        run.notes.append(
+            f"{metrics.skipped:,} of {metrics.rows + metrics.skipped:,} rows of {METRICS} made no "
+            "sense and were left out; the last row of a run that is killed or still going may be "
+            "half a row."
+        )
+    for name, curve in metrics.curves.items():
+        if curve.gaps:
+            run.notes.append(
+                f"{name}: {curve.gaps:,} values were NaN or infinite, the first at step "
+                f"{curve.first_gap:,}; they are not drawn."
+            )
+
+
+def _predecessor(sessions: list[Session]) -> Path | None:
+    """Return the folder of the run that saved the checkpoint which the first fit went on from."""
+    fit = next((session for session in sessions if session.stage == "fit"), None)
+    if fit is None or not fit.resumed_from:
+        return None
+    checkpoint = Path(fit.resumed_from)
+    # the default: a folder of checkpoints in the run's; it may have been moved with all its runs
+    folders = list(checkpoint.parents)[:_NEAR_CHECKPOINT]
+    moved = [fit.folder.resolve().parent / folder.name for folder in folders if folder.name]
+    for folder in [*folders, *moved]:
+        if (folder / JOURNAL).is_file():
+            return folder
+    return _saved_by(checkpoint, fit)
+
+
+def _saved_by(checkpoint: Path, fit: Session) -> Path | None:
+    """Return the folder beside a run's whose journal tells of a checkpoint, the latest before."""
+    parent = fit.folder.resolve().parent
+    found: list[tuple[float, Path]] = []
+    for journal in sorted(parent.glob(f"*/{JOURNAL}"))[-_MOST_SIBLINGS:]:
+        for session in read_journal(journal.parent)[0]:
+            times = [
+                number(record, "time")
+                for record in session.saved
+                if record.get("path") == str(checkpoint) and number(record, "time") <= fit.began
+            ]
+            found += [(moment, journal.parent) for moment in times]
+    return max(found)[1] if found else None
+
+
+def _hparams(run: Run) -> dict[str, Any]:
+    path = run.folder / HPARAMS
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        run.notes.append(f"{path} could not be read: {type(error).__name__}: {error}.")
+        return {}
+    return found if isinstance(found, dict) else {}

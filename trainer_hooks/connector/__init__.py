@@ -1,0 +1,49 @@
+"""Which callbacks take part, in what order, under which state key; it never sees the Trainer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.connector.admission import Admission, all_hooks
+    from trainer_hooks.connector.connector import CallbackConnector
+    from trainer_hooks.connector.occupation import Occupation
+    from trainer_hooks.connector.registration import checked, collect, declared_by_bases
+    from trainer_hooks.connector.reports import CallbackReport, LoadReport
+    from trainer_hooks.connector.roster import Default, Entry, Roster
+
+__all__ = [
+    "Admission",
+    "CallbackConnector",
+    "CallbackReport",
+    "Default",
+    "Entry",
+    "LoadReport",
+    "Occupation",
+    "Roster",
+    "all_hooks",
+    "checked",
+    "collect",
+    "declared_by_bases",
+]
+
+if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
+    __getattr__ = loader_of(
+        __name__,
+        {
+            "Admission": "admission",
+            "CallbackConnector": "connector",
+            "CallbackReport": "reports",
+            "Default": "roster",
+            "Entry": "roster",
+            "LoadReport": "reports",
+            "Occupation": "occupation",
+            "Roster": "roster",
+            "all_hooks": "admission",
+            "checked": "registration",
+            "collect": "registration",
+            "declared_by_bases": "registration",
+        },
+    )

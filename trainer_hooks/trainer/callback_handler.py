@@ -1,0 +1,69 @@
+"""CallbackHandler: a trainer's callbacks, under the names of pytorch-accelerated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.callback import Callback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from trainer_hooks.trainer.control import TrainerControl
+
+__all__ = ["CallbackHandler"]
+
+
+class CallbackHandler:
+    """What a trainer's callbacks are, and how to tell them of an event.
+
+    Args:
+        trainer: whose callbacks.
+    """
+
+    def __init__(self, trainer: TrainerControl) -> None:
+        self._trainer = trainer
+
+    def add_callbacks(self, callbacks: Iterable[Callback | type[Callback]]) -> None:
+        """Register callbacks, one after another."""
+        for callback in callbacks:
+            self.add_callback(callback)
+
+    def add_callback(self, callback: Callback | type[Callback]) -> None:
+        """Register an instance, or one that is made of a class without arguments.
+
+        Several instances of a class are fine; those with a state need a `state_key` each.
+
+        Raises:
+            CallbackError: it is neither, or registered already.
+            StateKeyError: another stateful callback has its state_key.
+        """
+        is_class = isinstance(callback, type) and issubclass(callback, Callback)
+        self._trainer.add_callback(callback() if is_class else callback)  # type: ignore[arg-type, operator]
+
+    def clear_callbacks(self) -> None:
+        """Take all callbacks out, those that the trainer added by itself too."""
+        for callback in self._trainer.callbacks:
+            self._trainer.remove_callback(callback)
+
+    def __iter__(self) -> Iterator[Callback]:
+        return iter(self._trainer.callbacks)
+
+    @property
+    def callback_list(self) -> str:
+        """The names of the callbacks' classes in the order of their turns, a line for each."""
+        return "\n".join(type(callback).__name__ for callback in self)
+
+    def call_event(self, event: str, trainer: Any = None, **kwargs: Any) -> None:
+        """Call the method named `event` on each callback that has it, with these arguments.
+
+        Args:
+            event: a name of your own; hooks are fired by the trainer itself.
+            trainer: what the method is given as `trainer`.
+            **kwargs: what else it is given.
+
+        Raises:
+            UsageError: the event is a hook of trainer_hooks, or looks like one.
+        """
+        given = self._trainer if trainer is None else trainer
+        self._trainer.call_event(event, trainer=given, **kwargs)

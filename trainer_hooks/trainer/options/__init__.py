@@ -1,0 +1,65 @@
+"""What a Trainer takes: its options, their rules and their defaults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.trainer.options.config import TrainerConfig, option_docs
+    from trainer_hooks.trainer.options.defaults import (
+        check_switches,
+        default_callbacks,
+        make_loggers,
+        root_dir,
+    )
+    from trainer_hooks.trainer.options.keywords import NOT_YET, takes_options
+    from trainer_hooks.trainer.options.limits import (
+        check_duration,
+        check_limit,
+        with_duration,
+        with_limits,
+        without_duration,
+    )
+    from trainer_hooks.trainer.options.shares import SHARE_RULE, as_share
+
+__all__ = [
+    "NOT_YET",
+    "SHARE_RULE",
+    "TrainerConfig",
+    "as_share",
+    "check_duration",
+    "check_limit",
+    "check_switches",
+    "default_callbacks",
+    "make_loggers",
+    "option_docs",
+    "root_dir",
+    "takes_options",
+    "with_duration",
+    "with_limits",
+    "without_duration",
+]
+
+if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
+    __getattr__ = loader_of(
+        __name__,
+        {
+            "NOT_YET": "keywords",
+            "SHARE_RULE": "shares",
+            "TrainerConfig": "config",
+            "as_share": "shares",
+            "check_duration": "limits",
+            "check_limit": "limits",
+            "check_switches": "defaults",
+            "default_callbacks": "defaults",
+            "make_loggers": "defaults",
+            "option_docs": "config",
+            "root_dir": "defaults",
+            "takes_options": "keywords",
+            "with_duration": "limits",
+            "with_limits": "limits",
+            "without_duration": "limits",
+        },
+    )

@@ -1,0 +1,43 @@
+"""The life of one run: asked for, prepared, saved, resumed, ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.trainer.run.job import Job, reload_data
+    from trainer_hooks.trainer.run.lifecycle import Run
+    from trainer_hooks.trainer.run.profiling import active_profile, profile_from_start, put_in
+    from trainer_hooks.trainer.run.resuming import find_checkpoint
+    from trainer_hooks.trainer.run.session import Session
+    from trainer_hooks.trainer.run.trial import run_trial
+
+__all__ = [
+    "Job",
+    "Run",
+    "Session",
+    "active_profile",
+    "find_checkpoint",
+    "profile_from_start",
+    "put_in",
+    "reload_data",
+    "run_trial",
+]
+
+if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
+    __getattr__ = loader_of(
+        __name__,
+        {
+            "Job": "job",
+            "Run": "lifecycle",
+            "Session": "session",
+            "active_profile": "profiling",
+            "find_checkpoint": "resuming",
+            "profile_from_start": "profiling",
+            "put_in": "profiling",
+            "reload_data": "job",
+            "run_trial": "trial",
+        },
+    )

@@ -1,0 +1,192 @@
+"""Job: what an entry point was asked to do, and the data that it is to do it with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._log import warn
+from trainer_hooks.context import EvalData
+from trainer_hooks.data import (
+    DataModule,
+    TrainStream,
+    as_eval_loaders,
+    as_train_loader,
+    defines,
+    evaluators_in,
+    limited,
+    number_of_batches,
+    without_shuffling,
+)
+from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning
+from trainer_hooks.loops import has_evaluation
+from trainer_hooks.module import Module
+
+if TYPE_CHECKING:
+    from trainer_hooks.context import RunContext
+
+__all__ = ["Job", "check_kinds", "load_data", "reload_data"]
+
+_LIMITS = {
+    "validate": "limit_val_batches",
+    "test": "limit_test_batches",
+    "predict": "limit_predict_batches",
+}
+_LOADERS = {
+    "validate": "val_dataloader",
+    "test": "test_dataloader",
+    "predict": "predict_dataloader",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an entry point was asked to do.
+
+    Attributes:
+        fn: `"fit"`, `"validate"`, `"test"` or `"predict"`.
+        module: the module.
+        datamodule: the data module, or None.
+        train: the training loaders given, or None.
+        evaluation: the loaders given for evaluation, or None.
+        ckpt_path: the checkpoint to start from, or None.
+        keeps_predictions: whether predict returns them.
+    """
+
+    fn: str
+    module: Any
+    datamodule: Any = None
+    train: Any = None
+    evaluation: Any = None
+    ckpt_path: str | None = None
+    keeps_predictions: bool = True
+
+    @property
+    def makes_loaders(self) -> bool:
+        """Whether the loaders that it is about come from a module or data module."""
+        return (self.train if self.fn == "fit" else self.evaluation) is None
+
+
+def check_kinds(job: Job) -> None:
+    """Make sure that a job is about a module and a data module."""
+    if isinstance(job.module, type) or not isinstance(job.module, Module):
+        hint = " It is a class: pass an instance." if isinstance(job.module, type) else ""
+        raise ModuleError(
+            f"{job.fn} was given {type(job.module).__qualname__} {str(job.module)[:60]!r} as its "
+            f"model: it must be an instance of trainer_hooks.Module.{hint}"
+        )
+    evaluated = "val_dataloaders" if job.fn == "fit" else "dataloaders"
+    for name, given in (("train_dataloaders", job.train), (evaluated, job.evaluation)):
+        if isinstance(given, DataModule):
+            raise DataError(
+                f"{job.fn} was given a DataModule as {name}: pass it as datamodule= instead."
+            )
+        if given is not None and job.datamodule is not None:
+            raise DataError(
+                f"{job.fn} was given both {name}= and datamodule=: it must be one of them."
+            )
+    if job.datamodule is not None and not isinstance(job.datamodule, DataModule):
+        raise DataError(
+            f"{job.fn} was given {type(job.datamodule).__qualname__} as datamodule: it must be an "
+            "instance of trainer_hooks.DataModule."
+        )
+
+
+def load_data(job: Job, context: RunContext) -> None:
+    """Find a run's loaders, and say so if there are none.
+
+    Raises:
+        DataError: there is nothing to run, or a loader that has no batch.
+    """
+    if job.fn != "fit":
+        context.evaluation[job.fn] = _evaluation(job, context, job.fn)
+        if not context.evaluation[job.fn]:
+            raise DataError(
+                f"{job.fn} has nothing to run: its loaders give no batch, or "
+                f"{_LIMITS[job.fn]} is 0. Check the data set's length and the limit."
+            )
+        return
+    source = _source(job, "train_dataloader", job.train)
+    if source is None:
+        raise DataError(
+            "fit was given no training data: pass train_dataloaders=, a datamodule= with "
+            f"train_dataloader(), or define {type(job.module).__qualname__}.train_dataloader()."
+        )
+    loader = as_train_loader(source)
+    if context.plan.overfit_batches:
+        loader = without_shuffling(loader)
+    if number_of_batches(loader) == 0:
+        raise DataError(
+            f"the training loader {loader!r} gives no batch: check the data set's length, and "
+            "drop_last with a data set smaller than one batch."
+        )
+    plan = context.plan
+    option = "overfit_batches" if plan.overfit_batches else "limit_train_batches"
+    context.stream = TrainStream(loader, plan.limit_train_batches, option)
+    context.evaluation["validate"] = EvalData()
+    if has_evaluation(job.module, "validate"):
+        context.evaluation["validate"] = _evaluation(job, context, "validate")
+    elif job.evaluation is not None:
+        warn(
+            f"fit was given val_dataloaders, but {type(job.module).__qualname__} has no "
+            "validation_step, so nothing is validated: define it, or leave the loaders out.",
+            TrainerHooksWarning,
+        )
+
+
+def reload_data(job: Job, context: RunContext) -> None:
+    """Let the module or data module make a run's loaders anew; a fit takes them up as it can.
+
+    Raises:
+        DataError: there is nothing to run, or a loader that has no batch.
+    """
+    before = dict(context.evaluation)
+    load_data(job, context)
+    for stage, data in before.items():
+        # the loops know these objects
+        data.loaders, data.num_batches = (
+            context.evaluation[stage].loaders, context.evaluation[stage].num_batches
+        )  # fmt: skip
+        context.evaluation[stage] = data
+
+
+def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
+    source = _source(job, _LOADERS[stage], job.evaluation)
+    if source is None:
+        if job.fn == "fit":
+            return EvalData()
+        raise DataError(
+            f"{stage} was given no data: pass dataloaders=, a datamodule= with "
+            f"{_LOADERS[stage]}(), or define "
+            f"{type(job.module).__qualname__}.{_LOADERS[stage]}()."
+        )
+    evaluators = evaluators_in(source)
+    if evaluators:
+        source = [evaluator.dataloader for evaluator in evaluators]
+    loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]
+    limit = getattr(context.plan, option)
+    if context.plan.overfit_batches and stage == "validate":
+        loaders, option = [without_shuffling(item) for item in loaders], "overfit_batches"
+    sizes = [number_of_batches(item) for item in loaders]
+    for position, size in enumerate(sizes):
+        if size == 0 and (any(sizes) or job.fn == "fit"):
+            warn(
+                f"{stage} loader {position}, {loaders[position]!r}, has no batch: it is left "
+                "out. Check its data set's length, and drop_last.",
+                TrainerHooksWarning,
+            )
+    counts = [limited(size, limit, option) for size in sizes]
+    for place, evaluator in enumerate(evaluators):
+        if (evaluator.subset_num_batches or -1) > 0:
+            counts[place] = min(counts[place], evaluator.subset_num_batches or 0)
+    return EvalData(loaders, counts, evaluators)
+
+
+def _source(job: Job, name: str, given: Any) -> Any:
+    """Return what was passed, or what the data module or the module has under `name`."""
+    if given is not None:
+        return given
+    for owner in (job.datamodule, job.module):
+        if owner is not None and defines(owner, name):
+            return getattr(owner, name)()
+    return None

@@ -1,0 +1,341 @@
+"""Lifecycle: prepare a run of fit, validate, test or predict, and end it, whatever happened."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks._log import warn
+from trainer_hooks.checkpoint import load_checkpoint, summarize
+from trainer_hooks.clock import EpochStage
+from trainer_hooks.context import RunContext
+from trainer_hooks.data import BatchTransfer, DataModule
+from trainer_hooks.errors import (
+    CheckpointError,
+    StopTraining,
+    TerminationSignal,
+    TrainerHooksWarning,
+)
+from trainer_hooks.hooks import call_noting, describe_error
+from trainer_hooks.loops import EvaluationLoop, FitLoop, PredictionLoop, drop_requests
+from trainer_hooks.metrics import Scope
+from trainer_hooks.module import Module, Optimization, parse
+from trainer_hooks.trainer.run import restoring
+from trainer_hooks.trainer.run.adoption import adopted
+from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
+from trainer_hooks.trainer.run.profiling import begin_run, report_run
+from trainer_hooks.trainer.run.signals import heeding_signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.trainer.run.session import Session
+
+__all__ = ["Run"]
+
+_MODULE_METHODS = frozenset(name for name in dir(Module) if name.startswith("on_"))
+"""Methods of a module that begin like a hook, among them those that move a batch."""
+
+
+class Run:
+    """One run: prepared, run, ended.
+
+    Args:
+        session: what outlives it.
+        trainer: what hooks are given.
+        job: what was asked for.
+        batch_losses: methods of the trainer that run the module's step for it; see `RunContext`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        trainer: Trainer,
+        job: Job,
+        batch_losses: dict[str, Callable[[Any], Any]],
+    ) -> None:
+        self.session = session
+        self.trainer = trainer
+        self.job = job
+        self._batch_losses = batch_losses
+        self._guards = ExitStack()
+        self._modes: list[tuple[torch.nn.Module, bool]] = []
+        self._error: BaseException | None = None
+        self._checkpoint: dict[str, Any] | None = None
+        check_kinds(job)
+
+    def prepare(self) -> FitLoop | EvaluationLoop | PredictionLoop:
+        """Make everything ready and return the loop to run.
+
+        ::
+
+            configure_callbacks, prepare_data, setup, the loaders
+            on_configure_model, the module to its device, on_after_configure_model, optimizers
+            on_before_load, the checkpoint restored, on_after_load
+            on_fit_start, or on_evaluation_run_start
+        """
+        session, trainer, job = self.session, self.trainer, self.job
+        module = job.module
+        context = self._begin(module)
+        self._resume_loggers()
+        for part in (job.datamodule, module):
+            if part is not None:
+                part.prepare_data()
+        hooks = session.connector.relay
+        if job.datamodule is not None:
+            job.datamodule.setup(job.fn)
+        hooks.setup(trainer, module, job.fn)
+        hooks.on_configure_model(trainer, module)
+        module.configure_model()
+        session.precision.convert_module(module)
+        module.to(session.device)
+        hooks.on_after_configure_model(trainer, module)
+        load_data(job, context)
+        if job.fn == "fit":
+            context.optimization = self._optimization(module)
+        self._restore(context)
+        loop = self._make_loop(context)
+        if job.fn == "fit":
+            hooks.on_fit_start(trainer, module)
+            self._log_hparams()
+        elif job.fn != "predict":
+            hooks.on_evaluation_run_start(trainer, module, job.fn)
+        self._guards.enter_context(heeding_signals(context))
+        session.state.stage = job.fn if job.fn != "fit" else "train"
+        return loop
+
+    def complete(self) -> None:
+        """End a run that went through."""
+        hooks, module = self.session.connector.relay, self.job.module
+        self._guards.close()
+        self.session.metrics.enter(Scope.CLOSED)
+        self.session.background.finish()
+        if self.job.fn == "fit":
+            hooks.on_fit_end(self.trainer, module)
+        elif self.job.fn != "predict":
+            hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
+        self.session.state.status = "finished"
+
+    def stop_in_order(self, request: StopTraining) -> None:
+        """End a run that was stopped by raising before or after its loop, in no hook."""
+        assert self.session.context is not None
+        self.session.context.stop_by(request)
+        self.session.state.status = "finished"
+
+    def fail(self, error: BaseException) -> None:
+        """Tell everybody of an exception that ends the run; what fails in that is noted on it.
+
+        A fit that made way for a signal in order is ended as others are.
+        """
+        self._error = error
+        self.session.state.status = "interrupted"
+        self.session.metrics.enter(Scope.CLOSED)
+        hooks, module = self.session.connector.relay, self.job.module
+        is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
+        if is_in_order and self.job.fn == "fit":
+            call_noting(error, hooks.on_fit_end, self.trainer, module)
+            return
+        if isinstance(error, KeyboardInterrupt):
+            call_noting(error, hooks.on_keyboard_interrupt, self.trainer, module)
+        call_noting(error, hooks.on_exception, self.trainer, module, error)
+        if isinstance(self.job.datamodule, DataModule):
+            call_noting(error, self.job.datamodule.on_exception, error)
+
+    def close(self) -> None:
+        """Tear down; a fault in that is raised unless another error is on its way already."""
+        session, module = self.session, self.job.module
+        fault = self._error
+        steps: list[tuple[Any, tuple[Any, ...]]] = [
+            (self._guards.close, ()),
+            (session.timekeeper.stopwatch.stop, ()),
+            (session.background.finish, ()),
+            (session.background.release, ()),
+            (session.connector.relay.teardown, (self.trainer, module, self.job.fn)),
+        ]
+        if self.job.datamodule is not None:
+            steps.append((self.job.datamodule.teardown, (self.job.fn,)))
+        status = "failed" if self._error is not None else "success"
+        steps += [(logger.finalize, (status,)) for logger in session.loggers]
+        steps.append((session.guards.release, ()))
+        if self.job.fn == "fit":
+            steps.append((drop_requests, (session.progress, self._error is None)))
+        steps.append((report_run, (session, self.trainer)))
+        for step, arguments in steps:
+            try:
+                step(*arguments)
+            except BaseException as error:  # noqa: BLE001 - noted on the first, which is raised
+                if fault is None:
+                    fault = error
+                else:
+                    fault.add_note(f"and then, while tearing down: {describe_error(error)}")
+        for part, mode in self._modes:
+            part.training = mode
+        session.connector.relay.on_stop = None
+        for callback in session.connector.callbacks:
+            callback.attach_module(None)
+        module.attach(self.trainer, None)
+        module.attach_manual(None)
+        session.takes_ckpt_path = False
+        session.metrics.enter(Scope.CLOSED)
+        session.state.fn = session.state.stage = None
+        if fault is not None and fault is not self._error:
+            raise fault
+
+    def _begin(self, module: Module) -> RunContext:
+        """Note how things are, attach the module, and return what the run is about."""
+        session, job = self.session, self.job
+        self._modes = [(part, part.training) for part in module.modules()]
+        session.job = job
+        session.state.fn = job.fn
+        session.state.stage = None
+        session.state.status = "running"
+        session.take(module, job.datamodule, job.fn)
+        session.guards.install(session.loggers)
+        begin_run(session)
+        session.ckpt_path, session.takes_ckpt_path = job.ckpt_path, True
+        module.attach(self.trainer, session.metrics)
+        if job.datamodule is not None:
+            job.datamodule.trainer = self.trainer
+        # at once, so that its hooks hear of it if something fails from here on
+        session.connector.attach(module)
+        context = self._make_context(module)
+        session.context = context
+        if job.fn == "fit":
+            session.fit_context = context
+        session.connector.relay.on_stop = context.stop_by
+        session.connector.attach(module, module.configure_callbacks())
+        session.occupation.take(session.connector.entries)
+        for callback in session.connector.callbacks:
+            callback.attach_module(module)
+        session.connector.check_run(module, _MODULE_METHODS)
+        self._set_determinism()
+        if session.plan.detect_anomaly:
+            self._guards.enter_context(torch.autograd.set_detect_anomaly(True))
+        return context
+
+    def _set_determinism(self) -> None:
+        wish = self.session.config.deterministic
+        if not wish:
+            return
+        was = torch.are_deterministic_algorithms_enabled()
+        warned = torch.is_deterministic_algorithms_warn_only_enabled()
+        self._guards.callback(torch.use_deterministic_algorithms, was, warn_only=warned)
+        torch.use_deterministic_algorithms(True, warn_only=wish == "warn")
+
+    def _make_context(self, module: Module) -> RunContext:
+        session, job = self.session, self.job
+        return RunContext(
+            trainer=self.trainer,
+            module=module,
+            datamodule=job.datamodule,
+            connector=session.connector,
+            background=session.background,
+            hooks=session.connector.relay,
+            plan=session.plan,
+            progress=session.progress,
+            timekeeper=session.timekeeper,
+            metrics=session.metrics,
+            history=session.history,
+            state=session.state,
+            device=session.device,
+            precision=session.precision,
+            transfer=BatchTransfer(
+                module,
+                job.datamodule,
+                session.device,
+                session.precision,
+                around=session.metrics.closed,
+            ),
+            batch_losses=self._batch_losses,
+        )
+
+    def _optimization(self, module: Module) -> Optimization:
+        """Return the module's optimizers: those of its last fit here, so that it goes on."""
+        session = self.session
+        if session.optimization is None:
+            session.optimization = parse(module.configure_optimizers(), type(module).__qualname__)
+        return session.optimization
+
+    def _resume_loggers(self) -> None:
+        """Let the loggers go on with their runs, before anybody asks for their folders."""
+        path = self.job.ckpt_path
+        if path is None or self.job.fn != "fit":
+            return
+        try:
+            self._checkpoint = load_checkpoint(path)
+        except CheckpointError:
+            return  # it is raised when the file is read in its turn, where it is still not there
+        own = self._checkpoint.get("trainer_hooks", {})
+        self.session.guards.resume(own.get("loggers", []))
+
+    def _restore(self, context: RunContext) -> None:
+        """Put a checkpoint back, if there is one."""
+        session, trainer = self.session, self.trainer
+        hooks, module = context.hooks, context.module
+        hooks.on_before_load(trainer, module, session.ckpt_path)
+        session.takes_ckpt_path = False
+        path = session.ckpt_path
+        read = self._checkpoint if path == self.job.ckpt_path else None
+        checkpoint = self._checkpoint = None
+        session.load_report = None
+        if path is not None:
+            checkpoint = adopted(read or load_checkpoint(path), context, path)
+            hooks.on_load_checkpoint(trainer, module, checkpoint)
+            if self.job.fn == "fit":
+                restoring.require_resumable(context, checkpoint, path)
+            takes_callbacks = self.job.fn == "fit" or (
+                session.progress.is_fresh and "callbacks" in checkpoint
+            )
+            upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
+            restoring.restore_module(context, checkpoint, path)
+            if self.job.fn == "fit":
+                restoring.restore_training(session, context, checkpoint)
+                session.saved_at = max(session.saved_at, summarize(path).saved_at)
+            if takes_callbacks:
+                report = restoring.restore_callbacks(session, checkpoint, upgraded)
+                session.load_report = report
+            if self.job.fn == "fit":
+                self._tell_place(path)
+        elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:
+            # an exception ended the last fit inside an epoch, which begins anew
+            session.progress.abandon_epoch()
+            session.metrics.drop(*Scope)
+        hooks.on_after_load(trainer, module, checkpoint)
+
+    def _tell_place(self, path: str) -> None:
+        """Print where the training goes on, and with which callbacks' states."""
+        progress, report = self.session.progress, self.session.load_report
+        assert report is not None
+        place = f"epoch {progress.epochs_completed}, step {progress.steps_completed}"
+        if progress.stage is EpochStage.BATCHES:
+            place += f", after {progress.batches_in_epoch} batches"
+        self.trainer.print(f"resuming from {path!r}: {place}; {report.taken_back}")
+
+    def _make_loop(self, context: RunContext) -> FitLoop | EvaluationLoop | PredictionLoop:
+        if self.job.fn == "predict":
+            return PredictionLoop(context, self.job.keeps_predictions)
+        if self.job.fn != "fit":
+            return EvaluationLoop(context, self.job.fn)
+        assert context.stream is not None
+        loop = FitLoop(context, context.stream)
+        reason = loop.reason_to_end()
+        is_asked_for = context.has_to_stop
+        if reason and not is_asked_for and context.progress.stage is EpochStage.BETWEEN:
+            warn(
+                f"fit has nothing to do: {reason} (epoch {context.progress.epochs_completed}, step "
+                f"{context.progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
+                "or trainer.max_duration to more to go on, or pass another module to start anew.",
+                TrainerHooksWarning,
+            )
+        return loop
+
+    def _log_hparams(self) -> None:
+        hparams = self.session.hparams
+        if hparams:
+            for logger in self.session.loggers:
+                logger.log_hyperparams(hparams)
+        for logger in self.session.loggers:
+            logger.log_graph(self.job.module)

@@ -1,0 +1,360 @@
+"""What callbacks and modules read of a trainer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
+from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
+from trainer_hooks.callbacks.stopping.early_stopping import EarlyStopping
+from trainer_hooks.runtime import SINGLE_PROCESS
+from trainer_hooks.trainer.options import root_dir
+from trainer_hooks.trainer.plan_view import PlanView
+
+if TYPE_CHECKING:
+    import os
+
+    import torch
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from trainer_hooks.callback import Callback
+    from trainer_hooks.clock import Clock, Progress
+    from trainer_hooks.connector import CallbackReport, LoadReport
+    from trainer_hooks.context import RunState
+    from trainer_hooks.data import DataModule
+    from trainer_hooks.hooks import Plugin
+    from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.metrics import History
+    from trainer_hooks.module import LRSchedulerConfig, Module
+    from trainer_hooks.runtime import Precision
+
+__all__ = ["TrainerView"]
+
+
+class TrainerView(PlanView):
+    """The attributes of a trainer, under Lightning 2.x's names where it has them."""
+
+    # --- progress ---
+
+    @property
+    def progress(self) -> Progress:
+        """All counters of the module's training."""
+        return self._session.progress
+
+    @property
+    def clock(self) -> Clock:
+        """How far the training has come, in every unit: a snapshot, which does not go on."""
+        session = self._session
+        return session.timekeeper.read(
+            session.progress,
+            iteration_length=session.plan.iteration_length,
+            batches_per_epoch=self.num_training_batches,
+            ends=session.plan.ends,
+        )
+
+    @property
+    def current_epoch(self) -> int:
+        """The index of the epoch under way; afterwards, the number of epochs done."""
+        return self._session.progress.epochs_completed
+
+    @property
+    def global_step(self) -> int:
+        """Optimizer steps so far, over all optimizers."""
+        return self._session.progress.steps_completed
+
+    @property
+    def is_last_batch(self) -> bool:
+        """Whether the training batch in work is its epoch's last."""
+        context = self._session.context
+        return context is not None and context.is_last_batch
+
+    @property
+    def batch_indices(self) -> list[Any] | None:
+        """The indices in its data set of the samples of the predict batch in work.
+
+        They are noted if somebody called `trainer.note_batch_indices()`. It is None where there
+        are none: the loader is no DataLoader, its data set has no indices, or its batches come in
+        any order.
+        """
+        context = self._session.context
+        return None if context is None else context.batch_indices
+
+    # --- state ---
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a signal, as of a scheduler that takes the machine, is ending the run."""
+        context = self._session.context
+        return context is not None and context.is_leaving
+
+    @property
+    def state(self) -> RunState:
+        """What the trainer is doing: function, stage, status."""
+        return self._session.state
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether somebody asked the fit to stop; may be set."""
+        context = self._session.context
+        return context is not None and context.is_stopping
+
+    @should_stop.setter
+    def should_stop(self, value: bool) -> None:
+        if self._session.context is not None:
+            self._session.context.is_stopping = bool(value)
+
+    @property
+    def stop_reason(self) -> str:
+        """Why it was asked to stop, or an empty string."""
+        return self._session.stop_reason
+
+    @property
+    def training(self) -> bool:
+        """Whether training batches are being run."""
+        return self._session.state.stage == "train"
+
+    @property
+    def validating(self) -> bool:
+        """Whether validation is being run, inside fit or on its own."""
+        return self._session.state.stage == "validate"
+
+    @property
+    def testing(self) -> bool:
+        """Whether the test is being run."""
+        return self._session.state.stage == "test"
+
+    @property
+    def predicting(self) -> bool:
+        """Whether prediction is being run."""
+        return self._session.state.stage == "predict"
+
+    @property
+    def sanity_checking(self) -> bool:
+        """Whether the validation batches before training are being run."""
+        return self._session.state.stage == "sanity_check"
+
+    @property
+    def dataloader_label(self) -> str:
+        """The label of the evaluator whose loader is in use; empty where there is none."""
+        context = self._session.context
+        return context.dataloader_label if context is not None else ""
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether validation or test is being run."""
+        return self.validating or self.testing
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the last run ended with an exception."""
+        return self._session.state.status == "interrupted"
+
+    # --- metrics and loggers ---
+
+    @property
+    def callback_metrics(self) -> dict[str, Tensor]:
+        """The latest value of everything logged, as 0-dim tensors; may be written to."""
+        return self._session.metrics.callback_metrics
+
+    @property
+    def logged_metrics(self) -> dict[str, Tensor]:
+        """The latest value of all that goes to loggers, under the names that they get."""
+        return self._session.metrics.logged_metrics
+
+    @property
+    def history(self) -> History:
+        """Every value of the training that was due, by name."""
+        return self._session.history
+
+    run_history = history
+
+    @property
+    def progress_bar_metrics(self) -> dict[str, float]:
+        """What the progress bar shows. Reading it copies from the device."""
+        return self._session.metrics.progress_bar_metrics
+
+    @property
+    def loggers(self) -> list[Logger]:
+        """The loggers."""
+        return self._session.loggers
+
+    @property
+    def logger(self) -> Logger | None:
+        """The first logger, or None."""
+        return self._session.loggers[0] if self._session.loggers else None
+
+    @property
+    def log_dir(self) -> str | None:
+        """The first logger's folder, or `default_root_dir` without a logger."""
+        logger = self.logger
+        return logger.log_dir if logger is not None else self.default_root_dir
+
+    @property
+    def default_root_dir(self) -> str:
+        """Where logs and checkpoints go."""
+        return root_dir(self._session.config)
+
+    @property
+    def ckpt_path(self) -> str | None:
+        """The checkpoint that the run was given.
+
+        A callback may set it until `on_before_load` is over: the run then starts from that one.
+
+        Raises:
+            UsageError: it is set at another time.
+        """
+        return self._session.ckpt_path
+
+    @ckpt_path.setter
+    def ckpt_path(self, path: str | os.PathLike[str] | None) -> None:
+        self._session.choose_checkpoint(path)
+
+    @property
+    def named_ckpt_path(self) -> str | None:
+        """The checkpoint that the run was given by its path, which no callback removes."""
+        return self._session.named_ckpt_path
+
+    @property
+    def load_report(self) -> LoadReport | None:
+        """What restoring the callbacks from it found: restored, missing, unexpected."""
+        return self._session.load_report
+
+    # --- parts ---
+
+    @property
+    def callbacks(self) -> tuple[Callback, ...]:
+        """Every callback that takes part, in order."""
+        return self._session.connector.callbacks
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Every installed plugin, and what became of it."""
+        return self._session.connector.plugins
+
+    @property
+    def callback_origins(self) -> tuple[tuple[Callback, str], ...]:
+        """Every callback that takes part, in order, with who supplied it."""
+        return tuple((e.callback, e.supplier) for e in self._session.connector.entries)
+
+    @property
+    def callback_report(self) -> tuple[CallbackReport, ...]:
+        """How each callback fares: those that take part, in order, then those that were disabled.
+
+        A disabled one is there with the hook that failed, the error and its traceback.
+        """
+        return self._session.connector.callback_report()
+
+    @property
+    def checkpoint_callbacks(self) -> list[Checkpoint]:
+        """The callbacks that save; those that have their turn before the end come last."""
+        savers = [c for c in self.callbacks if isinstance(c, Checkpoint)]
+        return sorted(savers, key=lambda saver: -saver.band)
+
+    @property
+    def checkpoint_callback(self) -> Checkpoint | None:
+        """The first callback that saves, or None."""
+        return next(iter(self.checkpoint_callbacks), None)
+
+    @property
+    def early_stopping_callbacks(self) -> list[EarlyStopping]:
+        """The callbacks that stop early."""
+        return [c for c in self.callbacks if isinstance(c, EarlyStopping)]
+
+    @property
+    def early_stopping_callback(self) -> EarlyStopping | None:
+        """The first callback that stops early, or None."""
+        return next(iter(self.early_stopping_callbacks), None)
+
+    @property
+    def progress_bar_callback(self) -> ProgressBar | None:
+        """The progress bar, or None."""
+        return next((c for c in self.callbacks if isinstance(c, ProgressBar)), None)
+
+    @property
+    def module(self) -> Module | None:
+        """The module of the run, or of the last one."""
+        return self._session.module
+
+    model = lightning_module = module
+
+    @property
+    def datamodule(self) -> DataModule | None:
+        """The data module of the run, or of the last one."""
+        return self._session.datamodule
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers; empty before fit made them."""
+        optimization = self._session.optimization
+        return [] if optimization is None else optimization.optimizers
+
+    @property
+    def lr_scheduler_configs(self) -> list[LRSchedulerConfig]:
+        """The schedulers and when they step; empty before fit made them."""
+        optimization = self._session.optimization
+        return [] if optimization is None else optimization.schedulers
+
+    @property
+    def makes_dataloaders(self) -> bool:
+        """Whether the run's loaders come from the module or data module, and were not passed."""
+        return self._session.job is not None and self._session.job.makes_loaders
+
+    @property
+    def train_dataloader(self) -> Any:
+        """The training loader, or None outside fit."""
+        context = self._session.fit_context
+        stream = context.stream if context is not None else None
+        return None if stream is None else stream.loader
+
+    @property
+    def val_dataloaders(self) -> list[Any]:
+        """The validation loaders."""
+        return self._evaluation("validate").loaders
+
+    @property
+    def test_dataloaders(self) -> list[Any]:
+        """The test loaders."""
+        return self._evaluation("test").loaders
+
+    @property
+    def predict_dataloaders(self) -> list[Any]:
+        """The predict loaders."""
+        return self._evaluation("predict").loaders
+
+    # --- where it runs ---
+
+    @property
+    def device(self) -> torch.device:
+        """Where modules and batches go."""
+        return self._session.device
+
+    @property
+    def precision(self) -> str:
+        """What forwards run in, as in `Trainer(precision=...)`."""
+        return self._session.precision.name
+
+    @property
+    def precision_plugin(self) -> Precision:
+        """The object behind `precision`, with the scaler if there is one."""
+        return self._session.precision
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this process is the one that writes and prints."""
+        return SINGLE_PROCESS.is_global_zero
+
+    @property
+    def global_rank(self) -> int:
+        """This process's number among all."""
+        return SINGLE_PROCESS.global_rank
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number among those of its machine."""
+        return SINGLE_PROCESS.local_rank
+
+    @property
+    def world_size(self) -> int:
+        """The number of processes."""
+        return SINGLE_PROCESS.world_size
