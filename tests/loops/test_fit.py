@@ -183,12 +183,16 @@ def test_a_share_of_nothing(option, bare, tiny, batches) -> None:
 @pytest.mark.parametrize("limit", [2, 0.5])
 def test_overfitting(limit, bare, tiny, counted) -> None:
     """overfit_batches trains and validates on the same few batches, unshuffled, each epoch."""
-    seen = []
+    seen, samplers = [], []
 
     class Looks(tiny):
         def training_step(self, batch, batch_idx):
             seen.append(batch.flatten().tolist())
             return super().training_step(batch, batch_idx)
+
+        def on_fit_end(self):
+            loaders = [self.trainer.train_dataloader, *self.trainer.val_dataloaders]
+            samplers.extend(type(loader.sampler) for loader in loaders)
 
     data = torch.arange(8.0).view(4, 2)
     shuffled = DataLoader(data, shuffle=True)
@@ -197,8 +201,7 @@ def test_overfitting(limit, bare, tiny, counted) -> None:
     assert seen == [[0.0, 1.0], [2.0, 3.0]] * 2
     assert trainer.num_val_batches == [2]
     assert counted.sanity == []
-    assert isinstance(trainer.train_dataloader.sampler, SequentialSampler)
-    assert isinstance(trainer.val_dataloaders[0].sampler, SequentialSampler)
+    assert samplers == [SequentialSampler, SequentialSampler]
     assert isinstance(shuffled.sampler, RandomSampler)
 
 

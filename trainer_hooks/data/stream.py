@@ -145,6 +145,12 @@ class TrainStream:
         self._opened_with = {}
         self._ahead = self._own = self._stateful = None
 
+    def let_go(self) -> None:
+        """Forget the loader, at the end of the run; whoever else holds on to it decides its end."""
+        self.loader = self._opened = ()
+        self._positions, self._late = Positions(()), None
+        self._ahead = self._own = self._stateful = None
+
     @contextmanager
     def replayed(self) -> Iterator[Iterator[Any]]:
         """Give the batches of one more epoch; what the next one depends on is put back after."""

@@ -41,8 +41,8 @@ class Duration:
     """
 
     def __init__(self, context: RunContext, unit: TimeUnit, most: int | float) -> None:
-        self._progress = context.progress
-        self._stopwatch = context.timekeeper.stopwatch
+        self._progress = context.training.progress
+        self._stopwatch = context.training.timekeeper.stopwatch
         self._counter = _COUNTERS.get(unit)
         self._most = most
 

@@ -62,12 +62,12 @@ class EvaluationLoop:
     def __init__(self, context: RunContext, stage: str, hooks: HookRelay | None = None) -> None:
         self.context = context
         self.stage = stage
-        self.data = context.evaluation[stage]
+        self.data = context.data.evaluation[stage]
         self._hooks = context.hooks if hooks is None else hooks
         self._step = evaluation_step(context, stage, self._hooks)
         self._phase = _PHASES[stage]
         # a validation that follows a request to stop is run; one that came before or in it is cut
-        self._requests = context.stop_requests if context.state.fn == "fit" else 0
+        self._requests = context.asked.stop_requests if context.state.fn == "fit" else 0
 
     def run(self, limit: int | None = None) -> list[dict[str, float]]:
         """Evaluate; return the reduced metrics of each loader.
@@ -84,7 +84,7 @@ class EvaluationLoop:
         """
         context, phase = self.context, self._phase
         trainer, module, hooks, metrics = (
-            context.trainer, context.module, self._hooks, context.metrics
+            context.trainer, context.module, self._hooks, context.training.metrics
         )  # fmt: skip
         scope = metrics.scope
         is_in_fit = context.state.fn == "fit"
@@ -99,7 +99,7 @@ class EvaluationLoop:
                 if self.data.is_chosen(index):
                     self._run_loader(index, limit)
                     metrics.refresh_loader(index)
-            context.dataloader_label = ""
+            context.batch.loader_label = ""
             metrics.enter(Scope.EVALUATION_EPOCH)
             metrics.refresh(Scope.EVALUATION_EPOCH)
             phase.epoch_end(hooks)(trainer, module)
@@ -117,8 +117,8 @@ class EvaluationLoop:
         context = self.context
         extra = (index,) if len(self.data.loaders) > 1 else ()
         evaluator = self.data.evaluators[index] if self.data.evaluators else None
-        context.dataloader_label = evaluator.label if evaluator is not None else ""
-        context.metrics.enter(
+        context.batch.loader_label = evaluator.label if evaluator is not None else ""
+        context.training.metrics.enter(
             Scope.EVALUATION,
             index,
             suffix=self.data.suffix(index),
@@ -128,8 +128,8 @@ class EvaluationLoop:
             return
         try:
             for batch_idx, batch in enumerate(batches_of(self.data, index, limit)):
-                if context.pending_signal:
-                    context.heed_signal()
+                if context.asked.pending_signal:
+                    context.asked.heed_signal()
                 if context.transfer.is_needed:
                     batch = context.transfer(batch, index)
                 self._run_batch(index, batch, batch_idx, extra)
@@ -141,7 +141,7 @@ class EvaluationLoop:
     def _run_batch(self, index: int, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
         context, phase, step = self.context, self._phase, self._step
         trainer, module, hooks, metrics = (
-            context.trainer, context.module, self._hooks, context.metrics
+            context.trainer, context.module, self._hooks, context.training.metrics
         )  # fmt: skip
         metrics.batch = batch
         output = None
@@ -164,10 +164,10 @@ class EvaluationLoop:
 
     def _is_cut(self) -> bool:
         """Return whether `StopTraining` was raised in this evaluation."""
-        return self.context.stop_requests > self._requests
+        return self.context.asked.stop_requests > self._requests
 
     def _results(self) -> list[dict[str, float]]:
-        metrics = self.context.metrics
+        metrics = self.context.training.metrics
         shared = metrics.epoch_values(Scope.EVALUATION_EPOCH)
         return [
             floats({**metrics.epoch_values(Scope.EVALUATION, index), **shared})

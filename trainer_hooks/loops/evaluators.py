@@ -27,7 +27,7 @@ class EvaluatorSchedule:
     def __init__(self, context: RunContext, common: ValidationSchedule) -> None:
         self._context = context
         self._common = common
-        data = context.evaluation["validate"]
+        data = context.data.evaluation["validate"]
         self._all = list(range(len(data.loaders)))
         self._cues = {
             index: StoredCue(evaluator.label, evaluator.when, context)
@@ -44,7 +44,7 @@ class EvaluatorSchedule:
 
     def due_on_batch(self) -> list[int]:
         """Return the loaders that are due after the batch just done, inside the epoch."""
-        if self._context.progress.is_validation_requested:
+        if self._context.training.progress.is_validation_requested:
             return self._all if self._common.is_due_on_batch() else self._own(is_last=False)
         common = self._with_common if self._common.is_due_on_batch() else []
         return sorted([*common, *self._own(is_last=False)])
@@ -55,7 +55,7 @@ class EvaluatorSchedule:
         Args:
             is_complete: whether all batches of the epoch were done; else something ended it.
         """
-        is_asked = self._context.progress.is_validation_requested
+        is_asked = self._context.training.progress.is_validation_requested
         common: list[int] = []
         if self._common.is_due_after_batches(is_complete=is_complete):
             common = self._all if is_asked else self._with_common
@@ -74,7 +74,7 @@ class EvaluatorSchedule:
 
     def _own(self, *, is_last: bool) -> list[int]:
         """Return those whose own interval has passed, or that the training ends without."""
-        batches = self._context.progress.batches_completed
+        batches = self._context.training.progress.batches_completed
         return [
             index
             for index, cue in self._cues.items()
@@ -82,5 +82,5 @@ class EvaluatorSchedule:
         ]
 
     def _is_last_epoch(self) -> bool:
-        plan, progress = self._context.plan, self._context.progress
+        plan, progress = self._context.plan, self._context.training.progress
         return self._context.has_to_stop or 0 <= plan.max_epochs <= progress.epochs_completed + 1

@@ -67,17 +67,17 @@ class FitLoop:
         Cycles of epochs stand around this (`Iterations`). A resumed run enters the loop where the
         checkpoint was saved; one that a signal ends saves, and leaves it there (`Leaving`).
         """
-        context, progress = self.context, self.context.progress
+        context, progress = self.context, self.context.training.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
         with Leaving(context):
             try:
                 if not context.resumed and not context.has_to_stop:
                     self._validation.check_sanity()
                 context.state.stage = "train"
-                context.timekeeper.stopwatch.start()
-                context.metrics.enter(Scope.TRAIN_EPOCH)
+                context.training.timekeeper.stopwatch.start()
+                context.training.metrics.enter(Scope.TRAIN_EPOCH)
                 hooks.on_train_start(trainer, module)
-                context.metrics.enter(Scope.CLOSED)
+                context.training.metrics.enter(Scope.CLOSED)
                 self._validation.start()
                 self._resume()
                 while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
@@ -91,16 +91,16 @@ class FitLoop:
                     if progress.stage is EpochStage.CLOSING:
                         self._end_epoch()
                     self._complete_epoch()
-                context.heed_signal()
+                context.asked.heed_signal()
             except StopTraining as request:
                 self._close_by(request)
             self._iterations.close()
         hooks.on_train_end(trainer, module)
-        context.timekeeper.stopwatch.stop()
+        context.training.timekeeper.stopwatch.stop()
 
     def reason_to_end(self) -> str:
         """Return why there is nothing more to train, or an empty string."""
-        plan, progress = self.context.plan, self.context.progress
+        plan, progress = self.context.plan, self.context.training.progress
         if 0 <= plan.max_steps <= progress.steps_completed:
             return f"max_steps={plan.max_steps} optimizer steps are done"
         if 0 <= plan.max_epochs <= progress.epochs_completed:
@@ -129,7 +129,11 @@ class FitLoop:
         """
         context, stream, step = self.context, self.stream, self._step
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        progress, metrics, transfer = context.progress, context.metrics, context.transfer
+        progress, metrics, transfer = (
+            context.training.progress,
+            context.training.metrics,
+            context.transfer,
+        )
         accumulate = context.plan.accumulate_grad_batches
         step.set_window(accumulate)
         max_steps = context.plan.max_steps if context.plan.max_steps >= 0 else math.inf
@@ -140,14 +144,14 @@ class FitLoop:
         while progress.batches_in_epoch < stream.num_batches:
             if (
                 progress.steps_completed >= max_steps
-                or (context.is_stopping and context.has_to_stop)
+                or (context.asked.is_stopping and context.has_to_stop)
                 or (duration is not None and duration.is_over())
             ):
                 break
-            if context.pending_signal:
-                context.heed_signal()
+            if context.asked.pending_signal:
+                context.asked.heed_signal()
             hooks.on_before_dataloader(trainer, module)
-            context.is_in_batch = True
+            context.batch.is_taken = True
             try:
                 batch = next(iterator)
             except StopIteration:
@@ -168,12 +172,12 @@ class FitLoop:
             # before anybody may change what is in it
             samples, tokens = measure(batch)
             batch_idx = progress.batches_in_epoch
-            context.is_last_batch = batch_idx + 1 >= stream.num_batches
-            closes_window = context.is_last_batch or progress.batches_in_window + 1 >= accumulate
+            context.batch.is_last = batch_idx + 1 >= stream.num_batches
+            closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
             try:
                 hooks.on_train_batch_start(trainer, module, batch, batch_idx)
-                if context.skips_batch:
-                    context.skips_batch = False
+                if context.asked.skips_batch:
+                    context.asked.skips_batch = False
                     outputs = step.skip(batch_idx, closes_window)
                 else:
                     outputs = step(batch, batch_idx, closes_window)
@@ -181,7 +185,7 @@ class FitLoop:
                 context.stop_by(request)
                 outputs, closes_window = {}, False
             progress.count_batch(closes_window, samples, tokens)
-            context.is_in_batch = False
+            context.batch.is_taken = False
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
@@ -189,11 +193,12 @@ class FitLoop:
 
     def _finish_batch(self, closes_window: bool) -> None:
         """Hand metrics to the loggers, validate if that is due, and let savers save."""
-        context, progress = self.context, self.context.progress
+        context, progress = self.context, self.context.training.progress
         if closes_window and (
-            progress.batches_stepped % context.plan.log_every_n_steps == 0 or context.is_stopping
+            progress.batches_stepped % context.plan.log_every_n_steps == 0
+            or context.asked.is_stopping
         ):
-            hand_over(context, *context.metrics.step_metrics())
+            hand_over(context, *context.training.metrics.step_metrics())
         if self._validation.is_inside or progress.is_validation_requested:
             self._validation.after_batch()
         progress.is_batch_open = False
@@ -208,30 +213,30 @@ class FitLoop:
         if self._reopened is not None:
             iterator, self._reopened = self._reopened, None
             return iterator
-        return self.stream.open(self.context.progress.epochs_completed)
+        return self.stream.open(self.context.training.progress.epochs_completed)
 
     def _begin_epoch(self) -> None:
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
         self._iterations.before_epoch()
-        context.progress.begin_epoch()
-        context.timekeeper.begin_epoch(context.progress)
-        context.is_last_batch = False
-        context.metrics.enter(Scope.TRAIN_EPOCH)
+        context.training.progress.begin_epoch()
+        context.training.timekeeper.begin_epoch(context.training.progress)
+        context.batch.is_last = False
+        context.training.metrics.enter(Scope.TRAIN_EPOCH)
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)
-        if context.stream is not None and context.stream is not self.stream:
+        if context.data.stream is not None and context.data.stream is not self.stream:
             # the loaders were made anew since
-            self.stream = context.stream
+            self.stream = context.data.stream
             self._validation = FitValidation(context, self.stream.num_batches)
             self._validation.start()
 
     def _end_early(self) -> None:
         """Note that the loader gave fewer batches than it said, and step with what is open."""
-        progress, stream = self.context.progress, self.stream
+        progress, stream = self.context.training.progress, self.stream
         stream.warn_of_shortage(progress.batches_in_epoch)
         stream.num_batches = progress.batches_in_epoch
-        self.context.is_last_batch = True
+        self.context.batch.is_last = True
         if progress.batches_in_window:
             if isinstance(self._step, TrainStep) and progress.has_gradients:
                 self._step.update()
@@ -240,50 +245,52 @@ class FitLoop:
 
     def _is_complete(self) -> bool:
         """Return whether all batches of the epoch are done; else something ended it."""
-        return self.context.progress.batches_in_epoch >= self.stream.num_batches
+        return self.context.training.progress.batches_in_epoch >= self.stream.num_batches
 
     def _close_batches(self) -> None:
         """End the epoch's batches."""
         context = self.context
         is_complete = self._is_complete()
         self.stream.close(is_complete=is_complete)
-        context.is_in_batch = False
-        context.progress.abandon_window()
+        context.batch.is_taken = False
+        context.training.progress.abandon_window()
         if is_complete:
             self._schedulers.after_batches()
-        context.metrics.enter(Scope.TRAIN_EPOCH)
-        context.progress.stage = EpochStage.VALIDATING
+        context.training.metrics.enter(Scope.TRAIN_EPOCH)
+        context.training.progress.stage = EpochStage.VALIDATING
         context.hooks.on_train_batches_end(context.trainer, context.module)
 
     def _validate_epoch(self) -> None:
         """Validate at the end of the epoch's batches, if that is due."""
         self._validation.after_batches(is_complete=self._is_complete())
-        self.context.progress.stage = EpochStage.CLOSING
+        self.context.training.progress.stage = EpochStage.CLOSING
 
     def _end_epoch(self) -> None:
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        context.metrics.enter(Scope.TRAIN_EPOCH)
-        context.metrics.refresh(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
+        context.training.metrics.enter(Scope.TRAIN_EPOCH)
+        context.training.metrics.refresh(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         hooks.on_train_epoch_end(trainer, module)
         self._schedulers.after_epoch()
         hooks.on_epoch_end(trainer, module)
-        hand_over(context, *context.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH))
-        context.metrics.enter(Scope.CLOSED)
-        context.progress.stage = EpochStage.ENDED
+        hand_over(
+            context, *context.training.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
+        )
+        context.training.metrics.enter(Scope.CLOSED)
+        context.training.progress.stage = EpochStage.ENDED
         if context.background.has_news:
             context.background.tell_news()
         hooks.on_epoch_checkpoint(trainer, module)
-        if context.progress.is_checkpoint_requested:
+        if context.training.progress.is_checkpoint_requested:
             self._requests.save()
 
     def _complete_epoch(self) -> None:
-        self.context.progress.complete_epoch()
+        self.context.training.progress.complete_epoch()
         self._iterations.after_epoch()
 
     def _resume(self) -> None:
         """Come back to the place in the epoch at which the checkpoint was saved."""
-        context, progress = self.context, self.context.progress
+        context, progress = self.context, self.context.training.progress
         resumed, context.resumed = context.resumed, {}
         if not resumed:
             return
@@ -294,22 +301,22 @@ class FitLoop:
         else:
             self.stream.restore_between(resumed["stream"])
         if progress.stage is not EpochStage.BETWEEN:
-            context.is_last_batch = self._is_complete()
+            context.batch.is_last = self._is_complete()
         for name, parameter in context.module.named_parameters():
             gradient = resumed["gradients"].get(name)
             parameter.grad = None if gradient is None else gradient.to(parameter.device)
-        context.evaluation["validate"].set_generator_states(resumed["val_generators"])
+        context.data.evaluation["validate"].set_generator_states(resumed["val_generators"])
         rng.restore(resumed["rng"])
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
-            context.metrics.enter(Scope.TRAIN_BATCH)
+            context.training.metrics.enter(Scope.TRAIN_BATCH)
             self._finish_batch(closes_window=progress.batches_in_window == 0)
 
     def _close_by(self, request: StopTraining) -> None:
         """End a run that was stopped by raising between two hooks: what is open is closed."""
-        context, progress = self.context, self.context.progress
+        context, progress = self.context, self.context.training.progress
         context.stop_by(request)
         context.state.stage = "train"
-        context.before_validation = {}
+        context.validation.before = {}
         progress.is_batch_open = False
         if progress.stage is EpochStage.BATCHES:
             self._close_batches()

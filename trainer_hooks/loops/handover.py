@@ -32,14 +32,14 @@ def hand_over(
         others: what was logged with `logger=False`.
         step: the place on the x axis; the number of windows done so far unless given.
     """
-    trainer, history = context.trainer, context.history
-    place = present_step(context.state.fn, context.progress) if step is None else step
+    trainer, history = context.trainer, context.training.history
+    place = present_step(context.state.fn, context.training.progress) if step is None else step
     if others:
         history.defer(others, place)
     if not metrics:
         return
     if trainer.loggers or "on_log" in context.hooks.listened:
-        epoch = context.progress.epochs_completed if step is None else None
+        epoch = context.training.progress.epochs_completed if step is None else None
         trainer.log_metrics(floats(metrics), step, epoch=epoch)
     else:
         history.defer(metrics, place)

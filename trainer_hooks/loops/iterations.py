@@ -26,7 +26,7 @@ class Iterations:
         self._requests = requests
         self._length = context.plan.iteration_length
         # a run that is resumed inside a cycle does not begin it again
-        progress, length = context.progress, self._length or 1
+        progress, length = context.training.progress, self._length or 1
         self._is_open = bool(context.resumed) and (
             progress.stage is not EpochStage.BETWEEN or progress.epochs_completed % length != 0
         )
@@ -36,12 +36,15 @@ class Iterations:
         context = self._context
         if self._length is not None and not self._is_open:
             self._is_open = True
-            context.timekeeper.begin_iteration(context.progress)
+            context.training.timekeeper.begin_iteration(context.training.progress)
             context.hooks.on_iteration_start(context.trainer, context.module)
 
     def after_epoch(self) -> None:
         """Close the cycle if the epoch just counted was its last."""
-        if self._length is not None and self._context.progress.epochs_completed % self._length == 0:
+        if (
+            self._length is not None
+            and self._context.training.progress.epochs_completed % self._length == 0
+        ):
             self.close()
 
     def close(self) -> None:
@@ -52,5 +55,5 @@ class Iterations:
         self._is_open = False
         context.hooks.on_iteration_end(context.trainer, context.module)
         context.hooks.on_iteration_checkpoint(context.trainer, context.module)
-        if context.progress.is_checkpoint_requested:
+        if context.training.progress.is_checkpoint_requested:
             self._requests.save()

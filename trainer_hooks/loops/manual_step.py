@@ -30,9 +30,11 @@ class ManualStep:
         self.trainer = context.trainer
         self.module = context.module
         self.hooks = context.hooks
-        self.progress = context.progress
+        self.progress = context.training.progress
         self.precision = context.precision
-        self.optimizers = [ManualOptimizer(o, self) for o in context.optimization.optimizers]
+        self.optimizers = [
+            ManualOptimizer(o, self) for o in context.training.optimization.optimizers
+        ]
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
         """Take one batch in and return the outputs that hooks are given."""

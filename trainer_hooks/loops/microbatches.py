@@ -42,8 +42,8 @@ class MicrobatchStep(TrainStep):
 
     def __init__(self, context: RunContext) -> None:
         super().__init__(context)
-        self.metrics = context.metrics
-        self.device = context.device
+        self.metrics = context.training.metrics
+        self.device = context.trainer.device
         size = context.plan.microbatch_size
         self.size = size if isinstance(size, int) else 0
         self._window = context.plan.accumulate_grad_batches

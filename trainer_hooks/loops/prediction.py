@@ -30,7 +30,7 @@ class PredictionLoop:
 
     def __init__(self, context: RunContext, keeps: bool) -> None:
         self.context = context
-        self.data = context.evaluation["predict"]
+        self.data = context.data.evaluation["predict"]
         self.keeps = keeps
         self._step = predict_step(context)
 
@@ -46,7 +46,7 @@ class PredictionLoop:
         """
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        context.metrics.enter(Scope.PREDICTION)
+        context.training.metrics.enter(Scope.PREDICTION)
         with evaluating(module, "predict", context.plan.inference_mode):
             hooks.on_predict_start(trainer, module)
             hooks.on_epoch_start(trainer, module)
@@ -55,7 +55,7 @@ class PredictionLoop:
             hooks.on_predict_epoch_end(trainer, module)
             hooks.on_epoch_end(trainer, module)
             hooks.on_predict_end(trainer, module)
-        context.metrics.enter(Scope.CLOSED)
+        context.training.metrics.enter(Scope.CLOSED)
         if not self.keeps:
             return None
         return predictions[0] if len(predictions) == 1 else predictions
@@ -69,9 +69,9 @@ class PredictionLoop:
         try:
             with self._source(index) as (source, notes):
                 for batch_idx, batch in enumerate(batches_of(self.data, index, source=source)):
-                    if context.pending_signal:
-                        context.heed_signal()
-                    context.batch_indices = None if notes is None else notes.take()
+                    if context.asked.pending_signal:
+                        context.asked.heed_signal()
+                    context.batch.indices = None if notes is None else notes.take()
                     if context.transfer.is_needed:
                         batch = context.transfer(batch, index)
                     output = self._run_batch(batch, batch_idx, extra)
@@ -86,7 +86,11 @@ class PredictionLoop:
     def _source(self, index: int) -> AbstractContextManager[tuple[Any, IndexNotes | None]]:
         """Return what to take a loader's batches from, and what notes their indices if wanted."""
         loader = self.data.loaders[index]
-        return noting_indices(loader) if self.context.notes_indices else nullcontext((loader, None))
+        return (
+            noting_indices(loader)
+            if self.context.asked.notes_indices
+            else nullcontext((loader, None))
+        )
 
     def _run_batch(self, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> Any:
         context = self.context
@@ -103,4 +107,4 @@ class PredictionLoop:
 
     def _is_cut(self) -> bool:
         """Return whether `StopTraining` was raised in this run."""
-        return self.context.stop_requests > 0
+        return self.context.asked.stop_requests > 0

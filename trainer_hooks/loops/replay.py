@@ -28,7 +28,7 @@ def replay(context: RunContext) -> int:
         UsageError: the module optimizes by itself in its training step, or there is no telling
             where an epoch ends.
     """
-    module, stream = context.module, context.stream
+    module, stream = context.module, context.data.stream
     name = type(module).__qualname__
     if not module.automatic_optimization:
         raise UsageError(
@@ -60,5 +60,5 @@ def replay(context: RunContext) -> int:
                 count += 1
     finally:
         dropped.drop(Scope.TRAIN_BATCH)
-        module.attach(context.trainer, context.metrics)
+        module.attach(context.trainer, context.training.metrics)
     return count

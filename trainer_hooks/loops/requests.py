@@ -32,7 +32,7 @@ class CheckpointRequests:
         request is over before the file is written, so that a resume from it does not save again;
         if that fails, it still stands.
         """
-        context, progress = self._context, self._context.progress
+        context, progress = self._context, self._context.training.progress
         trainer = context.trainer
         savers = trainer.checkpoint_callbacks
         progress.is_checkpoint_requested = False

@@ -25,18 +25,18 @@ class SchedulerStepper:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        configs = context.optimization.schedulers
+        configs = context.training.optimization.schedulers
         # in manual optimization the module steps them
         self._configs = configs if context.module.automatic_optimization else []
         self.has_step_schedulers = any(config.interval == "step" for config in self._configs)
-        self._steps = context.progress.steps_completed
+        self._steps = context.training.progress.steps_completed
         # a value that was logged there would belong to no batch
         is_overridden = overrides(context.module, "lr_scheduler_step")
-        self._around = context.metrics.closed if is_overridden else nullcontext
+        self._around = context.training.metrics.closed if is_overridden else nullcontext
 
     def after_step(self) -> None:
         """Step those that count optimizer steps, unless the window's batches were all skipped."""
-        count = self._context.progress.steps_completed
+        count = self._context.training.progress.steps_completed
         if count == self._steps:
             return
         self._steps = count
@@ -53,7 +53,7 @@ class SchedulerStepper:
         self._after_epoch(on_plateau=True)
 
     def _after_epoch(self, on_plateau: bool) -> None:
-        count = self._context.progress.epochs_completed + 1
+        count = self._context.training.progress.epochs_completed + 1
         for config in self._configs:
             if (
                 config.interval == "epoch"
@@ -65,7 +65,7 @@ class SchedulerStepper:
     def _step(self, config: LRSchedulerConfig) -> None:
         metric: Any = None
         if config.reduce_on_plateau:
-            metrics = self._context.metrics.callback_metrics
+            metrics = self._context.training.metrics.callback_metrics
             name = str(config.monitor)
             if name not in metrics:
                 message = (

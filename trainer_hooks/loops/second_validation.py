@@ -61,9 +61,9 @@ def validate_again(
     for callback in others:
         callback.attach_module(context.module)
     try:
-        with _traceless(context), context.metrics.prefixed(prefix):
+        with _traceless(context), context.training.metrics.prefixed(prefix):
             hooks.on_validation_run_start(context.trainer, context.module)
-            results = EvaluationLoop(context, "validate", hooks).run(context.validation_limit)
+            results = EvaluationLoop(context, "validate", hooks).run(context.validation.limit)
             hooks.on_validation_run_end(context.trainer, context.module)
     finally:
         for callback in others:
@@ -81,14 +81,14 @@ def _checked(context: RunContext | None) -> RunContext:
         context is None
         or context.state.fn != "fit"
         or context.state.stage != "train"
-        or context.progress.stage is not EpochStage.CLOSING
+        or context.training.progress.stage is not EpochStage.CLOSING
     ):
         raise UsageError(
             f"{_VERB} was called when no epoch of a fit was ending: call it in on_train_epoch_end "
             "or on_epoch_end, trainer.request_validation() elsewhere in fit, and "
             "trainer.validate(...) outside of it."
         )
-    if not context.evaluation["validate"] or not has_evaluation(context.module, "validate"):
+    if not context.data.evaluation["validate"] or not has_evaluation(context.module, "validate"):
         raise UsageError(
             f"{_VERB}: fit has nothing to validate. Pass it val_dataloaders=, define "
             "validation_step, and see that the limits leave a batch."
@@ -103,27 +103,27 @@ def _traceless(context: RunContext) -> Iterator[None]:
     What a validation adds to the history stays, unless it is broken off.
     """
     data, state, stopwatch = (
-        context.evaluation["validate"], context.state, context.timekeeper.stopwatch
+        context.data.evaluation["validate"], context.state, context.training.timekeeper.stopwatch
     )  # fmt: skip
-    before, latest, stage = context.random_states(), context.metrics.latest(), state.stage
+    before, latest, stage = context.random_states(), context.training.metrics.latest(), state.stage
     # what a stop left of the validation before
-    data.chosen = context.validation_limit = None
+    data.chosen = context.validation.limit = None
     # a checkpoint that is saved inside is one of the moment before
-    context.before_validation = before
+    context.validation.before = before
     state.stage = "validate"
     stopwatch.start_evaluating()
     try:
         with rng.isolated():
             yield
     except BaseException:
-        context.history.load_state_dict(before["history"])
-        context.metrics.evaluated = dict(before["evaluated"])
-        context.metrics.set_latest(latest)
+        context.training.history.load_state_dict(before["history"])
+        context.training.metrics.evaluated = dict(before["evaluated"])
+        context.training.metrics.set_latest(latest)
         raise
     finally:
         data.set_generator_states(before["val_generators"])
-        context.validation_limit = None
-        context.dataloader_label = ""
-        context.before_validation = {}
+        context.validation.limit = None
+        context.batch.loader_label = ""
+        context.validation.before = {}
         state.stage = stage
         stopwatch.end_evaluating()

@@ -41,7 +41,7 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
         module.attach_manual(step)
         return step
     has_own_step = overrides(module, "optimizer_step")
-    evaluates_loss = any(needs_closure(o) for o in context.optimization.optimizers)
+    evaluates_loss = any(needs_closure(o) for o in context.training.optimization.optimizers)
     if has_own_step or evaluates_loss:
         if evaluates_loss and plan.accumulate_grad_batches > 1:
             raise OptimizationError(

@@ -71,7 +71,7 @@ def _training_step(context: RunContext) -> Step:
 
 def _through_trainer(context: RunContext, kind: str, step: Step) -> Step:
     """Return `step`, or the trainer's method that takes its place and may call it."""
-    method = context.batch_losses.get(kind)
+    method = context.steps.overridden.get(kind)
     if method is None:
         return step
 
@@ -80,11 +80,11 @@ def _through_trainer(context: RunContext, kind: str, step: Step) -> Step:
             output = step(given, *place)
             return {"loss": output} if kind == "train" and isinstance(output, Tensor) else output
 
-        context.own_step = own_step
+        context.steps.own = own_step
         try:
             return method(batch)
         finally:
-            context.own_step = None
+            context.steps.own = None
 
     return through
 
@@ -115,7 +115,7 @@ def _evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
     module = context.module
     name = _STEPS[stage]
     if overrides(module, name):
-        return fitted(module, name, len(context.evaluation[stage].loaders))
+        return fitted(module, name, len(context.data.evaluation[stage].loaders))
     if not _has_default(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no {name}: define {name}(batch, batch_idx), or "
@@ -144,7 +144,7 @@ def predict_step(context: RunContext) -> Step:
     """
     module = context.module
     if overrides(module, "predict_step"):
-        return fitted(module, "predict_step", len(context.evaluation["predict"].loaders))
+        return fitted(module, "predict_step", len(context.data.evaluation["predict"].loaders))
     if not _has_forward(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no predict_step and no forward: define one of them."

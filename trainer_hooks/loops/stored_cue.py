@@ -43,7 +43,7 @@ class StoredCue:
 
     def note(self) -> None:
         """Note that it is done."""
-        self._keep(self._cue.state_dict(), self._context.progress.batches_completed)
+        self._keep(self._cue.state_dict(), self._context.training.progress.batches_completed)
 
     @property
     def done_at(self) -> int:
@@ -53,8 +53,8 @@ class StoredCue:
 
     @property
     def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._context.evaluator_state.get(self._label, {})
+        state: dict[str, Any] = self._context.validation.evaluators.get(self._label, {})
         return state
 
     def _keep(self, asked: dict[str, int], at: int) -> None:
-        self._context.evaluator_state[self._label] = {"asked": asked, "at": at}
+        self._context.validation.evaluators[self._label] = {"asked": asked, "at": at}

@@ -48,10 +48,10 @@ class TrainStep:
         self.trainer = context.trainer
         self.module = context.module
         self.hooks = context.hooks
-        self.progress = context.progress
+        self.progress = context.training.progress
         self.precision = context.precision
         self.plan = context.plan
-        self.optimizer = _only(context.optimization.optimizers, context.module)
+        self.optimizer = _only(context.training.optimization.optimizers, context.module)
         self.accumulate: float = context.plan.accumulate_grad_batches
         self._own_backward = overrides(self.module, "backward")
         self._own_zero_grad = overrides(self.module, "optimizer_zero_grad")
@@ -84,8 +84,8 @@ class TrainStep:
             if not is_plain:
                 loss = self.precision.scale(loss)
             hooks.on_before_backward(trainer, module, loss)
-            if self.context.skips_batch:
-                self.context.skips_batch, returned = False, None
+            if self.context.asked.skips_batch:
+                self.context.asked.skips_batch, returned = False, None
                 self.has_skipped = True
             else:
                 if self._own_backward:

@@ -51,15 +51,15 @@ class FitValidation:
         context = self._context
         trainer, module, hooks = context.trainer, context.module, context.hooks
         limit = context.plan.num_sanity_val_steps
-        if limit == 0 or not context.evaluation["validate"]:
+        if limit == 0 or not context.data.evaluation["validate"]:
             return
         context.state.stage = "sanity_check"
-        generators = context.evaluation["validate"].generator_states()
-        with rng.isolated(), context.metrics.isolated():
+        generators = context.data.evaluation["validate"].generator_states()
+        with rng.isolated(), context.training.metrics.isolated():
             hooks.on_sanity_check_start(trainer, module)
             EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
             hooks.on_sanity_check_end(trainer, module)
-        context.evaluation["validate"].set_generator_states(generators)
+        context.data.evaluation["validate"].set_generator_states(generators)
 
     def start(self) -> None:
         """Begin to ask what is due, or go on where the checkpoint was saved."""
@@ -88,7 +88,7 @@ class FitValidation:
         elif self._schedule.is_due_after_batches(is_complete=is_complete):
             self.run()
         # of one that was not due, the weights were validated already
-        self._context.progress.is_validation_requested = False
+        self._context.training.progress.is_validation_requested = False
 
     def run(self, chosen: list[int] | None = None) -> None:
         """Validate once, or say why what was asked for cannot be done.
@@ -96,27 +96,27 @@ class FitValidation:
         Args:
             chosen: the numbers of the loaders to run; all unless given.
         """
-        context, progress = self._context, self._context.progress
+        context, progress = self._context, self._context.training.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
         if self._schedule.is_on:
-            data = context.evaluation["validate"]
+            data = context.data.evaluation["validate"]
             data.chosen = chosen
             # one that is broken off is run again on a resume, from where it began
-            context.before_validation = context.random_states()
+            context.validation.before = context.random_states()
             context.state.stage = "validate"
-            context.timekeeper.stopwatch.start_evaluating()
+            context.training.timekeeper.stopwatch.start_evaluating()
             hooks.on_validation_run_start(trainer, module)
-            EvaluationLoop(context, "validate").run(context.validation_limit)
-            context.validation_limit = None
+            EvaluationLoop(context, "validate").run(context.validation.limit)
+            context.validation.limit = None
             hooks.on_validation_run_end(trainer, module)
-            context.timekeeper.end_validation(progress)
+            context.training.timekeeper.end_validation(progress)
             context.state.stage = "train"
             if chosen is None or self._evaluators.are_common_in(chosen):
                 progress.validated_at = progress.batches_completed
             self._schedule.note()
             self._evaluators.note(chosen or [])
             data.chosen = None
-            context.before_validation = {}
+            context.validation.before = {}
         elif not self._is_told:
             self._is_told = True
             warn(
@@ -128,7 +128,7 @@ class FitValidation:
 
 def _obstacle(context: RunContext) -> str:
     """Return why there is nothing to validate, and what to do about it."""
-    data, name = context.evaluation["validate"], type(context.module).__qualname__
+    data, name = context.data.evaluation["validate"], type(context.module).__qualname__
     if not has_evaluation(context.module, "validate"):
         return f"{name} has no validation_step, so nothing is validated: define it"
     if not data.loaders:

@@ -33,7 +33,7 @@ class ValidationSchedule:
 
     def __init__(self, context: RunContext, num_batches: int | float) -> None:
         self._context = context
-        self.is_on = bool(context.evaluation["validate"])
+        self.is_on = bool(context.data.evaluation["validate"])
         interval = context.plan.val_check_interval
         self._time = interval if isinstance(interval, Time) else None
         self._cue = StoredCue("", interval, context) if isinstance(interval, Filter) else None
@@ -55,14 +55,14 @@ class ValidationSchedule:
 
         One that was asked for is, unless the epoch's own validation is what comes next.
         """
-        progress = self._context.progress
+        progress = self._context.training.progress
         is_cued = self._cue is not None and self._cue.is_due()
-        if is_cued or (progress.is_validation_requested and not self._context.is_last_batch):
+        if is_cued or (progress.is_validation_requested and not self._context.batch.is_last):
             return True
         if self.every == math.inf:
             return False
         if self._time is not None:
-            keeper = self._context.timekeeper
+            keeper = self._context.training.timekeeper
             return self._is_due_in_epoch() and keeper.is_passed(self._time, progress)
         if self._context.plan.check_val_every_n_epoch is None:
             return progress.batches_completed % self.every == 0
@@ -78,7 +78,7 @@ class ValidationSchedule:
         Args:
             is_complete: whether all batches of the epoch were done; else something ended it.
         """
-        progress = self._context.progress
+        progress = self._context.training.progress
         is_cued = self._cue is not None and self._cue.is_due()
         if progress.validated_at == progress.batches_completed:
             return False
@@ -89,7 +89,9 @@ class ValidationSchedule:
 
     def _is_due_in_epoch(self) -> bool:
         every_n = self._context.plan.check_val_every_n_epoch
-        return every_n is None or (self._context.progress.epochs_completed + 1) % every_n == 0
+        return (
+            every_n is None or (self._context.training.progress.epochs_completed + 1) % every_n == 0
+        )
 
     def _batches_between(self, num_batches: int | float) -> int | float:
         plan = self._context.plan

@@ -31,7 +31,7 @@ class TrainerControl(TrainerView):
     def stop(self, reason: str = "") -> None:
         """Ask the fit to stop after the batch in work; it ends in order, `min_epochs` heeded."""
         if self._session.context is not None:
-            self._session.context.is_stopping = True
+            self._session.context.asked.is_stopping = True
         self._session.stop_reason = reason
 
     def skip_batch(self) -> None:
@@ -42,7 +42,7 @@ class TrainerControl(TrainerView):
         manual optimization, where the module itself decides.
         """
         if self._session.context is not None:
-            self._session.context.skips_batch = True
+            self._session.context.asked.skips_batch = True
 
     def note_batch_indices(self) -> None:
         """Note of this prediction which samples each batch consists of; for `on_predict_start`.
@@ -58,7 +58,7 @@ class TrainerControl(TrainerView):
                 f"trainer.note_batch_indices() was called in {fn or 'no run'}: it is for hooks of "
                 "predict. Call it in on_predict_start."
             )
-        context.notes_indices = True
+        context.asked.notes_indices = True
 
     def reload_dataloaders(self) -> None:
         """Let the module or data module make the run's loaders anew, before an epoch's batches.
@@ -84,7 +84,7 @@ class TrainerControl(TrainerView):
                 "to it: only a module or data module can make them anew. Define its dataloader "
                 "methods, and pass none."
             )
-        if job.fn == "fit" and (context.is_in_batch or context.progress.batches_in_epoch):
+        if job.fn == "fit" and context.is_inside_epoch:
             raise UsageError(
                 "trainer.reload_dataloaders() was called inside an epoch, whose batches come from "
                 "the loader that there is. Call it before, as in on_train_epoch_start."
@@ -101,14 +101,14 @@ class TrainerControl(TrainerView):
             UsageError: no fit is under way.
         """
         session = self._session
-        module, optimization = session.module, session.optimization
-        if session.state.fn != "fit" or module is None or optimization is None:
+        module, training = session.module, session.training
+        if session.state.fn != "fit" or module is None or not training.is_configured:
             raise UsageError(
                 "trainer.renew_learning_rates() was called outside of a fit: the optimizers that "
                 "there are belong to the last one. Call it in a hook of fit."
             )
         fresh = parse(module.configure_optimizers(), type(module).__qualname__)
-        optimization.take_rates(fresh, is_new=session.progress.steps_completed == 0)
+        training.optimization.take_rates(fresh, is_new=training.progress.steps_completed == 0)
 
     def request_validation(self) -> None:
         """Ask for a validation after the training batch in work, whatever is scheduled.
@@ -160,7 +160,7 @@ class TrainerControl(TrainerView):
             OptionError: the number or a stage is outside its rule.
         """
         context = self._session.context
-        if context is None or self._session.state.fn is None or context.has_data:
+        if context is None or self._session.state.fn is None or context.data.is_loaded:
             raise UsageError(
                 "trainer.limit_batches() was called when no run was being set up: call it in the "
                 "hook `setup`, or pass limit_train_batches= and its kin to Trainer(...)."
@@ -182,7 +182,7 @@ class TrainerControl(TrainerView):
                 "trainer.limit_validation() was called outside of a validation of fit: call it in "
                 "the hook `on_validation_run_start`."
             )
-        context.validation_limit = check_limit(number, "trainer.limit_validation")
+        context.validation.limit = check_limit(number, "trainer.limit_validation")
 
     def request_checkpoint(self) -> None:
         """Ask every checkpoint callback to save at its next slot, whatever is scheduled.
@@ -204,7 +204,7 @@ class TrainerControl(TrainerView):
                 f"trainer.{verb}() was called {f'in {fn}' if fn else 'outside of a run'}: it is "
                 f"for hooks and steps of fit. Call {instead} instead."
             )
-        return self._session.progress
+        return self._session.training.progress
 
     def replay_training_data(self) -> int:
         """Run the module on an epoch of training batches without learning from them.
@@ -289,14 +289,14 @@ class TrainerControl(TrainerView):
         session = self._session
         values = dict(metrics)
         own_step = values.pop("step", None) if step is None else None
-        session.metrics.note_logged(values)
+        session.training.metrics.note_logged(values)
         if own_step is not None:
             step = int(own_step)
         elif epoch is not None:
             values.setdefault("epoch", epoch)
         if step is None:
-            step = present_step(session.state.fn, session.progress)
-        session.history.record(metrics, step)
+            step = present_step(session.state.fn, session.training.progress)
+        session.training.history.record(metrics, step)
         for logger in session.loggers:
             logger.log_metrics(values, step)
         session.connector.relay.on_log(self, session.module, values, step)  # type: ignore[arg-type]

@@ -29,16 +29,17 @@ class PlanView:
     @property
     def num_training_batches(self) -> int | float:
         """Training batches an epoch; infinity where unknown or outside fit."""
-        context = self._session.fit_context
-        stream = context.stream if context is not None else None
-        return math.inf if stream is None else stream.num_batches
+        context, training = self._session.context, self._session.training
+        if context is None or context.state.fn != "fit":
+            return training.num_batches
+        return math.inf if context.data.stream is None else context.data.stream.num_batches
 
     @property
     def num_val_batches(self) -> list[int | float]:
         """Validation batches of each loader; 0 of those that are not due in this validation."""
         data = self._evaluation("validate")
         context = self._session.context
-        limit = None if context is None else context.validation_limit
+        limit = None if context is None else context.validation.limit
         if data.chosen is None and limit is None:
             return data.num_batches
         most = math.inf if limit is None else limit
@@ -190,7 +191,8 @@ class PlanView:
 
     def _evaluation(self, stage: str) -> EvalData:
         context = self._session.context
-        return EvalData() if context is None else context.evaluation.get(stage, EvalData())
+        known = self._session.evaluation if context is None else context.data.evaluation
+        return known.get(stage, EvalData())
 
     def _change_plan(self, option: str, value: int, lowest: int) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < lowest:

@@ -353,12 +353,12 @@ class Trainer(TrainerMethods):
         self, ckpt_path: str | os.PathLike[str] | None, fn: str, module: Module
     ) -> str | None:
         """Return the path that `ckpt_path` stands for."""
-        self._session.named_ckpt_path = None
+        self._session.start.named_path = None
         if ckpt_path is None:
             return None
         if ckpt_path not in ("auto", "best", "last"):
-            self._session.named_ckpt_path = located(ckpt_path)
-            return self._session.named_ckpt_path
+            self._session.start.named_path = located(ckpt_path)
+            return self._session.start.named_path
         return find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)
 
     def describe_hooks(

@@ -81,12 +81,12 @@ class TrainerMethods(TrainerControl):
 
     def _stepped(self, batch: Any, method: str) -> Any:
         context = self._session.context
-        if context is None or context.own_step is None:
+        if context is None or context.steps.own is None:
             raise UsageError(
                 f"trainer.{method}() was called with no batch in work: it is called for each batch "
                 "of a run. Override it, and call it with super() there."
             )
-        return context.own_step(batch)
+        return context.steps.own(batch)
 
 
 def overridden_moments(trainer: TrainerMethods) -> SimpleNamespace | None:

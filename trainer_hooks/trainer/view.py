@@ -40,14 +40,14 @@ class TrainerView(PlanView):
     @property
     def progress(self) -> Progress:
         """All counters of the module's training."""
-        return self._session.progress
+        return self._session.training.progress
 
     @property
     def clock(self) -> Clock:
         """How far the training has come, in every unit: a snapshot, which does not go on."""
         session = self._session
-        return session.timekeeper.read(
-            session.progress,
+        return session.training.timekeeper.read(
+            session.training.progress,
             iteration_length=session.plan.iteration_length,
             batches_per_epoch=self.num_training_batches,
             ends=session.plan.ends,
@@ -56,18 +56,18 @@ class TrainerView(PlanView):
     @property
     def current_epoch(self) -> int:
         """The index of the epoch under way; afterwards, the number of epochs done."""
-        return self._session.progress.epochs_completed
+        return self._session.training.progress.epochs_completed
 
     @property
     def global_step(self) -> int:
         """Optimizer steps so far, over all optimizers."""
-        return self._session.progress.steps_completed
+        return self._session.training.progress.steps_completed
 
     @property
     def is_last_batch(self) -> bool:
         """Whether the training batch in work is its epoch's last."""
         context = self._session.context
-        return context is not None and context.is_last_batch
+        return context is not None and context.batch.is_last
 
     @property
     def batch_indices(self) -> list[Any] | None:
@@ -78,7 +78,7 @@ class TrainerView(PlanView):
         any order.
         """
         context = self._session.context
-        return None if context is None else context.batch_indices
+        return None if context is None else context.batch.indices
 
     # --- state ---
 
@@ -86,7 +86,7 @@ class TrainerView(PlanView):
     def is_leaving(self) -> bool:
         """Whether a signal, as of a scheduler that takes the machine, is ending the run."""
         context = self._session.context
-        return context is not None and context.is_leaving
+        return context is not None and context.asked.is_leaving
 
     @property
     def state(self) -> RunState:
@@ -97,12 +97,12 @@ class TrainerView(PlanView):
     def should_stop(self) -> bool:
         """Whether somebody asked the fit to stop; may be set."""
         context = self._session.context
-        return context is not None and context.is_stopping
+        return self._session.was_stopping if context is None else context.asked.is_stopping
 
     @should_stop.setter
     def should_stop(self, value: bool) -> None:
         if self._session.context is not None:
-            self._session.context.is_stopping = bool(value)
+            self._session.context.asked.is_stopping = bool(value)
 
     @property
     def stop_reason(self) -> str:
@@ -138,7 +138,7 @@ class TrainerView(PlanView):
     def dataloader_label(self) -> str:
         """The label of the evaluator whose loader is in use; empty where there is none."""
         context = self._session.context
-        return context.dataloader_label if context is not None else ""
+        return context.batch.loader_label if context is not None else ""
 
     @property
     def evaluating(self) -> bool:
@@ -155,24 +155,24 @@ class TrainerView(PlanView):
     @property
     def callback_metrics(self) -> dict[str, Tensor]:
         """The latest value of everything logged, as 0-dim tensors; may be written to."""
-        return self._session.metrics.callback_metrics
+        return self._session.training.metrics.callback_metrics
 
     @property
     def logged_metrics(self) -> dict[str, Tensor]:
         """The latest value of all that goes to loggers, under the names that they get."""
-        return self._session.metrics.logged_metrics
+        return self._session.training.metrics.logged_metrics
 
     @property
     def history(self) -> History:
         """Every value of the training that was due, by name."""
-        return self._session.history
+        return self._session.training.history
 
     run_history = history
 
     @property
     def progress_bar_metrics(self) -> dict[str, float]:
         """What the progress bar shows. Reading it copies from the device."""
-        return self._session.metrics.progress_bar_metrics
+        return self._session.training.metrics.progress_bar_metrics
 
     @property
     def loggers(self) -> list[Logger]:
@@ -204,21 +204,21 @@ class TrainerView(PlanView):
         Raises:
             UsageError: it is set at another time.
         """
-        return self._session.ckpt_path
+        return self._session.start.path
 
     @ckpt_path.setter
     def ckpt_path(self, path: str | os.PathLike[str] | None) -> None:
-        self._session.choose_checkpoint(path)
+        self._session.start.choose(path)
 
     @property
     def named_ckpt_path(self) -> str | None:
         """The checkpoint that the run was given by its path, which no callback removes."""
-        return self._session.named_ckpt_path
+        return self._session.start.named_path
 
     @property
     def load_report(self) -> LoadReport | None:
         """What restoring the callbacks from it found: restored, missing, unexpected."""
-        return self._session.load_report
+        return self._session.start.report
 
     # --- parts ---
 
@@ -286,14 +286,12 @@ class TrainerView(PlanView):
     @property
     def optimizers(self) -> list[Optimizer]:
         """The optimizers; empty before fit made them."""
-        optimization = self._session.optimization
-        return [] if optimization is None else optimization.optimizers
+        return self._session.training.optimization.optimizers
 
     @property
     def lr_scheduler_configs(self) -> list[LRSchedulerConfig]:
         """The schedulers and when they step; empty before fit made them."""
-        optimization = self._session.optimization
-        return [] if optimization is None else optimization.schedulers
+        return self._session.training.optimization.schedulers
 
     @property
     def makes_dataloaders(self) -> bool:
@@ -303,8 +301,8 @@ class TrainerView(PlanView):
     @property
     def train_dataloader(self) -> Any:
         """The training loader, or None outside fit."""
-        context = self._session.fit_context
-        stream = context.stream if context is not None else None
+        context = self._session.context
+        stream = context.data.stream if context is not None else None
         return None if stream is None else stream.loader
 
     @property

@@ -37,7 +37,7 @@ def adopted(checkpoint: dict[str, Any], context: RunContext, source: str) -> dic
     """
     if not is_lightning(checkpoint):
         return checkpoint
-    stream = context.stream
+    stream = context.data.stream
     if stream is None or "optimizer_states" not in checkpoint:
         return checkpoint
     place = place_of(checkpoint, source)

@@ -99,8 +99,8 @@ def load_data(job: Job, context: RunContext) -> None:
         DataError: there is nothing to run, or a loader that has no batch.
     """
     if job.fn != "fit":
-        context.evaluation[job.fn] = _evaluation(job, context, job.fn)
-        if not context.evaluation[job.fn]:
+        context.data.evaluation[job.fn] = _evaluation(job, context, job.fn)
+        if not context.data.evaluation[job.fn]:
             raise DataError(
                 f"{job.fn} has nothing to run: its loaders give no batch, or "
                 f"{_LIMITS[job.fn]} is 0. Check the data set's length and the limit."
@@ -122,10 +122,10 @@ def load_data(job: Job, context: RunContext) -> None:
         )
     plan = context.plan
     option = "overfit_batches" if plan.overfit_batches else "limit_train_batches"
-    context.stream = TrainStream(loader, plan.limit_train_batches, option)
-    context.evaluation["validate"] = EvalData()
+    context.data.stream = TrainStream(loader, plan.limit_train_batches, option)
+    context.data.evaluation["validate"] = EvalData()
     if has_evaluation(job.module, "validate"):
-        context.evaluation["validate"] = _evaluation(job, context, "validate")
+        context.data.evaluation["validate"] = _evaluation(job, context, "validate")
     elif job.evaluation is not None:
         warn(
             f"fit was given val_dataloaders, but {type(job.module).__qualname__} has no "
@@ -140,14 +140,14 @@ def reload_data(job: Job, context: RunContext) -> None:
     Raises:
         DataError: there is nothing to run, or a loader that has no batch.
     """
-    before = dict(context.evaluation)
+    before = dict(context.data.evaluation)
     load_data(job, context)
     for stage, data in before.items():
         # the loops know these objects
         data.loaders, data.num_batches = (
-            context.evaluation[stage].loaders, context.evaluation[stage].num_batches
+            context.data.evaluation[stage].loaders, context.data.evaluation[stage].num_batches
         )  # fmt: skip
-        context.evaluation[stage] = data
+        context.data.evaluation[stage] = data
 
 
 def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:

@@ -10,7 +10,7 @@ import torch
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint import load_checkpoint, summarize
 from trainer_hooks.clock import EpochStage
-from trainer_hooks.context import RunContext
+from trainer_hooks.context import OverriddenSteps, RunContext
 from trainer_hooks.data import BatchTransfer, DataModule
 from trainer_hooks.errors import (
     CheckpointError,
@@ -21,7 +21,7 @@ from trainer_hooks.errors import (
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.loops import EvaluationLoop, FitLoop, PredictionLoop, drop_requests
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import Module, Optimization, parse
+from trainer_hooks.module import Module, parse
 from trainer_hooks.trainer.run import restoring
 from trainer_hooks.trainer.run.adoption import adopted
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
@@ -95,7 +95,7 @@ class Run:
         hooks.on_after_configure_model(trainer, module)
         load_data(job, context)
         if job.fn == "fit":
-            context.optimization = self._optimization(module)
+            self._configure_optimizers(module)
         self._restore(context)
         loop = self._make_loop(context)
         if job.fn == "fit":
@@ -111,7 +111,7 @@ class Run:
         """End a run that went through."""
         hooks, module = self.session.connector.relay, self.job.module
         self._guards.close()
-        self.session.metrics.enter(Scope.CLOSED)
+        self.session.training.metrics.enter(Scope.CLOSED)
         self.session.background.finish()
         if self.job.fn == "fit":
             hooks.on_fit_end(self.trainer, module)
@@ -132,7 +132,7 @@ class Run:
         """
         self._error = error
         self.session.state.status = "interrupted"
-        self.session.metrics.enter(Scope.CLOSED)
+        self.session.training.metrics.enter(Scope.CLOSED)
         hooks, module = self.session.connector.relay, self.job.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
         if is_in_order and self.job.fn == "fit":
@@ -150,7 +150,7 @@ class Run:
         fault = self._error
         steps: list[tuple[Any, tuple[Any, ...]]] = [
             (self._guards.close, ()),
-            (session.timekeeper.stopwatch.stop, ()),
+            (session.training.timekeeper.stopwatch.stop, ()),
             (session.background.finish, ()),
             (session.background.release, ()),
             (session.connector.relay.teardown, (self.trainer, module, self.job.fn)),
@@ -161,7 +161,7 @@ class Run:
         steps += [(logger.finalize, (status,)) for logger in session.loggers]
         steps.append((session.guards.release, ()))
         if self.job.fn == "fit":
-            steps.append((drop_requests, (session.progress, self._error is None)))
+            steps.append((drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
         for step, arguments in steps:
             try:
@@ -178,9 +178,8 @@ class Run:
             callback.attach_module(None)
         module.attach(self.trainer, None)
         module.attach_manual(None)
-        session.takes_ckpt_path = False
-        session.metrics.enter(Scope.CLOSED)
-        session.state.fn = session.state.stage = None
+        session.training.metrics.enter(Scope.CLOSED)
+        session.let_go()
         if fault is not None and fault is not self._error:
             raise fault
 
@@ -188,23 +187,20 @@ class Run:
         """Note how things are, attach the module, and return what the run is about."""
         session, job = self.session, self.job
         self._modes = [(part, part.training) for part in module.modules()]
-        session.job = job
         session.state.fn = job.fn
         session.state.stage = None
         session.state.status = "running"
-        session.take(module, job.datamodule, job.fn)
+        session.take(job)
         session.guards.install(session.loggers)
         begin_run(session)
-        session.ckpt_path, session.takes_ckpt_path = job.ckpt_path, True
-        module.attach(self.trainer, session.metrics)
+        session.has_run = True
+        session.start.path, session.start.is_open = job.ckpt_path, True
+        module.attach(self.trainer, session.training.metrics)
         if job.datamodule is not None:
             job.datamodule.trainer = self.trainer
         # at once, so that its hooks hear of it if something fails from here on
         session.connector.attach(module)
-        context = self._make_context(module)
-        session.context = context
-        if job.fn == "fit":
-            session.fit_context = context
+        context = session.context = self._make_context(module)
         session.connector.relay.on_stop = context.stop_by
         session.connector.attach(module, module.configure_callbacks())
         session.occupation.take(session.connector.entries)
@@ -232,32 +228,29 @@ class Run:
             module=module,
             datamodule=job.datamodule,
             connector=session.connector,
-            background=session.background,
             hooks=session.connector.relay,
+            background=session.background,
             plan=session.plan,
-            progress=session.progress,
-            timekeeper=session.timekeeper,
-            metrics=session.metrics,
-            history=session.history,
             state=session.state,
-            device=session.device,
+            training=session.training,
             precision=session.precision,
             transfer=BatchTransfer(
                 module,
                 job.datamodule,
                 session.device,
                 session.precision,
-                around=session.metrics.closed,
+                around=session.training.metrics.closed,
             ),
-            batch_losses=self._batch_losses,
+            steps=OverriddenSteps(self._batch_losses),
         )
 
-    def _optimization(self, module: Module) -> Optimization:
-        """Return the module's optimizers: those of its last fit here, so that it goes on."""
-        session = self.session
-        if session.optimization is None:
-            session.optimization = parse(module.configure_optimizers(), type(module).__qualname__)
-        return session.optimization
+    def _configure_optimizers(self, module: Module) -> None:
+        """Make the module's optimizers, unless its last fit here did: that is gone on with."""
+        training = self.session.training
+        if not training.is_configured:
+            wanted = module.configure_optimizers()
+            training.optimization = parse(wanted, type(module).__qualname__)
+            training.is_configured = True
 
     def _resume_loggers(self) -> None:
         """Let the loggers go on with their runs, before anybody asks for their folders."""
@@ -275,39 +268,39 @@ class Run:
         """Put a checkpoint back, if there is one."""
         session, trainer = self.session, self.trainer
         hooks, module = context.hooks, context.module
-        hooks.on_before_load(trainer, module, session.ckpt_path)
-        session.takes_ckpt_path = False
-        path = session.ckpt_path
+        start = session.start
+        hooks.on_before_load(trainer, module, start.path)
+        start.is_open = False
+        path = start.path
         read = self._checkpoint if path == self.job.ckpt_path else None
         checkpoint = self._checkpoint = None
-        session.load_report = None
+        start.report = None
         if path is not None:
             checkpoint = adopted(read or load_checkpoint(path), context, path)
             hooks.on_load_checkpoint(trainer, module, checkpoint)
             if self.job.fn == "fit":
                 restoring.require_resumable(context, checkpoint, path)
             takes_callbacks = self.job.fn == "fit" or (
-                session.progress.is_fresh and "callbacks" in checkpoint
+                session.training.progress.is_fresh and "callbacks" in checkpoint
             )
             upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
             restoring.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
                 restoring.restore_training(session, context, checkpoint)
-                session.saved_at = max(session.saved_at, summarize(path).saved_at)
+                session.training.saved_at = max(session.training.saved_at, summarize(path).saved_at)
             if takes_callbacks:
-                report = restoring.restore_callbacks(session, checkpoint, upgraded)
-                session.load_report = report
+                start.report = restoring.restore_callbacks(session, checkpoint, upgraded)
             if self.job.fn == "fit":
                 self._tell_place(path)
-        elif self.job.fn == "fit" and session.progress.stage is EpochStage.BATCHES:
+        elif self.job.fn == "fit" and session.training.progress.stage is EpochStage.BATCHES:
             # an exception ended the last fit inside an epoch, which begins anew
-            session.progress.abandon_epoch()
-            session.metrics.drop(*Scope)
+            session.training.progress.abandon_epoch()
+            session.training.metrics.drop(*Scope)
         hooks.on_after_load(trainer, module, checkpoint)
 
     def _tell_place(self, path: str) -> None:
         """Print where the training goes on, and with which callbacks' states."""
-        progress, report = self.session.progress, self.session.load_report
+        progress, report = self.session.training.progress, self.session.start.report
         assert report is not None
         place = f"epoch {progress.epochs_completed}, step {progress.steps_completed}"
         if progress.stage is EpochStage.BATCHES:
@@ -319,14 +312,15 @@ class Run:
             return PredictionLoop(context, self.job.keeps_predictions)
         if self.job.fn != "fit":
             return EvaluationLoop(context, self.job.fn)
-        assert context.stream is not None
-        loop = FitLoop(context, context.stream)
+        assert context.data.stream is not None
+        loop = FitLoop(context, context.data.stream)
         reason = loop.reason_to_end()
         is_asked_for = context.has_to_stop
-        if reason and not is_asked_for and context.progress.stage is EpochStage.BETWEEN:
+        progress = context.training.progress
+        if reason and not is_asked_for and progress.stage is EpochStage.BETWEEN:
             warn(
-                f"fit has nothing to do: {reason} (epoch {context.progress.epochs_completed}, step "
-                f"{context.progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
+                f"fit has nothing to do: {reason} (epoch {progress.epochs_completed}, step "
+                f"{progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
                 "or trainer.max_duration to more to go on, or pass another module to start anew.",
                 TrainerHooksWarning,
             )

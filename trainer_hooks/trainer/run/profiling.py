@@ -66,8 +66,7 @@ def put_in(session: Session, budget: str | float | None) -> HookProfile:
 def begin_run(session: Session) -> None:
     """Let a profile that is reported run by run forget what the runs before took."""
     profile = active_profile(session)
-    has_reported = session.context is not None
-    if session.config.profile_hooks and profile is not None and has_reported:
+    if session.config.profile_hooks and profile is not None and session.has_run:
         profile.clear()
 
 

@@ -106,12 +106,12 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
     _require_same_conditions(context, checkpoint, source)
     require_fitting(context.module, checkpoint["state_dict"], source)
     try:
-        context.optimization.require_same(checkpoint)
+        context.training.optimization.require_same(checkpoint)
     except OptimizationError as error:
         raise CheckpointError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
-    if context.stream is not None:
+    if context.data.stream is not None:
         try:
-            context.stream.require_same(own["stream"])
+            context.data.stream.require_same(own["stream"])
         except DataError as error:
             raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
@@ -145,21 +145,21 @@ def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], so
 
 def restore_training(session: Session, context: RunContext, checkpoint: dict[str, Any]) -> None:
     """Put back what a training needs to go on: counters, optimizers, metrics, random numbers."""
-    own = checkpoint["trainer_hooks"]
-    session.progress.load_state_dict(own["progress"])
-    session.timekeeper.load_state_dict(
-        own.get("clock", {}), own.get("wall_times", {}), session.progress
+    own, training = checkpoint["trainer_hooks"], context.training
+    training.progress.load_state_dict(own["progress"])
+    training.timekeeper.load_state_dict(
+        own.get("clock", {}), own.get("wall_times", {}), training.progress
     )
-    context.optimization.load_state_dict(checkpoint)
+    training.optimization.load_state_dict(checkpoint)
     if "MixedPrecision" in checkpoint:
-        session.precision.load_state_dict(checkpoint["MixedPrecision"])
+        context.precision.load_state_dict(checkpoint["MixedPrecision"])
     parts = parts_of(session, context.module)
-    session.metrics.load_state_dict(own["metrics"], parts, session.device)
-    session.metrics.evaluated = dict(own.get("evaluated", {}))
-    session.history.load_state_dict(own.get("history", {}))  # older ones hold none
+    training.metrics.load_state_dict(own["metrics"], parts, session.device)
+    training.metrics.evaluated = dict(own.get("evaluated", {}))
+    training.history.load_state_dict(own.get("history", {}))  # older ones hold none
     load_metric_states(parts, own["metric_objects"], session.device)
     _warn_of_gaps(session, own, parts)
-    context.evaluator_state = dict(own.get("evaluators", {}))
+    context.validation.evaluators = dict(own.get("evaluators", {}))
     context.resumed = {name: own[name] for name in ("rng", "stream", "gradients", "val_generators")}
 
 
@@ -174,9 +174,10 @@ def _warn_of_gaps(session: Session, own: dict[str, Any], parts: dict[str, Any]) 
             TrainerHooksWarning,
         )
     if own.get("inside_batch"):
+        progress = session.training.progress
         warn(
-            f"the checkpoint was saved inside batch {session.progress.batches_in_epoch} of epoch "
-            f"{session.progress.epochs_completed}, before that was done. It is trained again from "
+            f"the checkpoint was saved inside batch {progress.batches_in_epoch} of epoch "
+            f"{progress.epochs_completed}, before that was done. It is trained again from "
             "its start, but random numbers, gradients, metrics and perhaps weights had moved on "
             "by then, so that this run is not exactly the one that was cut. Resume from a "
             "checkpoint that was saved between two batches to have that.",

@@ -100,8 +100,8 @@ def _require_writable(paths: Sequence[str | os.PathLike[str]], weights_only: boo
 def _writer(session: Session) -> Callable[[dict[str, Any], str | os.PathLike[str]], str]:
     """Return what writes a checkpoint of this moment, in the format that a file's name says."""
     # later than the one before even where the clock was set back, as on another machine
-    session.saved_at = max(time.time_ns(), session.saved_at + 1)
-    return partial(_write, module=type(session.module).__name__, saved_at=session.saved_at)
+    session.training.saved_at = max(time.time_ns(), session.training.saved_at + 1)
+    return partial(_write, module=type(session.module).__name__, saved_at=session.training.saved_at)
 
 
 def _write(
@@ -119,8 +119,8 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
             "there is nothing to save yet: call fit, validate, test or predict with a module first."
         )
     checkpoint: dict[str, Any] = {
-        "epoch": session.progress.epochs_completed,
-        "global_step": session.progress.steps_completed,
+        "epoch": session.training.progress.epochs_completed,
+        "global_step": session.training.progress.steps_completed,
         "pytorch-lightning_version": lightning.VERSION,
         "state_dict": module.state_dict(),
         "loops": {},
@@ -129,13 +129,13 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
     if module.saved_hparams is not None:
         checkpoint["hparams_name"] = "kwargs"
         checkpoint["hyper_parameters"] = dict(module.saved_hparams)
-    with session.metrics.closed():
+    with session.training.metrics.closed():
         datamodule = session.datamodule
         if datamodule is not None:
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state
-        if not weights_only and module is session.trained:
+        if not weights_only and module is session.training.module:
             _add_training(checkpoint, session)
         session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     return _encoded(checkpoint, session)
@@ -143,44 +143,42 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
 
 def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
     """Add what a resumed run needs beyond the weights."""
-    context = session.fit_context
+    context = session.context if session.state.fn == "fit" else None
+    training = session.training
     checkpoint["callbacks"] = session.connector.state_dict()
-    optimization = session.optimization
-    if optimization is not None:
-        checkpoint.update(optimization.state_dict())
-    progress = session.progress.state_dict()
+    if training.is_configured:
+        checkpoint.update(training.optimization.state_dict())
+    progress = training.progress.state_dict()
     checkpoint["loops"] = lightning.loops_of(progress)
-    scaler = session.precision.state_dict()
+    scaler = training.scaler if context is None else context.precision.state_dict()
     if scaler:
         checkpoint["MixedPrecision"] = scaler
     own = checkpoint["trainer_hooks"]
     own["progress"] = progress
-    own["clock"] = session.timekeeper.state_dict()
-    own["wall_times"] = session.timekeeper.wall_times()
+    own["clock"] = training.timekeeper.state_dict()
+    own["wall_times"] = training.timekeeper.wall_times()
     own["state_versions"] = session.connector.state_versions()
     own["plugins"] = session.connector.plugin_records()
     own["loggers"] = session.guards.state()
     own["stream"] = {"opened_with": {}, "generators": [], "loader": None, "num_batches": math.inf}
     own["val_generators"] = []
-    own["evaluators"] = dict(context.evaluator_state) if context is not None else {}
+    own["evaluators"] = {}
     own["gradients"] = {}
-    own["inside_batch"] = context is not None and context.is_in_batch
+    own["inside_batch"] = False
     own["world_size"] = 1
+    own.update(training.left if context is None else context.places())
     module = session.module
     if module is None:
         return
     parts = parts_of(session, module)
-    own["metrics"] = session.metrics.state_dict(parts)
+    own["metrics"] = training.metrics.state_dict(parts)
     own["metric_objects"] = metric_states(parts)
-    own["history"] = session.history.state_dict()
-    own["evaluated"] = dict(session.metrics.evaluated)
-    if context is not None and context.stream is not None:
-        own["stream"] = context.stream.state_dict(session.progress.batches_in_epoch)
-        own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
-        own.update(context.before_validation or context.random_states())
-    else:
-        own["rng"] = rng.capture()
-    if session.progress.batches_in_window or _keeps_gradients(module):
+    own["history"] = training.history.state_dict()
+    own["evaluated"] = dict(training.metrics.evaluated)
+    own["rng"] = rng.capture()
+    if context is not None:
+        own.update(context.validation.before)
+    if training.progress.batches_in_window or _keeps_gradients(module):
         own["gradients"] = {
             name: parameter.grad
             for name, parameter in module.named_parameters()

@@ -49,7 +49,7 @@ def run_trial(
             "trainer.trial_run() was called outside of a run: there is nothing to try. Call it in "
             "on_fit_start, on_train_epoch_start or the start of an evaluation, or use a Tuner."
         )
-    if session.state.fn == "fit" and (context.is_in_batch or context.progress.batches_in_epoch):
+    if session.state.fn == "fit" and context.is_inside_epoch:
         raise UsageError(
             "trainer.trial_run() was called inside an epoch, whose loader cannot be shared. Call "
             "it before the epoch's first batch, as in on_train_epoch_start."
@@ -67,22 +67,25 @@ def run_trial(
     inner = session.for_trial(plan, [*callbacks, _Enough(steps)])
     brief = replace(job, ckpt_path=None, keeps_predictions=False)
     with rng.isolated(), Memento(context.module, context.datamodule), _loaders_kept(context):
-        loop = begin(_TrialRun, inner, brief).prepare()
-        loop.run()
+        try:
+            loop = begin(_TrialRun, inner, brief).prepare()
+            loop.run()
+        finally:
+            inner.let_go()
 
 
 @contextmanager
 def _loaders_kept(context: RunContext) -> Iterator[None]:
     """Put the run's loaders back to where they were, with their generators."""
-    stream = context.stream
+    stream = context.data.stream
     opened_by = None if stream is None else stream.state_dict()
-    states = {stage: data.generator_states() for stage, data in context.evaluation.items()}
+    states = {stage: data.generator_states() for stage, data in context.data.evaluation.items()}
     try:
         yield
     finally:
         if stream is not None and opened_by is not None:
             stream.restore_between(opened_by)
-        for stage, data in context.evaluation.items():
+        for stage, data in context.data.evaluation.items():
             data.set_generator_states(states[stage])
 
 
@@ -108,9 +111,8 @@ class _TrialRun(Run):
         session, job = self.session, self.job
         module = job.module
         session.state.fn, session.state.status = job.fn, "running"
-        session.take(module, job.datamodule, job.fn)
-        session.job = job
-        module.attach(self.trainer, session.metrics)
+        session.take(job)
+        module.attach(self.trainer, session.training.metrics)
         if job.datamodule is not None:
             job.datamodule.trainer = self.trainer
         session.connector.attach(module)
@@ -118,10 +120,9 @@ class _TrialRun(Run):
         session.connector.relay.on_stop = context.stop_by
         load_data(job, context)
         if job.fn == "fit":
-            session.fit_context = context
-            context.optimization = self._optimization(module)
+            self._configure_optimizers(module)
             if module.automatic_optimization:
-                context.optimization.schedulers.clear()
+                context.training.optimization.schedulers.clear()
         loop = self._make_loop(context)
         session.state.stage = job.fn if job.fn != "fit" else "train"
         return loop

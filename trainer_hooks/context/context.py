@@ -1,0 +1,130 @@
+"""RunContext: what one run consists of, in one object that the loops work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.context.asked import Asked
+from trainer_hooks.context.data import RunData
+from trainer_hooks.context.work import BatchInWork, OverriddenSteps, ValidationInWork
+from trainer_hooks.runtime import rng
+
+if TYPE_CHECKING:
+    from trainer_hooks.checkpoint import BackgroundSaves
+    from trainer_hooks.connector import CallbackConnector
+    from trainer_hooks.context.plan import Plan
+    from trainer_hooks.context.state import RunState
+    from trainer_hooks.context.training import Training
+    from trainer_hooks.data import BatchTransfer, DataModule
+    from trainer_hooks.errors import StopTraining
+    from trainer_hooks.hooks import HookRelay
+    from trainer_hooks.module import Module
+    from trainer_hooks.runtime import Precision
+    from trainer_hooks.trainer import Trainer as Trainer
+
+__all__ = ["RunContext"]
+
+
+@dataclass(slots=True)
+class RunContext:
+    """One run of fit, validate, test or predict: a list of parts, each with a job of its own.
+
+    Attributes:
+        trainer: what hooks are given.
+        module: likewise.
+        datamodule: the data module, or None.
+        connector: the callbacks.
+        hooks: call a hook here to call it on every callback and the module.
+        background: what is written while the training goes on.
+        plan: the numbers to go by.
+        state: what the trainer is doing.
+        training: counters, metrics and optimizers of the module's training.
+        precision: what the forward runs in.
+        transfer: takes a batch to the device.
+        data: the loaders.
+        asked: what was asked of the run while it goes on.
+        batch: the batch in work.
+        validation: the validations inside fit.
+        steps: methods of the trainer in place of the module's step.
+        resumed: what a checkpoint says on the place in the epoch, until the loop has taken it.
+    """
+
+    trainer: Trainer
+    module: Module
+    datamodule: DataModule | None
+    connector: CallbackConnector
+    hooks: HookRelay
+    background: BackgroundSaves
+    plan: Plan
+    state: RunState
+    training: Training
+    precision: Precision
+    transfer: BatchTransfer
+    data: RunData = field(default_factory=RunData)
+    asked: Asked = field(default_factory=Asked)
+    batch: BatchInWork = field(default_factory=BatchInWork)
+    validation: ValidationInWork = field(default_factory=ValidationInWork)
+    steps: OverriddenSteps = field(default_factory=OverriddenSteps)
+    resumed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_to_stop(self) -> bool:
+        """Whether a stop was asked for, and the run has the length that it must have."""
+        if self.asked.stop_requests:
+            return True
+        progress = self.training.progress
+        return (
+            self.asked.is_stopping
+            and progress.epochs_completed >= self.plan.min_epochs
+            and progress.steps_completed >= self.plan.min_steps
+        )
+
+    @property
+    def is_inside_epoch(self) -> bool:
+        """Whether the training batches of an epoch are being taken."""
+        return self.batch.is_taken or self.training.progress.batches_in_epoch > 0
+
+    def stop_by(self, request: StopTraining) -> None:
+        """Heed a `StopTraining`: nothing new is begun, and what is open is closed."""
+        self.asked.is_stopping = True
+        self.asked.skips_batch = True
+        self.asked.stop_requests += 1
+        if self.asked.stop_requests == 1:
+            self.hooks.on_stop_training_error(self.trainer, self.module, request)
+
+    def random_states(self) -> dict[str, Any]:
+        """Return the global random numbers and those of the validation loaders.
+
+        Beside them is what a validation adds to, too.
+        """
+        return {
+            "history": self.training.history.state_dict(),
+            "evaluated": dict(self.training.metrics.evaluated),
+            "rng": rng.capture(),
+            "val_generators": self.data.evaluation["validate"].generator_states(),
+        }
+
+    def places(self) -> dict[str, Any]:
+        """Return where the loaders of a fit stand, as a checkpoint holds it."""
+        progress, stream = self.training.progress, self.data.stream
+        found: dict[str, Any] = {
+            "evaluators": dict(self.validation.evaluators),
+            "inside_batch": self.batch.is_taken,
+        }
+        if stream is not None:
+            found |= {
+                "stream": stream.state_dict(progress.batches_in_epoch),
+                "accumulate_grad_batches": self.plan.accumulate_grad_batches,
+                "val_generators": self.data.evaluation["validate"].generator_states(),
+            }
+        return found
+
+    def let_go(self) -> None:
+        """End: leave to the training what it goes on with, and forget the rest."""
+        if self.state.fn == "fit":
+            self.training.left = self.places()
+            self.training.scaler = self.precision.state_dict()
+            if self.data.stream is not None:
+                self.training.num_batches = self.data.stream.num_batches
+        self.data.let_go()

@@ -1,0 +1,81 @@
+"""The loaders of a run: RunData, and EvalData for each stage of evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.data import generators_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.data import Evaluator, TrainStream
+
+__all__ = ["EvalData", "RunData"]
+
+
+@dataclass(slots=True)
+class EvalData:
+    """The loaders of an evaluation.
+
+    Attributes:
+        loaders: run one after another.
+        num_batches: how many batches of each; infinity where the loader cannot say.
+        evaluators: what they were given in, if in evaluators.
+        chosen: the numbers of those that are run in the validation under way; None for all.
+    """
+
+    loaders: list[Any] = field(default_factory=list)
+    num_batches: list[int | float] = field(default_factory=list)
+    evaluators: list[Evaluator] = field(default_factory=list)
+    chosen: list[int] | None = None
+
+    def __bool__(self) -> bool:
+        return any(self.num_batches)
+
+    def is_chosen(self, index: int) -> bool:
+        """Return whether a loader takes part in the validation under way."""
+        return self.chosen is None or index in self.chosen
+
+    def suffix(self, index: int) -> str:
+        """Return what is added to the names of what is logged for a loader."""
+        if self.evaluators:
+            return f"/{self.evaluators[index].label}"
+        return f"/dataloader_idx_{index}" if len(self.loaders) > 1 else ""
+
+    def generator_states(self) -> list[Any]:
+        """Return the states of the loaders' own random generators."""
+        return [generator.get_state() for generator in generators_of(self.loaders)]
+
+    def set_generator_states(self, states: list[Any]) -> None:
+        """Take them back, as far as the loaders still have generators."""
+        for generator, state in zip(generators_of(self.loaders), states, strict=False):
+            generator.set_state(state)
+
+
+@dataclass(slots=True)
+class RunData:
+    """What a run takes its batches from.
+
+    Attributes:
+        stream: the training batches; None outside fit, and before the loaders were found.
+        evaluation: loaders by stage: validate, test, predict.
+    """
+
+    stream: TrainStream | None = None
+    evaluation: dict[str, EvalData] = field(default_factory=dict)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the loaders were found."""
+        return self.stream is not None or bool(self.evaluation)
+
+    def let_go(self) -> None:
+        """Forget the loaders, and keep how many batches those of the evaluations have.
+
+        Who holds on to a loader decides when its workers end, so the run is not to.
+        """
+        if self.stream is not None:
+            self.stream.let_go()
+            self.stream = None
+        for data in self.evaluation.values():
+            data.loaders, data.evaluators, data.chosen = [], [], None

@@ -1,0 +1,86 @@
+"""Plan: the numbers that the loops go by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer_hooks.clock import TimeUnit
+
+if TYPE_CHECKING:
+    from trainer_hooks.clock import Filter, Time
+
+__all__ = ["IN_OTHER_LIMITS", "Plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The numbers that the loops go by: the Trainer's options with their defaults filled in.
+
+    Attributes:
+        max_epochs: epochs to train, -1 for no end.
+        min_epochs: epochs before a stop is heeded.
+        max_steps: optimizer steps to train, -1 for no end.
+        min_steps: optimizer steps before a stop is heeded.
+        max_duration: what to train, in any unit, or None; of epochs, iterations and steps it is in
+            `max_epochs` and `max_steps`, too.
+        max_seconds: wall time after which a Timer asks to stop, or None.
+        limit_train_batches: batches an epoch: a number (int) or a share (float).
+        limit_val_batches: likewise, of each validation loader.
+        limit_test_batches: likewise, of each test loader.
+        limit_predict_batches: likewise, of each predict loader.
+        overfit_batches: a number or share of training and validation batches, unshuffled; 0 is off.
+        val_check_interval: a share of an epoch (float), a number of batches (int), a time, or a
+            filter.
+        check_val_every_n_epoch: epochs between validations; None counts batches over all epochs.
+        num_sanity_val_steps: validation batches to run before training; -1 for all.
+        accumulate_grad_batches: batches of a window.
+        microbatch_size: samples of a part that a batch is split into, `"auto"`, or None: the whole.
+        gradient_clip_val: bound on the gradients, or None.
+        gradient_clip_algorithm: `"norm"` or `"value"`.
+        log_every_n_steps: windows between two hand-overs to the loggers.
+        iteration_length: epochs of an iteration, or None.
+        inference_mode: whether evaluation outside fit uses `torch.inference_mode`.
+        detect_anomaly: whether autograd looks for the origin of a NaN.
+    """
+
+    max_epochs: int = 1000
+    min_epochs: int = 0
+    max_steps: int = -1
+    min_steps: int = 0
+    max_duration: Time | None = None
+    max_seconds: float | None = None
+    limit_train_batches: int | float = 1.0
+    limit_val_batches: int | float = 1.0
+    limit_test_batches: int | float = 1.0
+    limit_predict_batches: int | float = 1.0
+    overfit_batches: int | float = 0
+    val_check_interval: int | float | Time | Filter = 1.0
+    check_val_every_n_epoch: int | None = 1
+    num_sanity_val_steps: int = 2
+    accumulate_grad_batches: int = 1
+    microbatch_size: int | str | None = None
+    gradient_clip_val: float | None = None
+    gradient_clip_algorithm: str = "norm"
+    log_every_n_steps: int = 50
+    iteration_length: int | None = None
+    inference_mode: bool = True
+    detect_anomaly: bool = False
+
+    @property
+    def ends(self) -> tuple[tuple[TimeUnit, int | float], ...]:
+        """What a training ends with, whichever comes first: units and how many of them."""
+        ends: list[tuple[TimeUnit, int | float]] = []
+        if self.max_epochs >= 0:
+            ends.append((TimeUnit.EPOCH, self.max_epochs))
+        if self.max_steps >= 0:
+            ends.append((TimeUnit.STEP, self.max_steps))
+        if self.max_seconds is not None:
+            ends.append((TimeUnit.SECOND, self.max_seconds))
+        if self.max_duration is not None and self.max_duration.unit not in IN_OTHER_LIMITS:
+            ends.append((self.max_duration.unit, self.max_duration.value))
+        return tuple(ends)
+
+
+IN_OTHER_LIMITS = frozenset({TimeUnit.ITERATION, TimeUnit.EPOCH, TimeUnit.STEP})
+"""Units of a `max_duration` that `max_epochs` and `max_steps` stand for."""

@@ -1,0 +1,57 @@
+"""What is in work in a run: a batch, a validation inside fit, the step that a method stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["BatchInWork", "OverriddenSteps", "ValidationInWork"]
+
+
+@dataclass(slots=True)
+class BatchInWork:
+    """The batch that a loop has taken; the loops keep it.
+
+    Attributes:
+        is_taken: whether a training batch is taken or in work, and not yet counted as done.
+        is_last: whether the training batch in work is the epoch's last.
+        indices: those of the predict batch's samples, or None where they are not known.
+        loader_label: the evaluator whose loader is in use, or an empty text.
+    """
+
+    is_taken: bool = False
+    is_last: bool = False
+    indices: list[Any] | None = None
+    loader_label: str = ""
+
+
+@dataclass(slots=True)
+class ValidationInWork:
+    """What the validations inside a fit go by, and what the one under way put aside.
+
+    Attributes:
+        before: the run's `random_states()` as it began, while it runs: what a checkpoint holds that
+            is saved in it, so that it is run again from there.
+        limit: batches of each of its loaders at most, or None.
+        evaluators: when evaluators with an interval of their own were asked and run last.
+    """
+
+    before: dict[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+    evaluators: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class OverriddenSteps:
+    """Methods of the trainer that run the module's step in its place.
+
+    Attributes:
+        overridden: those that a subclass overrides, by `"train"` and `"eval"`.
+        own: the module's own step, while such a method is in its place.
+    """
+
+    overridden: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+    own: Callable[[Any], Any] | None = None

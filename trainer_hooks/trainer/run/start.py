@@ -1,0 +1,47 @@
+"""Start: the checkpoint that a run starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer_hooks.checkpoint import located
+from trainer_hooks.errors import UsageError
+
+if TYPE_CHECKING:
+    import os
+
+    from trainer_hooks.connector import LoadReport
+
+__all__ = ["Start"]
+
+
+@dataclass(slots=True)
+class Start:
+    """The checkpoint that a run starts from, or the last one did.
+
+    Attributes:
+        path: its path, or None.
+        named_path: the same, but None where `"last"`, `"best"` or `"auto"` chose it.
+        is_open: whether the run under way has yet to read it.
+        report: what restoring it found.
+    """
+
+    path: str | None = None
+    named_path: str | None = None
+    is_open: bool = False
+    report: LoadReport | None = None
+
+    def choose(self, path: str | os.PathLike[str] | None) -> None:
+        """Let the run under way start from another checkpoint than it was given.
+
+        Raises:
+            UsageError: there is no run that has yet to read it.
+        """
+        if not self.is_open:
+            raise UsageError(
+                f"trainer.ckpt_path was set to {path!r} when no run had yet to read it: a callback "
+                "may set it in setup, on_configure_model or on_before_load. Otherwise pass it: "
+                "fit(ckpt_path=...)."
+            )
+        self.path = self.named_path = None if path is None else located(path)
