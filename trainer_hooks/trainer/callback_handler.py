@@ -9,7 +9,7 @@ from trainer_hooks.callback import Callback
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from trainer_hooks.trainer.control import TrainerControl
+    from trainer_hooks.context import Trainer
 
 __all__ = ["CallbackHandler"]
 
@@ -21,7 +21,7 @@ class CallbackHandler:
         trainer: whose callbacks.
     """
 
-    def __init__(self, trainer: TrainerControl) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
 
     def add_callbacks(self, callbacks: Iterable[Callback | type[Callback]]) -> None:

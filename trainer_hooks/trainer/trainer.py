@@ -10,8 +10,10 @@ from trainer_hooks.checkpoint import BackgroundSaves, located
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, StopTraining, UsageError
 from trainer_hooks.hooks import describe_error
+from trainer_hooks.loops import validate_again
 from trainer_hooks.runtime import make_precision, pick_device
-from trainer_hooks.trainer import description
+from trainer_hooks.trainer import description, verbs
+from trainer_hooks.trainer.callback_handler import CallbackHandler
 from trainer_hooks.trainer.options import (
     TrainerConfig,
     check_switches,
@@ -19,33 +21,33 @@ from trainer_hooks.trainer.options import (
     make_loggers,
     takes_options,
 )
+from trainer_hooks.trainer.overridden import overridden_losses, overridden_moments
 from trainer_hooks.trainer.run import (
     Job,
     Run,
     Session,
     find_checkpoint,
     profile_from_start,
+    put_in,
     run_trial,
     snapshot,
 )
-from trainer_hooks.trainer.trainer_methods import (
-    TrainerMethods,
-    overridden_losses,
-    overridden_moments,
-)
+from trainer_hooks.trainer.view import TrainerView
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable, Mapping
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint import BackgroundSave
     from trainer_hooks.data import DataModule
+    from trainer_hooks.hooks import HookProfile
     from trainer_hooks.module import Module
 
 __all__ = ["Trainer"]
 
 
-class Trainer(TrainerMethods):
+class Trainer(TrainerView):
     """Fit, validate, test and predict with modules; every moment of it is a hook.
 
     The options are those of `trainer_hooks.trainer.options.TrainerConfig`, by keyword;
@@ -69,7 +71,7 @@ class Trainer(TrainerMethods):
             callback_errors=config.callback_errors,
         )
         check_switches(config, connector)
-        moments = overridden_moments(self)
+        moments = overridden_moments(self, Trainer)
         if moments is not None:
             connector.lead(moments, f"trainer {type(self).__qualname__}")
         hook_profile = profile_from_start(config, connector.relay)
@@ -243,7 +245,7 @@ class Trainer(TrainerMethods):
 
     def _begin_beside(self, kind: type[Run], session: Session, job: Job) -> Run:
         twin = self._twin(session)
-        return kind(session, twin, job, overridden_losses(twin))
+        return kind(session, twin, job, overridden_losses(twin, Trainer))
 
     def _twin(self, session: Session) -> Self:
         twin = copy.copy(self)
@@ -284,13 +286,293 @@ class Trainer(TrainerMethods):
                 raise
             error.add_note(f"and then, while closing: {describe_error(fault)}")
 
+    # --- verbs: hooks return None, and act on the run by calling one of these ---
+
+    def stop(self, reason: str = "") -> None:
+        """Ask the fit to stop after the batch in work; it ends in order, `min_epochs` heeded."""
+        if self._session.context is not None:
+            self._session.context.asked.is_stopping = True
+        self._session.stop_reason = reason
+
+    def skip_batch(self) -> None:
+        """Leave a training batch out: all of it, or its gradients.
+
+        In `on_train_batch_start` the batch is not run at all. In `on_before_backward`, where its
+        loss is known, it takes no part in the step, with all parts that it is split into; not in
+        manual optimization, where the module itself decides.
+        """
+        if self._session.context is not None:
+            self._session.context.asked.skips_batch = True
+
+    def note_batch_indices(self) -> None:
+        """Note of this prediction which samples each batch consists of; for `on_predict_start`.
+
+        `trainer.batch_indices` then has those of the batch in work.
+
+        Raises:
+            UsageError: no prediction is under way.
+        """
+        verbs.note_batch_indices(self._session)
+
+    def reload_dataloaders(self) -> None:
+        """Let the module or data module make the run's loaders anew, before an epoch's batches.
+
+        It is for `on_load_checkpoint`, `on_fit_start`, `on_train_epoch_start` and the start of an
+        evaluation.
+
+        Raises:
+            UsageError: no run is under way, its loaders were passed to it, or an epoch is under
+                way.
+            DataError: there is nothing to run now.
+        """
+        verbs.reload_dataloaders(self._session)
+
+    def renew_learning_rates(self) -> None:
+        """Take over the learning rates that the module's `configure_optimizers` gives now.
+
+        Before the first step everything is as if the optimizers were made now; afterwards their
+        state and the schedulers' stay, and only the rates that they go by are replaced.
+
+        Raises:
+            UsageError: no fit is under way.
+        """
+        verbs.renew_learning_rates(self._session)
+
+    def request_validation(self) -> None:
+        """Ask for a validation after the training batch in work, whatever is scheduled.
+
+        Any number of requests before it are one. From the epoch's last batch on it is the epoch's
+        own validation; between epochs it waits for the next batch. Weights that were just validated
+        are not validated again.
+
+        Raises:
+            UsageError: no fit is under way.
+        """
+        verbs.counters_of_fit(
+            self._session, "request_validation", "trainer.validate(...)"
+        ).is_validation_requested = True
+
+    def validate_again(
+        self, prefix: str, callbacks: Callback | Iterable[Callback] | None = None
+    ) -> list[dict[str, float]]:
+        """Validate at the end of an epoch once more, as with other weights in the module.
+
+        It is for `on_train_epoch_end` and `on_epoch_end`. All validation loaders are run, and the
+        module's own hooks fire, but no callback's save those of `callbacks`. The training is as it
+        would be without: random numbers, and those of the loaders, are put back.
+
+        Args:
+            prefix: what is put before the names of all that is logged in it, as `"ema_"`.
+            callbacks: whose hooks of a validation fire; they take no part in the run otherwise.
+
+        Returns:
+            The reduced metrics of each loader.
+
+        Raises:
+            UsageError: this is no end of an epoch of fit, or there is nothing to validate.
+            OptionError: the prefix is no text.
+        """
+        return validate_again(self._session.context, prefix, callbacks)
+
+    def limit_batches(self, number: int, *stages: str) -> None:
+        """Take at most so many batches of each loader in the run that is being set up.
+
+        It is for the hook `setup`, and lasts as long as the run. It takes the place of a share, and
+        of a number that is larger.
+
+        Args:
+            number: how many, from 1 on.
+            stages: of `"train"`, `"validate"`, `"test"` and `"predict"`; all of them unless given.
+
+        Raises:
+            UsageError: no run is being set up.
+            OptionError: the number or a stage is outside its rule.
+        """
+        verbs.limit_batches(self._session, number, stages)
+
+    def limit_validation(self, number: int) -> None:
+        """Take at most so many batches of each loader in the validation that is about to run.
+
+        It is for the hook `on_validation_run_start`.
+
+        Raises:
+            UsageError: no validation inside fit is under way.
+            OptionError: the number is none from 1 on.
+        """
+        verbs.limit_validation(self._session, number)
+
+    def request_checkpoint(self) -> None:
+        """Ask every checkpoint callback to save at its next slot, whatever is scheduled.
+
+        That is the end of the batch in work, or of the epoch or iteration, whichever comes first.
+        Any number of requests before it are one.
+
+        Raises:
+            UsageError: no fit is under way.
+        """
+        verbs.counters_of_fit(
+            self._session, "request_checkpoint", "trainer.save_checkpoint(path)"
+        ).is_checkpoint_requested = True
+
+    def replay_training_data(self) -> int:
+        """Run the module on an epoch of training batches without learning from them.
+
+        It is run in the mode that it is in: its `training_step`, or its forward if it has none.
+        There are no gradients and no hooks, and what it logs is dropped. It is for what a forward
+        alone changes, such as the statistics of BatchNorm; for `on_train_end`, where no epoch is
+        open. Random numbers and the loader's generators are put back.
+
+        Returns:
+            How many batches there were.
+
+        Raises:
+            UsageError: no fit is under way or an epoch is, the module optimizes by itself, or the
+                loader has no length.
+        """
+        return verbs.replay_training_data(self._session)
+
+    def call_event(self, event: str, **kwargs: Any) -> None:
+        """Fire an event of your own, or a hook that an installed package adds.
+
+        Args:
+            event: the name of the method that is called on every callback that has it.
+            **kwargs: what it is given, by name; a hook is given the trainer and the module first.
+
+        Raises:
+            UsageError: the event is one of the trainer's own hooks or a misspelt one, or the
+                arguments are not the hook's.
+        """
+        self._session.connector.call_event(event, (self, self._session.module), kwargs)
+
+    def add_callback(self, callback: Callback) -> None:
+        """Register one more callback; in a run it takes part from the next hook on."""
+        verbs.add_callback(self._session, callback)
+
+    def remove_callback(self, callback: Callback) -> None:
+        """Take a callback out."""
+        self._session.connector.remove(callback)
+        callback.attach_module(None)
+
+    def profile_hooks(self, budget: str | float | None = None) -> HookProfile:
+        """Time every call of a callback from here on, until the profile's `stop()`.
+
+        A profile that is in already is given again. As a context manager it stops at the end.
+
+        Args:
+            budget: the share of a training batch's time that a callback may take, as `"2%"`.
+
+        Raises:
+            OptionError: the budget is no share.
+        """
+        return put_in(self._session, budget)
+
+    def log_metrics(
+        self, metrics: Mapping[str, float], step: int | None = None, *, epoch: int | None = None
+    ) -> None:
+        """Hand metrics to every logger and to the history, and fire `on_log`.
+
+        Args:
+            metrics: values by name; one named `step` takes the place of `step`.
+            step: their place on the x axis; the number of windows done so far unless given.
+            epoch: what loggers are given beside them under the name `epoch`, unless a value has
+                that name or there is one named `step`.
+        """
+        verbs.log_metrics(self._session, self, metrics, step, epoch)
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Print without tearing the progress bar."""
+        bar = self.progress_bar_callback
+        if bar is not None and bar.is_enabled:
+            bar.print(*args, **kwargs)
+        else:
+            print(*args, **kwargs)
+
+    def describe_hooks(
+        self, model: Module | None = None, fn: str | None = None, *, file: TextIO | None = None
+    ) -> None:
+        """Print the loop as a tree: at each hook who listens, in order, and who supplied it.
+
+        Nothing is run and nothing is changed, so it can be called before any training.
+
+        Args:
+            model: the module to show with what it brings; that of the last run unless given.
+            fn: `"fit"`, `"validate"`, `"test"` or `"predict"` for that part alone.
+            file: where to; standard output unless given. A terminal gets a drawn tree.
+
+        Raises:
+            UsageError: there is no such `fn`.
+        """
+        tree = description.describe(self, self._session.connector, model, fn)
+        if self.is_global_zero:
+            show_tree(tree, file=file)
+
+    # --- what a subclass may override, as in pytorch-accelerated ---
+    # Each is the callback's hook of that name there, less `on_`, and runs before the callbacks.
+    # What is not overridden is not called.
+
+    def training_run_start(self) -> None:
+        """Do nothing as a fit begins; override it."""
+
+    def train_epoch_start(self) -> None:
+        """Do nothing as a training epoch begins; override it."""
+
+    def train_epoch_end(self) -> None:
+        """Do nothing after an epoch's last batch, before its validation; override it."""
+
+    def eval_epoch_start(self) -> None:
+        """Do nothing as a validation or test begins; override it. A sanity check is none."""
+
+    def eval_epoch_end(self) -> None:
+        """Do nothing as a validation or test ends; override it. A sanity check is none."""
+
+    def training_run_epoch_end(self) -> None:
+        """Do nothing after an epoch with its validation; override it."""
+
+    def training_run_end(self) -> None:
+        """Do nothing as a fit ends; override it."""
+
+    def evaluation_run_start(self) -> None:
+        """Do nothing as a validation or test outside of fit begins; override it."""
+
+    def evaluation_run_end(self) -> None:
+        """Do nothing as a validation or test outside of fit ends; override it."""
+
+    def calculate_train_batch_loss(self, batch: Any) -> dict[str, Any]:
+        """Run the module's training step on a batch; override it to do more.
+
+        Returns:
+            The `loss`, the `model_outputs`, as far as the step returns them, and what else the step
+            returned.
+
+        Raises:
+            UsageError: no training batch is in work.
+        """
+        found: dict[str, Any] = verbs.own_step(self._session, batch, "calculate_train_batch_loss")
+        return found
+
+    def calculate_eval_batch_loss(self, batch: Any) -> Any:
+        """Run the module's validation or test step on a batch; override it to do more.
+
+        Returns:
+            What the step returned.
+
+        Raises:
+            UsageError: no batch of a validation or test is in work.
+        """
+        return verbs.own_step(self._session, batch, "calculate_eval_batch_loss")
+
+    @property
+    def callback_handler(self) -> CallbackHandler:
+        """The callbacks, under the names that pytorch-accelerated has for them."""
+        return CallbackHandler(self)
+
     def _run(self, job: Job) -> Any:
         if self._session.state.fn is not None:
             raise UsageError(
                 f"{job.fn} was called inside {self._session.state.fn} of the same trainer: use "
                 "another Trainer for it, or call it afterwards."
             )
-        run = Run(self._session, self, job, overridden_losses(self))
+        run = Run(self._session, self, job, overridden_losses(self, Trainer))
         occupation = self._session.occupation
         occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")
         try:
@@ -360,22 +642,3 @@ class Trainer(TrainerMethods):
             self._session.start.named_path = located(ckpt_path)
             return self._session.start.named_path
         return find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)
-
-    def describe_hooks(
-        self, model: Module | None = None, fn: str | None = None, *, file: TextIO | None = None
-    ) -> None:
-        """Print the loop as a tree: at each hook who listens, in order, and who supplied it.
-
-        Nothing is run and nothing is changed, so it can be called before any training.
-
-        Args:
-            model: the module to show with what it brings; that of the last run unless given.
-            fn: `"fit"`, `"validate"`, `"test"` or `"predict"` for that part alone.
-            file: where to; standard output unless given. A terminal gets a drawn tree.
-
-        Raises:
-            UsageError: there is no such `fn`.
-        """
-        tree = description.describe(self, self._session.connector, model, fn)
-        if self.is_global_zero:
-            show_tree(tree, file=file)

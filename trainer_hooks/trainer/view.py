@@ -1,39 +1,48 @@
-"""What callbacks and modules read of a trainer."""
+"""TrainerView: what callbacks, modules and users read of a trainer."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.stopping.early_stopping import EarlyStopping
+from trainer_hooks.context import EvalData
 from trainer_hooks.runtime import SINGLE_PROCESS
-from trainer_hooks.trainer.options import root_dir
-from trainer_hooks.trainer.plan_view import PlanView
+from trainer_hooks.trainer.options import root_dir, steps_in
+from trainer_hooks.trainer.run import active_profile
 
 if TYPE_CHECKING:
     import os
+    from datetime import timedelta
 
     import torch
     from torch import Tensor
     from torch.optim import Optimizer
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.clock import Clock, Progress
+    from trainer_hooks.clock import Clock, Filter, Progress, Time
     from trainer_hooks.connector import CallbackReport, LoadReport
     from trainer_hooks.context import RunState
-    from trainer_hooks.data import DataModule
-    from trainer_hooks.hooks import Plugin
+    from trainer_hooks.data import DataModule, Evaluator
+    from trainer_hooks.hooks import HookProfile, Plugin
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.metrics import History
     from trainer_hooks.module import LRSchedulerConfig, Module
     from trainer_hooks.runtime import Precision
+    from trainer_hooks.trainer.run import Session
 
 __all__ = ["TrainerView"]
 
 
-class TrainerView(PlanView):
-    """The attributes of a trainer, under Lightning 2.x's names where it has them."""
+class TrainerView:
+    """The attributes of a trainer, under Lightning 2.x's names where it has them.
+
+    They are read from the parts that its `Session` holds; nothing is kept here.
+    """
+
+    _session: Session
 
     # --- progress ---
 
@@ -294,6 +303,11 @@ class TrainerView(PlanView):
         return self._session.training.optimization.schedulers
 
     @property
+    def hook_profile(self) -> HookProfile | None:
+        """What times the callbacks, or None."""
+        return active_profile(self._session)
+
+    @property
     def makes_dataloaders(self) -> bool:
         """Whether the run's loaders come from the module or data module, and were not passed."""
         return self._session.job is not None and self._session.job.makes_loaders
@@ -356,3 +370,160 @@ class TrainerView(PlanView):
     def world_size(self) -> int:
         """The number of processes."""
         return SINGLE_PROCESS.world_size
+
+    # --- batches ---
+
+    @property
+    def num_training_batches(self) -> int | float:
+        """Training batches an epoch; infinity where unknown or outside fit."""
+        context, training = self._session.context, self._session.training
+        if context is None or context.state.fn != "fit":
+            return training.num_batches
+        return math.inf if context.data.stream is None else context.data.stream.num_batches
+
+    @property
+    def num_val_batches(self) -> list[int | float]:
+        """Validation batches of each loader; 0 of those that are not due in this validation."""
+        data = self._evaluation("validate")
+        context = self._session.context
+        limit = None if context is None else context.validation.limit
+        if data.chosen is None and limit is None:
+            return data.num_batches
+        most = math.inf if limit is None else limit
+        return [
+            min(n, most) if data.is_chosen(index) else 0 for index, n in enumerate(data.num_batches)
+        ]
+
+    @property
+    def val_evaluators(self) -> list[Evaluator]:
+        """What the validation loaders were given in, if in evaluators; else nothing."""
+        return self._evaluation("validate").evaluators
+
+    @property
+    def num_sanity_val_batches(self) -> list[int | float]:
+        """Batches of each loader in the sanity check."""
+        limit = self._session.plan.num_sanity_val_steps
+        return [n if limit < 0 else min(n, limit) for n in self.num_val_batches]
+
+    @property
+    def num_test_batches(self) -> list[int | float]:
+        """Test batches of each loader."""
+        return self._evaluation("test").num_batches
+
+    @property
+    def num_predict_batches(self) -> list[int | float]:
+        """Predict batches of each loader."""
+        return self._evaluation("predict").num_batches
+
+    @property
+    def estimated_stepping_batches(self) -> int | float:
+        """Optimizer steps that the whole fit will make, as far as its limits tell."""
+        return steps_in(self._session.plan, self.num_training_batches)
+
+    # --- limits, some of which may be changed between two fits ---
+
+    @property
+    def max_epochs(self) -> int:
+        """Epochs to train, -1 for no end. May be set, to let a finished fit go on."""
+        return self._session.plan.max_epochs
+
+    @max_epochs.setter
+    def max_epochs(self, value: int) -> None:
+        self._session.change_plan("max_epochs", value)
+
+    @property
+    def max_steps(self) -> int:
+        """Optimizer steps to train, -1 for no end. May be set, to let a finished fit go on."""
+        return self._session.plan.max_steps
+
+    @max_steps.setter
+    def max_steps(self, value: int) -> None:
+        self._session.change_plan("max_steps", value)
+
+    @property
+    def max_duration(self) -> Time | None:
+        """What to train, or None. May be set, to let a finished fit go on."""
+        return self._session.plan.max_duration
+
+    @max_duration.setter
+    def max_duration(self, value: str | Time | timedelta) -> None:
+        self._session.change_duration(value)
+
+    @property
+    def min_epochs(self) -> int:
+        """Epochs before a stop that is asked for is heeded."""
+        return self._session.plan.min_epochs
+
+    @property
+    def min_steps(self) -> int:
+        """Optimizer steps before a stop that is asked for is heeded."""
+        return self._session.plan.min_steps
+
+    @property
+    def fast_dev_run(self) -> int:
+        """Batches of a dry run, 0 if it is none."""
+        return int(self._session.config.fast_dev_run)
+
+    @property
+    def accumulate_grad_batches(self) -> int:
+        """Batches of a window. May be set; a fit under way heeds it from its next epoch on."""
+        return self._session.plan.accumulate_grad_batches
+
+    @accumulate_grad_batches.setter
+    def accumulate_grad_batches(self, value: int) -> None:
+        self._session.change_plan("accumulate_grad_batches", value)
+
+    @property
+    def gradient_clip_val(self) -> float | None:
+        """Bound on the gradients."""
+        return self._session.plan.gradient_clip_val
+
+    @property
+    def gradient_clip_algorithm(self) -> str:
+        """How they are bounded: by norm or by value."""
+        return self._session.plan.gradient_clip_algorithm
+
+    @property
+    def val_check_interval(self) -> int | float | Time | Filter:
+        """Batches, a share of an epoch, or a time between two validations."""
+        return self._session.plan.val_check_interval
+
+    @property
+    def check_val_every_n_epoch(self) -> int | None:
+        """Epochs between two that are validated."""
+        return self._session.plan.check_val_every_n_epoch
+
+    @property
+    def num_sanity_val_steps(self) -> int:
+        """Validation batches that are run before training, -1 for all."""
+        return self._session.plan.num_sanity_val_steps
+
+    @property
+    def log_every_n_steps(self) -> int:
+        """Steps between two hand-overs to the loggers."""
+        return self._session.plan.log_every_n_steps
+
+    @property
+    def limit_train_batches(self) -> int | float:
+        """Number or share of the training batches."""
+        return self._session.plan.limit_train_batches
+
+    @property
+    def limit_val_batches(self) -> int | float:
+        """Number or share of the validation batches."""
+        return self._session.plan.limit_val_batches
+
+    @property
+    def limit_test_batches(self) -> int | float:
+        """Number or share of the test batches."""
+        return self._session.plan.limit_test_batches
+
+    @property
+    def limit_predict_batches(self) -> int | float:
+        """Number or share of the predict batches."""
+        return self._session.plan.limit_predict_batches
+
+    def _evaluation(self, stage: str) -> EvalData:
+        context = self._session.context
+        known = self._session.evaluation if context is None else context.data.evaluation
+        return known.get(stage, EvalData())

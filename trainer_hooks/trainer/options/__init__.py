@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.options.limits import (
         check_duration,
         check_limit,
+        steps_in,
         with_duration,
         with_limits,
-        without_duration,
+        with_number,
     )
     from trainer_hooks.trainer.options.shares import SHARE_RULE, as_share
 
@@ -36,10 +37,11 @@ __all__ = [
     "make_loggers",
     "option_docs",
     "root_dir",
+    "steps_in",
     "takes_options",
     "with_duration",
     "with_limits",
-    "without_duration",
+    "with_number",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -57,9 +59,10 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "make_loggers": "defaults",
             "option_docs": "config",
             "root_dir": "defaults",
+            "steps_in": "limits",
             "takes_options": "keywords",
             "with_duration": "limits",
             "with_limits": "limits",
-            "without_duration": "limits",
+            "with_number": "limits",
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -23,8 +24,10 @@ __all__ = [
     "check_limit",
     "check_span",
     "is_interval",
+    "steps_in",
     "with_duration",
     "with_limits",
+    "with_number",
     "without_duration",
 ]
 
@@ -117,6 +120,33 @@ def without_duration(plan: Plan, option: str) -> Plan:
     units = (TimeUnit.STEP,) if option == "max_steps" else (TimeUnit.EPOCH, TimeUnit.ITERATION)
     is_meant = plan.max_duration is not None and plan.max_duration.unit in units
     return replace(plan, max_duration=None) if is_meant else plan
+
+
+def with_number(plan: Plan, option: str, value: int) -> Plan:
+    """Return a plan with another `max_epochs`, `max_steps` or `accumulate_grad_batches`.
+
+    Raises:
+        OptionError: it is no number of the option's.
+    """
+    lowest = 1 if option == "accumulate_grad_batches" else -1
+    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+        raise OptionError(f"trainer.{option} = {value!r}: must be an int of at least {lowest}.")
+    if option in ("max_epochs", "max_steps"):
+        plan = without_duration(plan, option)
+    changes: dict[str, Any] = {option: value}
+    return replace(plan, **changes)
+
+
+def steps_in(plan: Plan, length: int | float) -> int | float:
+    """Return the optimizer steps of a whole fit of `length` batches an epoch, or infinity."""
+    every = plan.accumulate_grad_batches
+    windows = length if length == math.inf else math.ceil(length / every)
+    limits = [windows * plan.max_epochs] if plan.max_epochs >= 0 else []
+    limits += [plan.max_steps] if plan.max_steps >= 0 else []
+    if plan.max_duration is not None and plan.max_duration.unit is TimeUnit.BATCH:
+        epochs, rest = divmod(int(plan.max_duration), length or math.inf)
+        limits.append((epochs * windows if epochs else 0) + rest // every)
+    return min(limits, default=math.inf)
 
 
 def both_limits(one: Plan, other: Plan) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.checkpoint import BackgroundSaves
@@ -10,14 +10,17 @@ from trainer_hooks.connector import CallbackConnector, Occupation
 from trainer_hooks.context import EvalData, RunContext, RunState, Training
 from trainer_hooks.loggers.guards import LoggerGuards
 from trainer_hooks.runtime import make_precision
+from trainer_hooks.trainer.options import check_duration, with_duration, with_number
 from trainer_hooks.trainer.run.start import Start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     import torch
 
     from trainer_hooks.callback import Callback
+    from trainer_hooks.clock import Time
     from trainer_hooks.context import Plan
     from trainer_hooks.data import DataModule
     from trainer_hooks.hooks import HookProfile
@@ -101,6 +104,24 @@ class Session:
         self.job = self.context = None
         self.start.is_open = False
         self.state.fn = self.state.stage = None
+
+    def change_plan(self, option: str, value: int) -> None:
+        """Change an option between two fits; a fit under way heeds a new accumulation, too.
+
+        Raises:
+            OptionError: it breaks the option's rule.
+        """
+        self.plan = with_number(self.plan, option, value)
+        if option == "accumulate_grad_batches" and self.context is not None:
+            self.context.plan = replace(self.context.plan, accumulate_grad_batches=value)
+
+    def change_duration(self, value: str | Time | timedelta) -> None:
+        """Change what to train between two fits.
+
+        Raises:
+            OptionError: it is no duration.
+        """
+        self.plan = with_duration(self.plan, check_duration(value, self.plan.iteration_length))
 
     def for_trial(self, plan: Plan, callbacks: Sequence[Callback]) -> Session:
         """Return a session of the same device and precision in which nothing has happened yet.
