@@ -8,23 +8,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainer_hooks.checkpoint import (
-    HyperParameters,
-    arguments_of_init,
-    load_checkpoint,
-    load_weights,
-    savable,
-    selected,
-)
-from trainer_hooks.errors import UsageError
+from trainer_hooks.checkpoint import HyperParameters, arguments_of_init, savable, selected
+from trainer_hooks.data import DataHooks, count_samples, count_tokens, split_batch
+from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.hooks import HOOKS, empty_hook
-from trainer_hooks.module.module_logging import ModuleLogging
-from trainer_hooks.runtime import rng
+from trainer_hooks.module.clipping import clip_gradients
+from trainer_hooks.module.loading import load_module
+from trainer_hooks.module.log_rules import require_metric, warn_of_dropped
+from trainer_hooks.module.toggling import toggle, untoggle
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
+
+    from torch.optim import Optimizer
 
     from trainer_hooks.metrics import MetricStore
     from trainer_hooks.module.optimization import ManualOptimizer
@@ -40,7 +39,7 @@ class _Manual(Protocol):
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None: ...
 
 
-class Module(ModuleLogging):
+class Module(nn.Module, DataHooks):
     """Subclass it: define `training_step` and `configure_optimizers`, and what else you need.
 
     Or define `forward(batch)` and `loss(outputs, batch)` and no step at all: the default steps then
@@ -58,10 +57,137 @@ class Module(ModuleLogging):
     example_input_array: Any = None
 
     _trainer: Any = None
+    _metrics: MetricStore | None = None
     _manual: _Manual | None = None
     _hparams: HyperParameters | None = None
     _saved_hparams: Mapping[str, Any] | None = None
     _logs_hparams: bool = False
+
+    # --- what a subclass defines ---
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """Return the loss of a batch: a tensor, a dict with the key `loss`, or None to skip it."""
+        raise ModuleError(f"{type(self).__qualname__} has no training_step.")
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        """Evaluate a validation batch; add `dataloader_idx` where there are several loaders."""
+        raise ModuleError(f"{type(self).__qualname__} has no validation_step.")
+
+    def test_step(self, batch: Any, batch_idx: int) -> Any:
+        """Evaluate a test batch; add `dataloader_idx` where there are several loaders."""
+        raise ModuleError(f"{type(self).__qualname__} has no test_step.")
+
+    def predict_step(self, batch: Any, batch_idx: int) -> Any:
+        """Return the predictions for a batch: those of `forward` unless overridden."""
+        raise ModuleError(f"{type(self).__qualname__} has no predict_step.")
+
+    def configure_optimizers(self) -> Any:
+        """Return optimizers and schedulers; see `trainer_hooks.module.optimization.parse`."""
+        raise ModuleError(
+            f"{type(self).__qualname__} has no configure_optimizers: define it, and return an "
+            "optimizer such as torch.optim.Adam(self.parameters()), or None to train without one."
+        )
+
+    def configure_model(self) -> None:
+        """Build layers late, once it is known where they go; called before optimizers exist."""
+
+    def configure_callbacks(self) -> Any:
+        """Return callbacks for this module's runs; they replace those of the same type and key."""
+        return ()
+
+    # --- what a subclass may override of the counting ---
+
+    def num_samples(self, batch: Any) -> int:
+        """Return the samples of a training batch, which `trainer.clock` adds up.
+
+        Unless overridden: the first dimension of the first tensor in it, or 1 without a tensor.
+        """
+        return count_samples(batch)
+
+    def num_tokens(self, batch: Any) -> int:
+        """Return the tokens of a training batch, likewise.
+
+        Unless overridden: the number of its `"input_ids"` if it is a mapping with those, or 0.
+        """
+        return count_tokens(batch)
+
+    # --- what a subclass may override of the optimization ---
+
+    def split_batch(self, batch: Any, microbatch_size: int) -> list[Any]:
+        """Return a training batch in parts of at most so many samples, for `microbatch_size`.
+
+        Raises:
+            DataError: its tensors do not agree on how many samples there are.
+        """
+        return split_batch(batch, microbatch_size)
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute the gradients of `loss`, which is scaled and divided for accumulation."""
+        loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: Any,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
+        """Step; `optimizer_closure` computes the gradients and must be called or handed on."""
+        optimizer.step(closure=optimizer_closure)
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Optimizer) -> None:
+        """Clear the gradients at the start of a window."""
+        optimizer.zero_grad()
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip the gradients of a window; they are complete and unscaled."""
+        self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def clip_gradients(
+        self,
+        optimizer: Any,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Bound the gradients of an optimizer's parameters, by norm or by value.
+
+        Raises:
+            OptionError: the algorithm is neither.
+        """
+        clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:
+        """Step a scheduler; `metric` is its monitor's value where it has one."""
+        if metric is None:
+            scheduler.step()
+        else:
+            scheduler.step(metric)
+
+    def on_validation_model_eval(self) -> None:
+        """Set the mode that validation runs in."""
+        self.eval()
+
+    def on_validation_model_train(self) -> None:
+        """Called when every part of the module is back in the mode it had before validation."""
+
+    def on_test_model_eval(self) -> None:
+        """Set the mode that testing runs in."""
+        self.eval()
+
+    def on_test_model_train(self) -> None:
+        """Called when every part of the module is back in the mode it had before testing."""
+
+    def on_predict_model_eval(self) -> None:
+        """Set the mode that prediction runs in."""
+        self.eval()
+
+    def on_predict_model_train(self) -> None:
+        """Called when every part of the module is back in the mode it had before prediction."""
 
     # --- what a subclass uses ---
 
@@ -110,21 +236,11 @@ class Module(ModuleLogging):
 
         Another one that is toggled still is untoggled first.
         """
-        self.untoggle_optimizer(optimizer)
-        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        saved: list[tuple[Tensor, bool]] = []
-        for other in self.trainer.optimizers:
-            for group in other.param_groups:
-                for parameter in group["params"]:
-                    if id(parameter) not in mine:
-                        saved.append((parameter, parameter.requires_grad))
-                        parameter.requires_grad_(False)
-        self.__dict__["_toggled"] = saved
+        toggle(self, optimizer, self.trainer.optimizers)
 
     def untoggle_optimizer(self, optimizer: Any) -> None:
         """Undo `toggle_optimizer`."""
-        for parameter, requires_grad in self.__dict__.pop("_toggled", ()):
-            parameter.requires_grad_(requires_grad)
+        untoggle(self)
 
     def freeze(self) -> Self:
         """Require no gradients, and go into eval mode."""
@@ -139,6 +255,95 @@ class Module(ModuleLogging):
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print without tearing the progress bar."""
         self.trainer.print(*args, **kwargs)
+
+    # --- logging ---
+
+    def log(
+        self,
+        name: str,
+        value: Any,
+        prog_bar: bool = False,
+        logger: bool | None = None,
+        on_step: bool | None = None,
+        on_epoch: bool | None = None,
+        reduce_fx: str | Callable[[Tensor], Tensor] = "mean",
+        enable_graph: bool = False,
+        sync_dist: bool = False,
+        sync_dist_group: Any = None,
+        add_dataloader_idx: bool = True,
+        batch_size: int | None = None,
+        metric_attribute: str | None = None,
+        rank_zero_only: bool = False,
+    ) -> None:
+        """Log a value: to the loggers, for callbacks, and for the progress bar if asked.
+
+        Args:
+            name: its name; with `on_step` and `on_epoch` both, `name_step` and `name_epoch`.
+            value: a number, a tensor with one element, or a torchmetrics object.
+            prog_bar: whether the progress bar shows it.
+            logger: whether loggers are given it; they are unless this is False.
+            on_step: whether single values are; in training steps and batch hooks unless said.
+            on_epoch: whether the epoch's reduction is; everywhere else unless said.
+            reduce_fx: `"mean"` (weighted by batch size), `"sum"`, `"min"`, `"max"`, or a function
+                of the tensor of all values.
+            enable_graph: keep the last value attached to the autograd graph.
+            sync_dist: reduce over processes; without effect in one.
+            sync_dist_group: which processes; without effect in one.
+            add_dataloader_idx: add `/dataloader_idx_N` where there are several loaders.
+            batch_size: the value's weight in a mean; the first dimension of the batch's first
+                tensor unless given, and 1 where there is none.
+            metric_attribute: where the module keeps the torchmetrics object, as a dotted name;
+                found by itself unless given.
+            rank_zero_only: without effect in one process.
+
+        Raises:
+            MetricError: it cannot be logged here, is no such value, or was logged otherwise before.
+        """
+        metrics = self._metrics
+        if metrics is None:
+            warn_of_dropped(name)
+            return
+        if metric_attribute is not None:
+            require_metric(self, name, value, metric_attribute)
+        metrics.log(
+            name,
+            value,
+            (
+                prog_bar, logger, on_step, on_epoch, reduce_fx, add_dataloader_idx,
+                sync_dist, rank_zero_only, enable_graph,
+            ),
+            batch_size,
+        )  # fmt: skip
+
+    def log_dict(
+        self,
+        dictionary: Mapping[str, Any],
+        prog_bar: bool = False,
+        logger: bool | None = None,
+        on_step: bool | None = None,
+        on_epoch: bool | None = None,
+        reduce_fx: str | Callable[[Tensor], Tensor] = "mean",
+        enable_graph: bool = False,
+        sync_dist: bool = False,
+        sync_dist_group: Any = None,
+        add_dataloader_idx: bool = True,
+        batch_size: int | None = None,
+        rank_zero_only: bool = False,
+    ) -> None:
+        """Log every item of a dict, or of a torchmetrics collection; the arguments are `log`'s."""
+        metrics = self._metrics
+        call = (
+            prog_bar, logger, on_step, on_epoch, reduce_fx, add_dataloader_idx,
+            sync_dist, rank_zero_only, enable_graph,
+        )  # fmt: skip
+        # a collection's items would copy the states that its metrics share
+        is_collection = hasattr(dictionary, "compute_groups")
+        items = dictionary.items(copy_state=False) if is_collection else dictionary.items()  # type: ignore[call-arg]
+        for name, value in items:
+            if metrics is None:
+                warn_of_dropped(name)
+            else:
+                metrics.log(name, value, call, batch_size)
 
     # --- hyperparameters and checkpoints ---
 
@@ -206,20 +411,7 @@ class Module(ModuleLogging):
         Raises:
             CheckpointError: it cannot be read, or its weights do not fit.
         """
-        is_device = isinstance(map_location, str | torch.device)
-        place = "cpu" if is_device or map_location is None else map_location
-        checkpoint = load_checkpoint(checkpoint_path, place)
-        arguments = {**checkpoint.get("hyper_parameters", {}), **kwargs}
-        parameters = inspect.signature(cls.__init__).parameters
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            arguments = {name: value for name, value in arguments.items() if name in parameters}
-        with rng.isolated():
-            module = cls(**arguments)
-            module.configure_model()
-        getattr(module, "on_load_checkpoint")(checkpoint)  # noqa: B009 - made from the catalogue
-        load_weights(module, checkpoint["state_dict"], str(checkpoint_path), strict=strict)
-        if is_device:
-            module.to(map_location)
+        module: Self = load_module(cls, checkpoint_path, map_location, strict, kwargs)
         return module
 
     # --- the run it is in ---
@@ -227,7 +419,7 @@ class Module(ModuleLogging):
     def attach(self, trainer: Any, metrics: MetricStore | None) -> None:
         """Tell the module which trainer runs it; the trainer calls this."""
         self.__dict__["_trainer"] = trainer
-        self.attach_metrics(metrics)
+        self.__dict__["_metrics"] = metrics
 
     def attach_manual(self, manual: _Manual | None) -> None:
         """Give the module what it needs to optimize by itself; the fit loop calls this."""

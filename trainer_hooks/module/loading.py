@@ -1,0 +1,44 @@
+"""Make a module from a checkpoint."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks.checkpoint import load_checkpoint, load_weights
+from trainer_hooks.runtime import rng
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["load_module"]
+
+
+def load_module(
+    kind: type[Any],
+    path: str | os.PathLike[str],
+    map_location: Any,
+    strict: bool,
+    replaced: dict[str, Any],
+) -> Any:
+    """Make a module of the class `kind` with a checkpoint's hyperparameters and weights.
+
+    The arguments are those of `Module.load_from_checkpoint`.
+    """
+    is_device = isinstance(map_location, str | torch.device)
+    place = "cpu" if is_device or map_location is None else map_location
+    checkpoint = load_checkpoint(path, place)
+    arguments = {**checkpoint.get("hyper_parameters", {}), **replaced}
+    parameters = inspect.signature(kind.__init__).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        arguments = {name: value for name, value in arguments.items() if name in parameters}
+    with rng.isolated():
+        module = kind(**arguments)
+        module.configure_model()
+    getattr(module, "on_load_checkpoint")(checkpoint)  # noqa: B009 - made from the catalogue
+    load_weights(module, checkpoint["state_dict"], str(path), strict=strict)
+    if is_device:
+        module.to(map_location)
+    return module
