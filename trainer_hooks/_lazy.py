@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["loader_of"]
+__all__ = ["class_if_loaded", "loader_of"]
+
+
+def class_if_loaded(module: str, name: str) -> type | tuple[type, ...]:
+    """Return a class, for `isinstance`, or nothing where its module was never imported.
+
+    What was never imported has no instances, so asking for them need not import it.
+    """
+    found = sys.modules.get(module)
+    kind: type | tuple[type, ...] = () if found is None else getattr(found, name)
+    return kind
 
 
 def loader_of(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trainer_hooks import hooks
 from trainer_hooks.callback import Callback
 from trainer_hooks.connector.registration import check_hooks, checked
 from trainer_hooks.connector.roster import Entry, Roster
 from trainer_hooks.errors import CallbackError, StateKeyError
-from trainer_hooks.hooks import HOOKS, PluginFilter, described, discover, is_request, report
+from trainer_hooks.hooks import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,9 @@ __all__ = ["Admission", "all_hooks", "discover_plugins"]
 
 def discover_plugins(wanted: bool | str | Iterable[str], errors: str) -> tuple[Plugin, ...]:
     """Load the wanted plugins; see `trainer_hooks.hooks.discovery.discover`."""
-    return discover(PluginFilter.of(wanted), lambda item: isinstance(item, Callback), errors)
+    return hooks.discover(
+        hooks.PluginFilter.of(wanted), lambda item: isinstance(item, Callback), errors
+    )
 
 
 def all_hooks(plugins: Iterable[Plugin]) -> Mapping[str, HookSpec]:
@@ -37,7 +40,7 @@ class Admission:
     Args:
         user: the user's callbacks; one of the same type and state_key takes a plugin's place.
         defaults: callbacks that step back for one of their kind.
-        hooks: the hooks that there are.
+        known: the hooks that there are.
         is_strict: whether a misspelt hook is an error.
         errors: `"warn"` to go on without a broken callback, `"raise"` to stop.
     """
@@ -46,14 +49,14 @@ class Admission:
         self,
         user: Sequence[Entry],
         defaults: Sequence[Default],
-        hooks: Mapping[str, HookSpec],
+        known: Mapping[str, HookSpec],
         *,
         is_strict: bool,
         errors: str,
     ) -> None:
         self._users = {entry.identity for entry in user}
         self._defaults = [d for d in defaults if not any(d.is_unneeded_beside(e) for e in user)]
-        self._hooks = hooks
+        self._hooks = known
         self._is_strict = is_strict
         self._errors = errors
         self._roster = Roster([*user, *(Entry(d.callback, "default") for d in self._defaults)])
@@ -74,7 +77,7 @@ class Admission:
                     self._add(entry)
                     entries.append(entry)
             except BaseException as error:
-                if is_request(error):
+                if hooks.is_request(error):
                     raise
                 objections.append(("failed", self._report(plugin, error)))
             else:
@@ -104,8 +107,8 @@ class Admission:
         if isinstance(error, StateKeyError):
             fault = f"clashes with another callback: {error}"
         else:
-            fault = f"supplied what cannot be registered: {described(error)}"
+            fault = f"supplied what cannot be registered: {hooks.described(error)}"
             if self._is_strict and isinstance(error, CallbackError):
                 errors = "raise"  # about its hooks, and those are to be right
-        report(plugin, fault, errors, error)
+        hooks.report(plugin, fault, errors, error)
         return fault

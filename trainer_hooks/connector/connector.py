@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks import hooks
 from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
-from trainer_hooks.connector.admission import Admission, all_hooks, discover_plugins
 from trainer_hooks.connector.failures import Failures
 from trainer_hooks.connector.registration import (
     check_hooks,
@@ -28,11 +28,13 @@ from trainer_hooks.connector.state_versions import (
     upgraded_state,
 )
 from trainer_hooks.errors import CallbackError, ModuleError, TrainerHooksWarning, nearest
-from trainer_hooks.hooks import HookRelay, Member, check_event, doubts, faults, in_order, positional
+from trainer_hooks.hooks import HOOKS, HookRelay, Member, PluginFilter, doubts, faults, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
+
+    from trainer_hooks.hooks import HookSpec, Plugin
 
 __all__ = ["CallbackConnector"]
 
@@ -74,19 +76,17 @@ class CallbackConnector:
         callback_errors: Mapping[str, str] | None = None,
     ) -> None:
         user = [Entry(callback, "user") for callback in collect(user_callbacks)]
-        found = discover_plugins(discover, plugin_errors)
-        self.hooks = all_hooks(found)
+        self.hooks: Mapping[str, HookSpec] = HOOKS
+        self.plugins: tuple[Plugin, ...] = ()
         self._is_strict = strict_hooks
         self._failures = Failures(dict(callback_errors or {}))
         self._defaults = tuple(defaults)
+        self._supplied: list[Entry] = []
         Roster(user)
-        gate = Admission(
-            user, self._defaults, self.hooks, is_strict=strict_hooks, errors=plugin_errors
-        )
-        check_hooks(user, self.hooks, is_strict=strict_hooks)
-        admitted = [gate.admit(plugin) for plugin in found]
-        self.plugins = tuple(plugin for _, plugin in admitted)
-        self._supplied = [entry for entries, _ in admitted for entry in entries]
+        if PluginFilter.of(discover).takes_none:
+            check_hooks(user, self.hooks, is_strict=strict_hooks)
+        else:
+            self._discover(discover, plugin_errors, user)
         self._base = Roster([*self._supplied, *user])
         self._live = self._with_defaults(self._base)
         self._leader: Member | None = None
@@ -94,6 +94,20 @@ class CallbackConnector:
         self._entries: tuple[Entry, ...] | None = None
         self.relay = HookRelay(hooks=self.hooks)
         self.relay.connect(self._members())
+
+    def _discover(
+        self, wanted: bool | str | Iterable[str], errors: str, user: Sequence[Entry]
+    ) -> None:
+        """Let the callbacks of installed packages take part, with the hooks that they add."""
+        from trainer_hooks.connector.admission import Admission, all_hooks, discover_plugins
+
+        found = discover_plugins(wanted, errors)
+        self.hooks = all_hooks(found)
+        gate = Admission(user, self._defaults, self.hooks, is_strict=self._is_strict, errors=errors)
+        check_hooks(user, self.hooks, is_strict=self._is_strict)
+        admitted = [gate.admit(plugin) for plugin in found]
+        self.plugins = tuple(plugin for _, plugin in admitted)
+        self._supplied = [entry for entries, _ in admitted for entry in entries]
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -240,9 +254,9 @@ class CallbackConnector:
             UsageError: the event is one of trainer_hooks' hooks, is misspelt, or the arguments are
                 not those of the hook.
         """
-        check_event(event, self.hooks, _RESERVED)
+        hooks.check_event(event, self.hooks, _RESERVED)
         if event in self.hooks:
-            self.relay.fire(event, *leading, *positional(self.hooks[event], arguments))
+            self.relay.fire(event, *leading, *hooks.positional(self.hooks[event], arguments))
         else:
             self.relay.fire_event(event, leading, arguments)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.data import generators_of
+from trainer_hooks import data as loading
 
 if TYPE_CHECKING:
     from trainer_hooks.data import Evaluator, TrainStream
@@ -44,11 +44,11 @@ class EvalData:
 
     def generator_states(self) -> list[Any]:
         """Return the states of the loaders' own random generators."""
-        return [generator.get_state() for generator in generators_of(self.loaders)]
+        return [generator.get_state() for generator in loading.generators_of(self.loaders)]
 
     def set_generator_states(self, states: list[Any]) -> None:
         """Take them back, as far as the loaders still have generators."""
-        for generator, state in zip(generators_of(self.loaders), states, strict=False):
+        for generator, state in zip(loading.generators_of(self.loaders), states, strict=False):
             generator.set_state(state)
 
 

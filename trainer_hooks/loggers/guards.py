@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.loggers.background_guard import BackgroundGuard
-from trainer_hooks.loggers.guard import Guard
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.loggers.guard import Guard
 
 __all__ = ["LoggerGuards"]
 
@@ -66,4 +64,10 @@ class LoggerGuards:
 
 def _guard_of(logger: Logger) -> Guard:
     """Return a guard for a logger, of the kind that it asks for."""
-    return BackgroundGuard(logger) if logger.in_background else Guard(logger)
+    if logger.in_background:
+        from trainer_hooks.loggers.background_guard import BackgroundGuard
+
+        return BackgroundGuard(logger)
+    from trainer_hooks.loggers.guard import Guard
+
+    return Guard(logger)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks.errors import OptimizationError
-from trainer_hooks.loops.manual_step import ManualStep
-from trainer_hooks.loops.microbatches import FittingStep, MicrobatchStep
 from trainer_hooks.loops.steps import overrides
-from trainer_hooks.loops.train_step import ClosureStep, TrainStep
+from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.module import needs_closure
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
+    from trainer_hooks.loops.manual_step import ManualStep
 
 __all__ = ["make_step"]
 
@@ -37,6 +36,8 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
                     f"{type(module).__qualname__} asks for: leave it out, and do it in "
                     "training_step (self.clip_gradients(...), or step every n-th batch)."
                 )
+        from trainer_hooks.loops.manual_step import ManualStep
+
         step = ManualStep(context)
         module.attach_manual(step)
         return step
@@ -54,6 +55,8 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
                 "Trainer(precision='16-mixed') cannot be used with an optimizer that evaluates the "
                 "loss itself, such as LBFGS: its gradients cannot be unscaled. Use bf16-mixed."
             )
+        from trainer_hooks.loops.closure_step import ClosureStep
+
         return ClosureStep(context, _plain_step(context))
     return _plain_step(context)
 
@@ -63,4 +66,6 @@ def _plain_step(context: RunContext) -> TrainStep:
     size = context.plan.microbatch_size
     if size is None:
         return TrainStep(context)
+    from trainer_hooks.loops.microbatches import FittingStep, MicrobatchStep
+
     return FittingStep(context) if size == "auto" else MicrobatchStep(context)

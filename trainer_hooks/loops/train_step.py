@@ -9,15 +9,12 @@ from torch.optim import Optimizer
 
 from trainer_hooks.errors import OptimizationError
 from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides, training_step
-from trainer_hooks.module import ManualOptimizer, needs_closure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trainer_hooks.context import RunContext
     from trainer_hooks.module import Module
 
-__all__ = ["ClosureStep", "TrainStep"]
+__all__ = ["TrainStep"]
 
 
 class TrainStep:
@@ -157,65 +154,6 @@ class TrainStep:
                 gradient_clip_algorithm=self.plan.gradient_clip_algorithm,
             )
         hooks.on_after_train_batch(trainer, module)
-
-
-class ClosureStep(TrainStep):
-    """Automatic optimization where the gradients are computed inside the optimizer's step.
-
-    So it is for an optimizer that evaluates the loss itself, as LBFGS does, and for a module that
-    overrides `optimizer_step`.
-    """
-
-    def __init__(self, context: RunContext, inner: TrainStep) -> None:
-        """Make one whose batches are run by `inner`, forward and backward."""
-        super().__init__(context)
-        self._inner = inner
-        inner.returns_outputs = True
-
-    def set_window(self, batches: int) -> None:
-        """Let so many batches make one step."""
-        super().set_window(batches)
-        self._inner.set_window(batches)
-
-    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
-        """Take one batch in; see `TrainStep`."""
-        inner = self._inner
-        inner.is_repeating = False
-        if not closes_window or self.optimizer is None:
-            return inner(batch, batch_idx, closes_window)
-        optimizer = self.optimizer
-        outputs: dict[str, Any] = {}
-
-        def closure() -> Tensor | None:
-            nonlocal outputs
-            outputs = inner(batch, batch_idx, closes_window=False)
-            inner.is_repeating = True
-            if self.progress.has_gradients:
-                self.finish_gradients(optimizer)
-            return outputs.get("loss")
-
-        wrapped = ManualOptimizer(optimizer, self)
-        self.module.optimizer_step(
-            self.progress.epochs_completed, batch_idx, wrapped, optimizer_closure=closure
-        )
-        return outputs
-
-    def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
-        """Step as `optimizer.step(closure)` would, with the run's precision."""
-        if needs_closure(optimizer):
-            result = optimizer.step(closure)
-        else:
-            result = closure() if closure is not None else None
-            if closure is not None and not self.progress.has_gradients:
-                return result
-            self.precision.step(optimizer)
-        self.progress.steps_completed += 1
-        self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
-        return result
-
-    def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
-        """Clear the gradients."""
-        optimizer.zero_grad(set_to_none=set_to_none)
 
 
 def _only(optimizers: list[Optimizer], module: Module) -> Optimizer | None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loops.evaluation import EvaluationLoop
-from trainer_hooks.loops.evaluators import EvaluatorSchedule
 from trainer_hooks.loops.steps import has_evaluation
 from trainer_hooks.loops.validation_schedule import ValidationSchedule
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
+    from trainer_hooks.loops.evaluators import EvaluatorSchedule
 
 __all__ = ["FitValidation"]
 
@@ -38,8 +38,12 @@ class FitValidation:
         self._is_told = False
         schedule = ValidationSchedule(context, num_batches)
         self._schedule = schedule
-        self._evaluators = EvaluatorSchedule(context, schedule)
-        self.is_inside = schedule.is_inside or self._evaluators.has_own
+        self._evaluators: EvaluatorSchedule | None = None
+        if any(e.when is not None for e in context.data.evaluation["validate"].evaluators):
+            from trainer_hooks.loops.evaluators import EvaluatorSchedule
+
+            self._evaluators = EvaluatorSchedule(context, schedule)
+        self.is_inside = schedule.is_inside or self._evaluators is not None
         if schedule.is_on:
             EvaluationLoop(context, "validate")  # a step that cannot be called is told at once
 
@@ -64,11 +68,12 @@ class FitValidation:
     def start(self) -> None:
         """Begin to ask what is due, or go on where the checkpoint was saved."""
         self._schedule.start()
-        self._evaluators.start()
+        if self._evaluators is not None:
+            self._evaluators.start()
 
     def after_batch(self) -> None:
         """Validate after the batch just done, if that is due inside the epoch."""
-        if self._evaluators.has_own:
+        if self._evaluators is not None:
             chosen = self._evaluators.due_on_batch()
             if chosen:
                 self.run(chosen)
@@ -81,7 +86,7 @@ class FitValidation:
         Args:
             is_complete: whether all batches of the epoch were done; else something ended it.
         """
-        if self._evaluators.has_own:
+        if self._evaluators is not None:
             chosen = self._evaluators.due_after_batches(is_complete=is_complete)
             if chosen:
                 self.run(chosen)
@@ -111,10 +116,11 @@ class FitValidation:
             hooks.on_validation_run_end(trainer, module)
             context.training.timekeeper.end_validation(progress)
             context.state.stage = "train"
-            if chosen is None or self._evaluators.are_common_in(chosen):
+            if chosen is None or self._are_common_in(chosen):
                 progress.validated_at = progress.batches_completed
             self._schedule.note()
-            self._evaluators.note(chosen or [])
+            if self._evaluators is not None:
+                self._evaluators.note(chosen or [])
             data.chosen = None
             context.validation.before = {}
         elif not self._is_told:
@@ -124,6 +130,10 @@ class FitValidation:
                 TrainerHooksWarning,
             )
         progress.is_validation_requested = False
+
+    def _are_common_in(self, chosen: list[int]) -> bool:
+        """Return whether the loaders that go by the trainer's interval are among those chosen."""
+        return self._evaluators is None or self._evaluators.are_common_in(chosen)
 
 
 def _obstacle(context: RunContext) -> str:

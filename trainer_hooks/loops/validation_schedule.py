@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.clock import Filter, Time
 from trainer_hooks.errors import OptionError
-from trainer_hooks.loops.stored_cue import StoredCue
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
+    from trainer_hooks.loops.stored_cue import StoredCue
 
 __all__ = ["ValidationSchedule"]
 
@@ -36,7 +36,11 @@ class ValidationSchedule:
         self.is_on = bool(context.data.evaluation["validate"])
         interval = context.plan.val_check_interval
         self._time = interval if isinstance(interval, Time) else None
-        self._cue = StoredCue("", interval, context) if isinstance(interval, Filter) else None
+        self._cue: StoredCue | None = None
+        if isinstance(interval, Filter):
+            from trainer_hooks.loops.stored_cue import StoredCue
+
+            self._cue = StoredCue("", interval, context)
         self.every = self._batches_between(num_batches) if self.is_on else math.inf
         self.is_inside = self.every < math.inf or (self.is_on and self._cue is not None)
 

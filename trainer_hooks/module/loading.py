@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.checkpoint import load_checkpoint, load_weights
+from trainer_hooks import checkpoint as files
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def load_module(
     """
     is_device = isinstance(map_location, str | torch.device)
     place = "cpu" if is_device or map_location is None else map_location
-    checkpoint = load_checkpoint(path, place)
+    checkpoint = files.load_checkpoint(path, place)
     arguments = {**checkpoint.get("hyper_parameters", {}), **replaced}
     parameters = inspect.signature(kind.__init__).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -38,7 +38,7 @@ def load_module(
         module = kind(**arguments)
         module.configure_model()
     getattr(module, "on_load_checkpoint")(checkpoint)  # noqa: B009 - made from the catalogue
-    load_weights(module, checkpoint["state_dict"], str(path), strict=strict)
+    files.load_weights(module, checkpoint["state_dict"], str(path), strict=strict)
     if is_device:
         module.to(map_location)
     return module

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from trainer_hooks.checkpoint import HyperParameters, arguments_of_init, savable, selected
-from trainer_hooks.data import DataHooks, count_samples, count_tokens, split_batch
+from trainer_hooks import checkpoint, data
+from trainer_hooks.data import DataHooks
 from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.hooks import HOOKS, empty_hook
 from trainer_hooks.module.clipping import clip_gradients
@@ -59,7 +59,7 @@ class Module(nn.Module, DataHooks):
     _trainer: Any = None
     _metrics: MetricStore | None = None
     _manual: _Manual | None = None
-    _hparams: HyperParameters | None = None
+    _hparams: checkpoint.HyperParameters | None = None
     _saved_hparams: Mapping[str, Any] | None = None
     _logs_hparams: bool = False
 
@@ -102,14 +102,14 @@ class Module(nn.Module, DataHooks):
 
         Unless overridden: the first dimension of the first tensor in it, or 1 without a tensor.
         """
-        return count_samples(batch)
+        return data.count_samples(batch)
 
     def num_tokens(self, batch: Any) -> int:
         """Return the tokens of a training batch, likewise.
 
         Unless overridden: the number of its `"input_ids"` if it is a mapping with those, or 0.
         """
-        return count_tokens(batch)
+        return data.count_tokens(batch)
 
     # --- what a subclass may override of the optimization ---
 
@@ -119,7 +119,7 @@ class Module(nn.Module, DataHooks):
         Raises:
             DataError: its tensors do not agree on how many samples there are.
         """
-        return split_batch(batch, microbatch_size)
+        return data.split_batch(batch, microbatch_size)
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients of `loss`, which is scaled and divided for accumulation."""
@@ -365,17 +365,17 @@ class Module(nn.Module, DataHooks):
         if frame is None:
             current = inspect.currentframe()
             frame = current.f_back if current is not None else None
-        arguments = {} if is_dict else arguments_of_init(self, frame)
-        chosen = selected(arguments, args, ignore)
-        self._hparams = HyperParameters({**(self._hparams or {}), **chosen})
-        self._saved_hparams = savable(self._hparams, type(self).__qualname__)
+        arguments = {} if is_dict else checkpoint.arguments_of_init(self, frame)
+        chosen = checkpoint.selected(arguments, args, ignore)
+        self._hparams = checkpoint.HyperParameters({**(self._hparams or {}), **chosen})
+        self._saved_hparams = checkpoint.savable(self._hparams, type(self).__qualname__)
         self._logs_hparams = logger
 
     @property
-    def hparams(self) -> HyperParameters:
+    def hparams(self) -> checkpoint.HyperParameters:
         """The hyperparameters, as a dict with attributes."""
         if self._hparams is None:
-            self._hparams = HyperParameters()
+            self._hparams = checkpoint.HyperParameters()
         return self._hparams
 
     @property

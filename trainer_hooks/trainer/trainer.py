@@ -5,15 +5,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from trainer_hooks._text import show_tree
-from trainer_hooks.checkpoint import BackgroundSaves, located
+from trainer_hooks import checkpoint, loops
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, StopTraining, UsageError
 from trainer_hooks.hooks import describe_error
-from trainer_hooks.loops import validate_again
 from trainer_hooks.runtime import make_precision, pick_device
-from trainer_hooks.trainer import description, verbs
-from trainer_hooks.trainer.callback_handler import CallbackHandler
+from trainer_hooks.trainer import run, verbs
 from trainer_hooks.trainer.options import (
     TrainerConfig,
     check_switches,
@@ -22,16 +19,6 @@ from trainer_hooks.trainer.options import (
     takes_options,
 )
 from trainer_hooks.trainer.overridden import overridden_losses, overridden_moments
-from trainer_hooks.trainer.run import (
-    Job,
-    Run,
-    Session,
-    find_checkpoint,
-    profile_from_start,
-    put_in,
-    run_trial,
-    snapshot,
-)
 from trainer_hooks.trainer.view import TrainerView
 
 if TYPE_CHECKING:
@@ -43,6 +30,7 @@ if TYPE_CHECKING:
     from trainer_hooks.data import DataModule
     from trainer_hooks.hooks import HookProfile
     from trainer_hooks.module import Module
+    from trainer_hooks.trainer.callback_handler import CallbackHandler
 
 __all__ = ["Trainer"]
 
@@ -74,14 +62,14 @@ class Trainer(TrainerView):
         moments = overridden_moments(self, Trainer)
         if moments is not None:
             connector.lead(moments, f"trainer {type(self).__qualname__}")
-        hook_profile = profile_from_start(config, connector.relay)
+        hook_profile = run.profile_from_start(config, connector.relay)
         connector.relay.on_init_start(self)
         device = pick_device(config.accelerator, config.devices, config.strategy)
-        self._session = Session(
+        self._session = run.Session(
             config=config,
             plan=config.plan(),
             connector=connector,
-            background=BackgroundSaves(self._tell_saved),
+            background=checkpoint.BackgroundSaves(self._tell_saved),
             loggers=make_loggers(config),
             device=device,
             precision=make_precision(config.precision, device),
@@ -115,7 +103,7 @@ class Trainer(TrainerView):
                 too; from inside an epoch that is not exact, which is warned of.
         """
         path = self._found(ckpt_path, "fit", model)
-        self._run(Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
+        self._run(run.Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
 
     def validate(
         self,
@@ -158,7 +146,7 @@ class Trainer(TrainerView):
     ) -> list[Any] | None:
         """Predict; return what the steps returned, in a list a loader where there are several."""
         module, path = self._chosen(model, ckpt_path, "predict")
-        job = Job(
+        job = run.Job(
             "predict",
             module,
             self._datamodule(dataloaders, datamodule),
@@ -183,7 +171,7 @@ class Trainer(TrainerView):
             CheckpointStateError: a state cannot be loaded back safely; it is named.
             CheckpointError: it cannot be written.
         """
-        snapshot.save(self._session, self, filepath, weights_only)
+        run.snapshot.save(self._session, self, filepath, weights_only)
 
     def save_in_background(
         self, *filepaths: str | os.PathLike[str], weights_only: bool = False
@@ -202,7 +190,7 @@ class Trainer(TrainerView):
             CheckpointStateError: a state cannot be loaded back safely; it is named.
             CheckpointError: the save in the background before this one failed.
         """
-        return snapshot.save_in_background(self._session, self, filepaths, weights_only)
+        return run.snapshot.save_in_background(self._session, self, filepaths, weights_only)
 
     def finish_saves(self) -> None:
         """Wait until what is saved in the background is durable, and tell the callbacks.
@@ -213,7 +201,7 @@ class Trainer(TrainerView):
         self._session.background.finish()
 
     def _tell_saved(self, path: str) -> None:
-        snapshot.tell_saved(self._session, self, path)
+        run.snapshot.tell_saved(self._session, self, path)
 
     def trial_run(self, *callbacks: Callback, steps: int, validates: bool = False) -> None:
         """Run a few batches of what is about to be run, and leave everything as it was.
@@ -234,7 +222,7 @@ class Trainer(TrainerView):
         Raises:
             UsageError: no run is under way, an epoch is, or a parameter is lazy.
         """
-        run_trial(self._begin_beside, self._session, callbacks, steps, validates=validates)
+        run.run_trial(self._begin_beside, self._session, callbacks, steps, validates=validates)
 
     def rehearsal(self, *callbacks: Callback) -> Self:
         """Return a trainer like this one in which nothing was run yet.
@@ -243,11 +231,11 @@ class Trainer(TrainerView):
         """
         return self._twin(self._session.for_trial(self._session.plan, callbacks))
 
-    def _begin_beside(self, kind: type[Run], session: Session, job: Job) -> Run:
+    def _begin_beside(self, kind: type[run.Run], session: run.Session, job: run.Job) -> run.Run:
         twin = self._twin(session)
         return kind(session, twin, job, overridden_losses(twin, Trainer))
 
-    def _twin(self, session: Session) -> Self:
+    def _twin(self, session: run.Session) -> Self:
         twin = copy.copy(self)
         twin._session = session  # noqa: SLF001 - it is of this class
         return twin
@@ -257,12 +245,12 @@ class Trainer(TrainerView):
         if self._is_closed:
             return
         self._is_closed = True
-        hooks, module = self._session.connector.relay, self._session.module
+        relay, module = self._session.connector.relay, self._session.module
         fault: BaseException | None = None
         steps: list[tuple[Any, tuple[Any, ...]]] = [
             (self.finish_saves, ()),
-            (hooks.on_close, (self, module)),
-            (hooks.on_post_close, (self, module)),
+            (relay.on_close, (self, module)),
+            (relay.on_post_close, (self, module)),
         ]
         for step, arguments in steps:
             try:
@@ -372,7 +360,7 @@ class Trainer(TrainerView):
             UsageError: this is no end of an epoch of fit, or there is nothing to validate.
             OptionError: the prefix is no text.
         """
-        return validate_again(self._session.context, prefix, callbacks)
+        return loops.validate_again(self._session.context, prefix, callbacks)
 
     def limit_batches(self, number: int, *stages: str) -> None:
         """Take at most so many batches of each loader in the run that is being set up.
@@ -464,7 +452,7 @@ class Trainer(TrainerView):
         Raises:
             OptionError: the budget is no share.
         """
-        return put_in(self._session, budget)
+        return run.put_in(self._session, budget)
 
     def log_metrics(
         self, metrics: Mapping[str, float], step: int | None = None, *, epoch: int | None = None
@@ -502,7 +490,10 @@ class Trainer(TrainerView):
         Raises:
             UsageError: there is no such `fn`.
         """
-        tree = description.describe(self, self._session.connector, model, fn)
+        from trainer_hooks._text import show_tree
+        from trainer_hooks.trainer.description import describe
+
+        tree = describe(self, self._session.connector, model, fn)
         if self.is_global_zero:
             show_tree(tree, file=file)
 
@@ -564,15 +555,17 @@ class Trainer(TrainerView):
     @property
     def callback_handler(self) -> CallbackHandler:
         """The callbacks, under the names that pytorch-accelerated has for them."""
+        from trainer_hooks.trainer.callback_handler import CallbackHandler
+
         return CallbackHandler(self)
 
-    def _run(self, job: Job) -> Any:
+    def _run(self, job: run.Job) -> Any:
         if self._session.state.fn is not None:
             raise UsageError(
                 f"{job.fn} was called inside {self._session.state.fn} of the same trainer: use "
                 "another Trainer for it, or call it afterwards."
             )
-        run = Run(self._session, self, job, overridden_losses(self, Trainer))
+        started = run.Run(self._session, self, job, overridden_losses(self, Trainer))
         occupation = self._session.occupation
         occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")
         try:
@@ -582,17 +575,17 @@ class Trainer(TrainerView):
             raise
         result = None
         try:
-            loop = run.prepare()
+            loop = started.prepare()
             result = loop.run()
-            run.complete()
+            started.complete()
         except StopTraining as request:
-            run.stop_in_order(request)
+            started.stop_in_order(request)
         except BaseException as error:
-            run.fail(error)
+            started.fail(error)
             raise
         finally:
             try:
-                run.close()
+                started.close()
             finally:
                 occupation.release()
         return result
@@ -609,7 +602,7 @@ class Trainer(TrainerView):
         module, path = self._chosen(model, ckpt_path, fn)
         owner = self._datamodule(dataloaders, datamodule)
         results: list[dict[str, float]] = (
-            self._run(Job(fn, module, owner, evaluation=dataloaders, ckpt_path=path)) or []
+            self._run(run.Job(fn, module, owner, evaluation=dataloaders, ckpt_path=path)) or []
         )
         if verbose:
             for index, metrics in enumerate(results):
@@ -639,6 +632,6 @@ class Trainer(TrainerView):
         if ckpt_path is None:
             return None
         if ckpt_path not in ("auto", "best", "last"):
-            self._session.start.named_path = located(ckpt_path)
+            self._session.start.named_path = checkpoint.located(ckpt_path)
             return self._session.start.named_path
-        return find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)
+        return run.find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)

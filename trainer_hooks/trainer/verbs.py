@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks import module as modules
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.connector import Entry, checked
 from trainer_hooks.context import present_step
 from trainer_hooks.errors import UsageError
-from trainer_hooks.module import parse
+from trainer_hooks.trainer import run
 from trainer_hooks.trainer.options import check_limit, with_limits
-from trainer_hooks.trainer.run import reload_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +79,7 @@ def reload_dataloaders(session: Session) -> None:
             "trainer.reload_dataloaders() was called inside an epoch, whose batches come from "
             "the loader that there is. Call it before, as in on_train_epoch_start."
         )
-    reload_data(job, context)
+    run.reload_data(job, context)
 
 
 def renew_learning_rates(session: Session) -> None:
@@ -90,7 +90,7 @@ def renew_learning_rates(session: Session) -> None:
             "trainer.renew_learning_rates() was called outside of a fit: the optimizers that "
             "there are belong to the last one. Call it in a hook of fit."
         )
-    fresh = parse(module.configure_optimizers(), type(module).__qualname__)
+    fresh = modules.parse(module.configure_optimizers(), type(module).__qualname__)
     training.optimization.take_rates(fresh, is_new=training.progress.steps_completed == 0)
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
-from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
-from trainer_hooks.callbacks.stopping.early_stopping import EarlyStopping
+from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.context import EvalData
 from trainer_hooks.runtime import SINGLE_PROCESS
+from trainer_hooks.trainer import run
 from trainer_hooks.trainer.options import root_dir, steps_in
-from trainer_hooks.trainer.run import active_profile
 
 if TYPE_CHECKING:
     import os
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.callback import Callback
+    from trainer_hooks.callbacks import Checkpoint, EarlyStopping, ProgressBar
     from trainer_hooks.clock import Clock, Filter, Progress, Time
     from trainer_hooks.connector import CallbackReport, LoadReport
     from trainer_hooks.context import RunState
@@ -257,7 +256,7 @@ class TrainerView:
     @property
     def checkpoint_callbacks(self) -> list[Checkpoint]:
         """The callbacks that save; those that have their turn before the end come last."""
-        savers = [c for c in self.callbacks if isinstance(c, Checkpoint)]
+        savers = self._callbacks_of("saving.checkpoint", "Checkpoint")
         return sorted(savers, key=lambda saver: -saver.band)
 
     @property
@@ -268,7 +267,7 @@ class TrainerView:
     @property
     def early_stopping_callbacks(self) -> list[EarlyStopping]:
         """The callbacks that stop early."""
-        return [c for c in self.callbacks if isinstance(c, EarlyStopping)]
+        return self._callbacks_of("stopping.early_stopping", "EarlyStopping")
 
     @property
     def early_stopping_callback(self) -> EarlyStopping | None:
@@ -278,7 +277,7 @@ class TrainerView:
     @property
     def progress_bar_callback(self) -> ProgressBar | None:
         """The progress bar, or None."""
-        return next((c for c in self.callbacks if isinstance(c, ProgressBar)), None)
+        return next(iter(self._callbacks_of("progress.progress_bar", "ProgressBar")), None)
 
     @property
     def module(self) -> Module | None:
@@ -305,7 +304,7 @@ class TrainerView:
     @property
     def hook_profile(self) -> HookProfile | None:
         """What times the callbacks, or None."""
-        return active_profile(self._session)
+        return run.active_profile(self._session)
 
     @property
     def makes_dataloaders(self) -> bool:
@@ -522,6 +521,11 @@ class TrainerView:
     def limit_predict_batches(self) -> int | float:
         """Number or share of the predict batches."""
         return self._session.plan.limit_predict_batches
+
+    def _callbacks_of(self, home: str, name: str) -> list[Any]:
+        """Return the callbacks of a built-in class, which is not imported to look for them."""
+        kind = class_if_loaded(f"trainer_hooks.callbacks.{home}", name)
+        return [callback for callback in self.callbacks if isinstance(callback, kind)]
 
     def _evaluation(self, stage: str) -> EvalData:
         context = self._session.context

@@ -6,25 +6,25 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
-from trainer_hooks.callbacks.progress.rich_progress import RichProgressBar
-from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
-from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
-from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
-from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
-from trainer_hooks.callbacks.stopping.timer import Timer
-from trainer_hooks.callbacks.summary.model_summary import ModelSummary
-from trainer_hooks.callbacks.summary.rich_model_summary import RichModelSummary
+from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.checkpoint import is_remote, require_reachable
 from trainer_hooks.connector import Default
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.csv import CSVLogger
-from trainer_hooks.loggers.folder_logger import tell_apart
 
 if TYPE_CHECKING:
-    from trainer_hooks.connector import CallbackConnector
+    from trainer_hooks.callbacks import ModelSummary
+    from trainer_hooks.connector import CallbackConnector, Entry
     from trainer_hooks.trainer.options.config import TrainerConfig
+
+_BARS = ("trainer_hooks.callbacks.progress.progress_bar", "ProgressBar")
+_SWITCHED = {
+    "enable_checkpointing": ("trainer_hooks.callbacks.saving.checkpoint", "Checkpoint"),
+    "enable_progress_bar": _BARS,
+    "enable_model_summary": ("trainer_hooks.callbacks.summary.model_summary", "ModelSummary"),
+    "enable_run_manifest": ("trainer_hooks.callbacks.reporting.run_manifest", "RunManifest"),
+}
+"""What each option switches off: a class, named so that it is imported only where it is used."""
 
 __all__ = ["check_switches", "default_callbacks", "make_loggers", "root_dir"]
 
@@ -36,20 +36,33 @@ def root_dir(config: TrainerConfig) -> str:
 
 
 def default_callbacks(config: TrainerConfig) -> tuple[Default, ...]:
-    """Return the callbacks that take part unless others of their kind were given."""
+    """Return the callbacks that take part unless others of their kind were given.
+
+    Each is imported as it is made: a trainer that has none of them pays for none.
+    """
     found = []
     is_dry = bool(config.fast_dev_run)
     if config.max_time is not None and not is_dry:
+        from trainer_hooks.callbacks import Timer
+
         found.append(Default(Timer(config.max_time), unless=Timer))
     if config.enable_model_summary is not False:
+        from trainer_hooks.callbacks import ModelSummary
+
         found.append(Default(_summary_beside(config.callbacks), unless=ModelSummary))
     logs = config.logger is None or bool(config.logger)
     if config.enable_run_manifest is not False and logs and not is_dry:
+        from trainer_hooks.callbacks import RunManifest
+
         # it leaves the checkpoints alone: what a run is made with is no part of its state
         found.append(Default(RunManifest(in_checkpoint=False), unless=RunManifest))
     if config.enable_progress_bar is not False:
+        from trainer_hooks.callbacks import ProgressBar, TQDMProgressBar
+
         found.append(Default(TQDMProgressBar(), unless=ProgressBar))
     if config.enable_checkpointing is not False and not is_dry:
+        from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
+
         found.append(Default(ModelCheckpoint(), unless=Checkpoint))
     return tuple(found)
 
@@ -58,8 +71,14 @@ def _summary_beside(callbacks: object) -> ModelSummary:
     """Return the summary that goes with the progress bar among the user's callbacks."""
     # an iterator is left alone: it can be read only once
     listed = callbacks if isinstance(callbacks, Collection) else [callbacks]
-    has_rich_bar = any(isinstance(callback, RichProgressBar) for callback in listed)
-    return RichModelSummary() if has_rich_bar else ModelSummary()
+    rich_bar = class_if_loaded("trainer_hooks.callbacks.progress.rich_progress", "RichProgressBar")
+    if any(isinstance(callback, rich_bar) for callback in listed):
+        from trainer_hooks.callbacks import RichModelSummary
+
+        return RichModelSummary()
+    from trainer_hooks.callbacks import ModelSummary
+
+    return ModelSummary()
 
 
 def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
@@ -69,15 +88,8 @@ def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
         OptionError: something was, two progress bars would write over each other, or the root is in
             a store that cannot be reached from here.
     """
-    for option, kind in (
-        ("enable_checkpointing", Checkpoint),
-        ("enable_progress_bar", ProgressBar),
-        ("enable_model_summary", ModelSummary),
-        ("enable_run_manifest", RunManifest),
-    ):
-        given = [
-            e for e in connector.entries if isinstance(e.callback, kind) and e.origin == "user"
-        ]
+    for option, kind in _SWITCHED.items():
+        given = [e for e in _entries_of(connector, kind) if e.origin == "user"]
         if getattr(config, option) is False and given:
             raise OptionError(
                 f"Trainer({option}=False) and the {given[0].label} contradict each other: leave "
@@ -85,12 +97,18 @@ def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
             )
     root = root_dir(config)
     require_reachable(root, f"Trainer(default_root_dir={root!r})")
-    bars = [entry for entry in connector.entries if isinstance(entry.callback, ProgressBar)]
+    bars = _entries_of(connector, _BARS)
     if len(bars) > 1:
         raise OptionError(
             f"Trainer(callbacks=...) has two progress bars, {bars[0].label} and {bars[1].label}: "
             "they would write over each other. Leave one out."
         )
+
+
+def _entries_of(connector: CallbackConnector, kind: tuple[str, str]) -> list[Entry]:
+    """Return the callbacks of a class that is named by its module and its name."""
+    found = class_if_loaded(*kind)
+    return [entry for entry in connector.entries if isinstance(entry.callback, found)]
 
 
 def make_loggers(config: TrainerConfig) -> list[Logger]:
@@ -109,6 +127,8 @@ def make_loggers(config: TrainerConfig) -> list[Logger]:
                 f"Trainer(default_root_dir={root!r}): the default logger writes to a local folder. "
                 "Pass logger=CSVLogger('logs'), or logger=False."
             )
+        from trainer_hooks.loggers import CSVLogger
+
         return [CSVLogger(root)]
     is_several = isinstance(given, Iterable) and not isinstance(given, str)
     listed = list(given) if is_several else [given]
@@ -119,5 +139,8 @@ def make_loggers(config: TrainerConfig) -> list[Logger]:
                 f"Trainer(logger={item!r}): must be True, False, a trainer_hooks Logger, or a list "
                 f"of them{hint}."
             )
-    tell_apart(listed)
+    if len(listed) > 1:
+        from trainer_hooks.loggers.folder_logger import tell_apart
+
+        tell_apart(listed)
     return listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks import data as loading
 from trainer_hooks._log import warn
 from trainer_hooks.context import EvalData
 from trainer_hooks.data import (
@@ -13,7 +14,6 @@ from trainer_hooks.data import (
     as_eval_loaders,
     as_train_loader,
     defines,
-    evaluators_in,
     limited,
     number_of_batches,
     without_shuffling,
@@ -160,7 +160,7 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
             f"{_LOADERS[stage]}(), or define "
             f"{type(job.module).__qualname__}.{_LOADERS[stage]}()."
         )
-    evaluators = evaluators_in(source)
+    evaluators = loading.evaluators_in(source)
     if evaluators:
         source = [evaluator.dataloader for evaluator in evaluators]
     loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks import checkpoint as files
+from trainer_hooks import loops
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint import load_checkpoint, summarize
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.context import OverriddenSteps, RunContext
 from trainer_hooks.data import BatchTransfer, DataModule
@@ -19,11 +20,8 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
 )
 from trainer_hooks.hooks import call_noting, describe_error
-from trainer_hooks.loops import EvaluationLoop, FitLoop, PredictionLoop, drop_requests
 from trainer_hooks.metrics import Scope
 from trainer_hooks.module import Module, parse
-from trainer_hooks.trainer.run import restoring
-from trainer_hooks.trainer.run.adoption import adopted
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.profiling import begin_run, report_run
 from trainer_hooks.trainer.run.signals import heeding_signals
@@ -67,7 +65,7 @@ class Run:
         self._checkpoint: dict[str, Any] | None = None
         check_kinds(job)
 
-    def prepare(self) -> FitLoop | EvaluationLoop | PredictionLoop:
+    def prepare(self) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
         """Make everything ready and return the loop to run.
 
         ::
@@ -161,7 +159,7 @@ class Run:
         steps += [(logger.finalize, (status,)) for logger in session.loggers]
         steps.append((session.guards.release, ()))
         if self.job.fn == "fit":
-            steps.append((drop_requests, (session.training.progress, self._error is None)))
+            steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
         for step, arguments in steps:
             try:
@@ -258,7 +256,7 @@ class Run:
         if path is None or self.job.fn != "fit":
             return
         try:
-            self._checkpoint = load_checkpoint(path)
+            self._checkpoint = files.load_checkpoint(path)
         except CheckpointError:
             return  # it is raised when the file is read in its turn, where it is still not there
         own = self._checkpoint.get("trainer_hooks", {})
@@ -276,7 +274,10 @@ class Run:
         checkpoint = self._checkpoint = None
         start.report = None
         if path is not None:
-            checkpoint = adopted(read or load_checkpoint(path), context, path)
+            from trainer_hooks.trainer.run import restoring
+            from trainer_hooks.trainer.run.adoption import adopted
+
+            checkpoint = adopted(read or files.load_checkpoint(path), context, path)
             hooks.on_load_checkpoint(trainer, module, checkpoint)
             if self.job.fn == "fit":
                 restoring.require_resumable(context, checkpoint, path)
@@ -287,7 +288,9 @@ class Run:
             restoring.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
                 restoring.restore_training(session, context, checkpoint)
-                session.training.saved_at = max(session.training.saved_at, summarize(path).saved_at)
+                session.training.saved_at = max(
+                    session.training.saved_at, files.summarize(path).saved_at
+                )
             if takes_callbacks:
                 start.report = restoring.restore_callbacks(session, checkpoint, upgraded)
             if self.job.fn == "fit":
@@ -307,13 +310,15 @@ class Run:
             place += f", after {progress.batches_in_epoch} batches"
         self.trainer.print(f"resuming from {path!r}: {place}; {report.taken_back}")
 
-    def _make_loop(self, context: RunContext) -> FitLoop | EvaluationLoop | PredictionLoop:
+    def _make_loop(
+        self, context: RunContext
+    ) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
         if self.job.fn == "predict":
-            return PredictionLoop(context, self.job.keeps_predictions)
+            return loops.PredictionLoop(context, self.job.keeps_predictions)
         if self.job.fn != "fit":
-            return EvaluationLoop(context, self.job.fn)
+            return loops.EvaluationLoop(context, self.job.fn)
         assert context.data.stream is not None
-        loop = FitLoop(context, context.data.stream)
+        loop = loops.FitLoop(context, context.data.stream)
         reason = loop.reason_to_end()
         is_asked_for = context.has_to_stop
         progress = context.training.progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.checkpoint import BackgroundSaves
+from trainer_hooks import checkpoint
 from trainer_hooks.connector import CallbackConnector, Occupation
 from trainer_hooks.context import EvalData, RunContext, RunState, Training
 from trainer_hooks.loggers.guards import LoggerGuards
@@ -64,7 +64,7 @@ class Session:
     config: TrainerConfig
     plan: Plan
     connector: CallbackConnector
-    background: BackgroundSaves
+    background: checkpoint.BackgroundSaves
     loggers: list[Logger]
     device: torch.device
     precision: Precision
@@ -132,7 +132,7 @@ class Session:
             config=self.config,
             plan=plan,
             connector=CallbackConnector(callbacks, discover=False),
-            background=BackgroundSaves(str),
+            background=checkpoint.BackgroundSaves(str),
             loggers=[],
             device=self.device,
             precision=make_precision(self.config.precision, self.device),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer_hooks.checkpoint import located
+from trainer_hooks import checkpoint
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,4 +44,4 @@ class Start:
                 "may set it in setup, on_configure_model or on_before_load. Otherwise pass it: "
                 "fit(ckpt_path=...)."
             )
-        self.path = self.named_path = None if path is None else located(path)
+        self.path = self.named_path = None if path is None else checkpoint.located(path)
