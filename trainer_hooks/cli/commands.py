@@ -38,8 +38,9 @@ def failed(command: str, reason: str) -> int:
     return USAGE_ERROR
 
 
-def to_install(error: ModuleNotFoundError, package: str, extra: str) -> str:
+def to_install(error: ModuleNotFoundError, extra: str, *packages: str) -> str:
     """Return what to install where an optional package is missing; raise what is another fault."""
-    if error.name is None or error.name.partition(".")[0] != package:
+    package = (error.name or "").partition(".")[0]
+    if package not in packages:
         raise error
     return f"{package} is not installed: pip install 'trainer-hooks[{extra}]'"

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             ),
         )
     except ModuleNotFoundError as error:
-        return failed("plot", to_install(error, "plotext", "report"))
+        return failed("plot", to_install(error, "report", "plotext"))
     except BrokenPipeError:
         raise
     except (TrainerHooksError, OSError) as error:
