@@ -18,6 +18,7 @@ def moment(seconds: float) -> str:
 
 def lasting(seconds: float) -> str:
     """Return a length of time in words that are short."""
+    # not humanize: one more package for six lines
     if seconds < _MINUTE:
         return duration(seconds)
     minutes, rest = divmod(round(seconds), _MINUTE)
