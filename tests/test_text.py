@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pyte
+import pytest
 
 from trainer_hooks._text import Branch, aligned, show_table, show_tree
 
@@ -54,6 +55,16 @@ def test_a_table_on_a_terminal_is_drawn(monkeypatch) -> None:
     shown = "\n".join(terminal.screen())
     for text in ("Costs", "on_fit_start", "1000", "[red]", "\u2500"):
         assert text in shown
+
+
+@pytest.mark.parametrize("text", ["[red]x[/red]", "[/]", ":cat:", "a:warning:b", "back\\\\"])
+def test_what_rich_has_a_meaning_for_is_shown_as_it_is(text, monkeypatch) -> None:
+    """Neither markup nor the name of an emoji is anything but text, in tables and in trees."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = Terminal()
+    show_table([text], [[text]], title=text, file=terminal)
+    show_tree(Branch(text, (Branch(text),)), file=terminal)
+    assert sum(text in line for line in terminal.screen()) == 5
 
 
 def test_a_tree_in_a_file_is_indented() -> None:

@@ -15,6 +15,7 @@ __all__ = ["replace_file"]
 
 def replace_file(path: Path, write: Callable[[TextIO], object]) -> None:
     """Let `write` fill a file that takes the place of `path` whole or not at all."""
+    # by hand: the library for it, atomicwrites, is no longer kept
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8", newline="") as file:

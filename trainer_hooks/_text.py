@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from rich.console import Console
     from rich.tree import Tree
 
 __all__ = ["Branch", "aligned", "printable", "show_table", "show_tree"]
 
+# plain tables and trees are our own: rich fits all that it draws to a width, and a file has none
 _INDENT = "  "
 
 
@@ -36,6 +38,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 def printable(text: object) -> str:
     """Return a text on one line, with what would steer a terminal written out."""
     shown = str(text)
+    # not rich's escape_control_codes, which knows five of the hundreds that there are
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
@@ -63,7 +66,6 @@ def show_table(
     file = file or sys.stdout
     if file.isatty():
         from rich import box
-        from rich.console import Console
         from rich.table import Table
 
         table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
@@ -75,8 +77,8 @@ def show_table(
                 no_wrap=index in whole,
             )
         for row in rows:
-            table.add_row(*map(_literal, row))
-        Console(file=file).print(table)
+            table.add_row(*row)
+        _console(file).print(table)
         return
     head, *lines = aligned([header, *rows], right)
     rule = "-" * max(map(len, (head, *lines)))
@@ -107,9 +109,7 @@ def show_tree(root: Branch, *, file: TextIO | None = None) -> None:
     """
     file = file or sys.stdout
     if file.isatty():
-        from rich.console import Console
-
-        Console(file=file, soft_wrap=True).print(_drawn(root))
+        _console(file, soft_wrap=True).print(_drawn(root))
         return
     print(*_indented(root, 0), sep="\n", file=file)
 
@@ -123,14 +123,14 @@ def _indented(branch: Branch, depth: int) -> Iterator[str]:
 def _drawn(branch: Branch) -> Tree:
     from rich.tree import Tree
 
-    tree = Tree(_literal(branch.text), style="dim" if branch.is_faint else "")
+    tree = Tree(branch.text, style="dim" if branch.is_faint else "")
     for below in branch.branches:
         tree.children.append(_drawn(below))
     return tree
 
 
-def _literal(text: str) -> str:
-    """Return `text` so that rich shows its brackets instead of taking them for markup."""
-    from rich.markup import escape
+def _console(file: TextIO, *, soft_wrap: bool = False) -> Console:
+    """Return a console that shows texts as they are: `[red]` and `:cat:` too."""
+    from rich.console import Console
 
-    return escape(text)
+    return Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False)

@@ -45,6 +45,15 @@ def test_each_call_is_one_line():
     ]
 
 
+def test_nothing_steers_the_terminal():
+    """Control characters in names and texts are written out, as line breaks are."""
+    stream = io.StringIO()
+    logger = ConsoleLogger(stream, timestamps=False)
+    logger.log_text("note", "red\x1b[31m\r\u2028")
+    logger.log_metrics({"a\x07": 1.0}, 0)
+    assert stream.getvalue() == "note: red\\x1b[31m\\r\\u2028\nstep 0 a\\x07=1\n"
+
+
 def test_a_training_prints_to_standard_output(train, capsys):
     """Without a stream the lines go to the standard output of the moment, with the time."""
     train(ConsoleLogger())

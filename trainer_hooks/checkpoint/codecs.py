@@ -123,6 +123,7 @@ def _numpy_codec(value: Any) -> Codec | None:
 def _array_parts(value: Any) -> list[Any]:
     import numpy as np
 
+    # not numpy.save: as a tensor, the data is a part of the file with a checksum of its own
     dtype = value.dtype
     spec = dtype.str if dtype.names is None else dtype.descr
     if dtype.hasobject or dtype.kind not in _PLAIN_KINDS or np.dtype(spec) != dtype:

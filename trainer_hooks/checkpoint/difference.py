@@ -120,6 +120,8 @@ def _without_times(contents: Contents) -> Contents:
 class _Walk:
     """A way through two values of the same place at once."""
 
+    # not deepdiff: large tensors are compared in pieces, by torch
+
     def __init__(self, part: str, tolerance: Tolerance) -> None:
         self._part = part
         self._tolerance = tolerance

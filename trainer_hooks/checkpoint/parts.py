@@ -34,6 +34,7 @@ def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
         target: the file.
         write: writes its content into an open file, and syncs it.
     """
+    # atomicwrites and its like lock nothing, so a leftover could not be told from a save under way
     make_folder(target.parent)
     remove_stale_parts(target.parent)
     file, part = open_part(target)

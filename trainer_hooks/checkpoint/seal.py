@@ -169,6 +169,7 @@ def _damaged_part(parts: ZipFile) -> str | None:
 
 def _record(tail: bytes) -> tuple[bytes, bytes, int] | None:
     """Return a seal's text, its checksum, and the length of the whole; None without a seal."""
+    # zipfile wants the whole file, of which the rest may be far away
     start = tail.rfind(_END + b"\x00\x00\x00\x00")
     comment = tail[start + _END_SIZE :] if start >= 0 else b""
     if not comment.startswith(_MAGIC):

@@ -7,13 +7,24 @@ inside of `run`, by those that need it, so that the others answer at once.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Callable
+    from pathlib import Path
 
-__all__ = ["INTERRUPTED", "PIPE_CLOSED", "USAGE_ERROR", "Commands", "failed", "to_install"]
+__all__ = [
+    "INTERRUPTED",
+    "PIPE_CLOSED",
+    "USAGE_ERROR",
+    "Commands",
+    "failed",
+    "is_free",
+    "number_under",
+    "to_install",
+]
 
 USAGE_ERROR = 2
 """Exit code: the arguments make no sense."""
@@ -38,8 +49,34 @@ def failed(command: str, reason: str) -> int:
     return USAGE_ERROR
 
 
-def to_install(error: ModuleNotFoundError, package: str, extra: str) -> str:
+def to_install(error: ModuleNotFoundError, extra: str, *packages: str) -> str:
     """Return what to install where an optional package is missing; raise what is another fault."""
-    if error.name is None or error.name.partition(".")[0] != package:
+    package = (error.name or "").partition(".")[0]
+    if package not in packages:
         raise error
     return f"{package} is not installed: pip install 'trainer-hooks[{extra}]'"
+
+
+def number_under(limit: float, rule: str) -> Callable[[str], float]:
+    """Return what reads an argument that is a number from 0 to under `limit`.
+
+    Args:
+        limit: the first number that is too large.
+        rule: what the argument must be, in words.
+    """
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0.0 <= value < limit:
+            raise argparse.ArgumentTypeError(f"{text!r} must be {rule}")
+        return value
+
+    return read
+
+
+def is_free(folder: Path) -> bool:
+    """Return whether a folder is empty, or is not there yet."""
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

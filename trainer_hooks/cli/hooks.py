@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import aligned, show_table
-from trainer_hooks.cli.commands import USAGE_ERROR
+from trainer_hooks.cli.commands import failed
 from trainer_hooks.cli.plugins.survey import prints_diverted
 from trainer_hooks.errors import nearest
 from trainer_hooks.hooks import (
@@ -65,13 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     matches = look_up(arguments.name, hooks)
     if not matches:
-        print(
-            f"trainer-hooks hooks: error: {arguments.name!r} is no hook, here or in another "
-            f"framework.{nearest(arguments.name, known_names(hooks))} List them with: "
-            "trainer-hooks hooks",
-            file=sys.stderr,
+        return failed(
+            "hooks",
+            f"{arguments.name!r} is no hook, here or in another framework."
+            f"{nearest(arguments.name, known_names(hooks))} List them with: trainer-hooks hooks",
         )
-        return USAGE_ERROR
     if arguments.json:
         found = {"name": arguments.name, "hooks": [_details(match) for match in matches]}
         print(json.dumps(found, indent=2))
@@ -86,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 def signature_of(spec: HookSpec) -> str:
     """Return the first line of a hook's method, with types; several lines if it is long."""
     assert spec.declared is not None
+    # Signature.format breaks long ones from Python 3.13 on
     parameters = []
     for parameter in inspect.signature(spec.declared).parameters.values():
         text = parameter.name

@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    # argparse: click and typer would be one more package for everybody who trains
     parser = argparse.ArgumentParser(
         prog="trainer-hooks",
         description="A PyTorch trainer whose one idea is the hook.",

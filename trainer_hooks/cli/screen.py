@@ -6,6 +6,8 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._text import aligned
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -71,7 +73,8 @@ class Screen:
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Write a table with a row of headings."""
         if self._console is None:
-            self._plain_table(columns, rows)
+            rule = ["-" * max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+            self.lines(aligned([columns, rule, *rows]))
             return
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
@@ -83,11 +86,3 @@ class Screen:
         for row in rows:
             table.add_row(*map(Text, row))
         self._console.print(table)
-
-    @staticmethod
-    def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-        rule = ["-" * width for width in widths]
-        for row in (columns, rule, *rows):
-            cells = zip(row, widths, strict=True)
-            print("  ".join(cell.ljust(width) for cell, width in cells).rstrip(), flush=True)

@@ -29,8 +29,6 @@ _MOST_VALUES = 1_000_000
 _WIDTH = 240
 """Characters of a value in a few words."""
 
-_SIZE_STEP = 1000
-
 
 class _Short(Repr):
     """`repr`, cut short; of a tensor its kind, or its value if it is a single number."""
@@ -62,15 +60,14 @@ def shortened(value: Any) -> str:
 
 def size_text(size: int) -> str:
     """Return a number of bytes in a readable unit, such as `12.3 MB`."""
-    value, units = float(size), ["B", "kB", "MB", "GB"]
-    while value >= _SIZE_STEP and len(units) > 1:
-        value /= _SIZE_STEP
-        units.pop(0)
-    return f"{size} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+    from rich.filesize import decimal
+
+    return decimal(size)
 
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 tensor` or `1,234 tensors`."""
+    # inflect knows all plurals; ours take an s
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -81,6 +78,8 @@ class JsonWriter:
     hexadecimal digits; NaN and infinities texts; NumPy's arrays of up to 1000 elements lists; what
     JSON does not know the text that it has.
     """
+
+    # not `json.dumps(default=...)`, which is asked neither about NaN nor about keys
 
     def __init__(self) -> None:
         self._left = _MOST_VALUES

@@ -6,6 +6,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._text import printable
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.hparams import as_dict, flattened, plain_number
@@ -92,20 +93,16 @@ class ConsoleLogger(Logger):
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
         """Print a text, its line breaks escaped."""
-        self._print(step, f"{key}: {_one_line(text)}")
+        self._print(step, f"{key}: {text}")
 
     def _print(self, step: int | None, text: str) -> None:
         self._line(text if step is None else f"step {step} {text}")
 
     def _line(self, text: str) -> None:
         time = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} " if self._has_times else ""
-        print(f"{time}{_one_line(text)}", file=self._stream or sys.stdout, flush=True)
+        print(f"{time}{printable(text)}", file=self._stream or sys.stdout, flush=True)
 
 
 def _shown(value: Any) -> str:
     """Return a number in six digits; whole numbers and texts as they are."""
-    return f"{value:.6g}" if isinstance(value, float) else _one_line(str(value))
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,11 +41,8 @@ def truncate(folder: Path, sizes: Mapping[str, int]) -> None:
 
 def set_aside(path: Path, size: int | None) -> None:
     """Leave the first `size` bytes of an event file, and keep the whole under another name."""
-    number = 0
-    whole = path.with_name(path.name.replace(_EVENTS, f"after_resume_{number}"))
-    while whole.exists():
-        number += 1
-        whole = path.with_name(path.name.replace(_EVENTS, f"after_resume_{number}"))
+    names = (path.name.replace(_EVENTS, f"after_resume_{number}") for number in count())
+    whole = next(found for found in map(path.with_name, names) if not found.exists())
     if size is not None:
         shutil.copyfile(path, whole)
         os.truncate(path, size)

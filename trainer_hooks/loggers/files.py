@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._files import replace_file
@@ -109,10 +109,8 @@ def without_gaps(cells: Sequence[str]) -> list[str]:
 
 def free_name(path: Path, what: str) -> Path:
     """Return the path of a file beside `path` that is not there, as `metrics.<what>_0.csv`."""
-    number = 0
-    while (found := path.with_name(f"{path.stem}.{what}_{number}{path.suffix}")).exists():
-        number += 1
-    return found
+    names = (f"{path.stem}.{what}_{number}{path.suffix}" for number in count())
+    return next(found for found in map(path.with_name, names) if not found.exists())
 
 
 def _write_all(path: Path, rows: list[list[str]]) -> None:

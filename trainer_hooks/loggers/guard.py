@@ -30,6 +30,7 @@ METHODS = (
     "log_text",
     "save",
 )
+# counted in calls, not in seconds as tenacity and backoff do: a step must never sleep
 _LONGEST_PAUSE = 64
 """After an error so many calls, at most, are kept before another is tried."""
 

@@ -38,6 +38,7 @@ def jsonable(value: Any) -> Any:
 
 def flattened(params: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Return nested hyperparameters as one level, their names joined by slashes."""
+    # pandas' json_normalize makes a table of it, and need not be installed
     flat: dict[str, Any] = {}
     for key, value in params.items():
         name = f"{above}{key}"

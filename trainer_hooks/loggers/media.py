@@ -104,6 +104,7 @@ def as_table(
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table in Markdown."""
+    # pandas has to_markdown, which needs tabulate besides
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(
         "| " + " | ".join(str(cell).replace("|", r"\|").replace("\n", " ") for cell in line) + " |"

@@ -124,6 +124,7 @@ class RunFolder:
 
     def _next(self) -> int:
         """Return the number after the highest `version_N`."""
+        # tempfile has names that nobody has, but none that people can count
         root = self._root
         names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
         found = [int(match[1]) for match in map(_VERSION.fullmatch, names) if match]

@@ -53,6 +53,7 @@ def _records(content: bytes) -> Iterator[bytes]:
     The format is that of LevelDB's log: blocks of 32 KiB, in which a record has one part or several
     that stand in blocks one after another.
     """
+    # wandb ships no reader for Python any more
     place, parts = _FILE_HEADER, b""
     while place + _RECORD_HEADER.size <= len(content):
         left = _BLOCK - place % _BLOCK

@@ -272,10 +272,11 @@ def test_bad_input_is_told_in_one_line(tmp_path, fails) -> None:
     assert "No such file" in fails(tmp_path, "-o", tmp_path / "no" / "folder" / "x.html")
 
 
-def test_it_says_what_to_install(tmp_path, fails, monkeypatch) -> None:
-    """Without plotly, the extra that has it is named."""
+@pytest.mark.parametrize("package", ["plotly", "jinja2"])
+def test_it_says_what_to_install(package, tmp_path, fails, monkeypatch) -> None:
+    """Without plotly or Jinja, the extra that has them is named."""
     (tmp_path / "metrics.csv").write_text("step,a\n0,1\n")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "plotly"]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    assert "pip install 'trainer-hooks[report]'" in fails(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert f"{package} is not installed: pip install 'trainer-hooks[report]'" in fails(tmp_path)

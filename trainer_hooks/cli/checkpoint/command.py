@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.cli.commands import USAGE_ERROR
+from trainer_hooks.cli.commands import USAGE_ERROR, failed, number_under
 from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
     from trainer_hooks.cli.commands import Commands
 
 __all__ = ["add_parser", "run"]
+
+_tolerance = number_under(math.inf, "a number from 0 on")
 
 
 def add_parser(commands: Commands) -> None:
@@ -44,11 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except (TrainerHooksError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
+        reason = str(error)
     except RecursionError:
         reason = "what the file holds is nested too deep, or holds itself"
-    print(f"{arguments.parser.prog}: error: {reason}", file=sys.stderr)
-    return USAGE_ERROR
+    return failed(arguments.parser.prog.partition(" ")[2], reason)
 
 
 def _add_show(actions: Commands) -> None:
@@ -215,13 +217,3 @@ def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
     return int(text)
-
-
-def _tolerance(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 0 on")
-    return value

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainer_hooks.cli.values import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,8 +37,8 @@ class Comparison:
 
     def __str__(self) -> str:
         if self.is_equal:
-            tensors = "1 tensor" if self.tensors == 1 else f"{self.tensors} tensors"
-            return f"equal, bit for bit ({tensors}, {self.numbers:,} numbers)"
+            size = f"{counted(self.tensors, 'tensor')}, {counted(self.numbers, 'number')}"
+            return f"equal, bit for bit ({size})"
         if not self.tensors:
             return "NOT EQUAL: there is nothing to compare"
         name, how = next(iter(self.differing.items()))
@@ -59,6 +61,7 @@ def compare(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> Compariso
 
 def tensors_in(tree: Any, prefix: str = "") -> dict[str, Tensor]:
     """Return every tensor and number of nested dicts, lists and tuples, by its path."""
+    # not torch.utils._pytree, which is private
     if isinstance(tree, Tensor):
         return {prefix: tree}
     if isinstance(tree, float | int):
@@ -80,7 +83,7 @@ def _difference(one: Tensor | None, other: Tensor | None) -> str:
         return "only one of the two has it"
     if one.dtype != other.dtype or one.shape != other.shape:
         return f"{one.dtype} {tuple(one.shape)} and {other.dtype} {tuple(other.shape)}"
-    # as bytes, because 0.0 == -0.0 and nan != nan
+    # as bytes, because 0.0 == -0.0 and nan != nan, also for torch.testing.assert_close
     if torch.equal(_bytes(one), _bytes(other)):
         return ""
     return f"by up to {(one.double() - other.double()).abs().max().item():.3g}"

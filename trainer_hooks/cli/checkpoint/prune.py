@@ -65,6 +65,7 @@ def _agrees(question: str) -> bool:
             "there is no terminal to ask on before files are removed: give --yes, or --dry-run."
         )
     try:
+        # not rich's Confirm, which asks on: whatever is not a yes is a no
         answer = input(question)
     except EOFError:
         return False

@@ -14,6 +14,7 @@ import torch
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.checkpoint import read_checkpoint
 from trainer_hooks.cli.checkpoint.compare import compare
+from trainer_hooks.cli.commands import is_free
 from trainer_hooks.cli.demo import digits
 from trainer_hooks.cli.demo import run as demo_run
 from trainer_hooks.cli.demo.digits import DigitsData, DigitsNet
@@ -99,7 +100,7 @@ def _new_folder(wanted: Path | None) -> Path:
     """Return the absolute path of a folder that is empty, or is not there yet."""
     if wanted is None:
         wanted = Path("demo_runs", datetime.now().astimezone().strftime("%Y-%m-%d_%H%M%S"))
-    if wanted.exists() and not (wanted.is_dir() and not any(wanted.iterdir())):
+    if not is_free(wanted):
         raise _DemoError(
             f"--dir {str(wanted)!r} is no empty folder, and nothing is ever written over: name a "
             "new one."

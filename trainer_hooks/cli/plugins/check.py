@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.cli.commands import USAGE_ERROR
+from trainer_hooks.cli.commands import USAGE_ERROR, failed
 from trainer_hooks.cli.plugins.survey import prints_diverted, survey
 from trainer_hooks.errors import OptionError, nearest
 from trainer_hooks.hooks import (
@@ -73,7 +72,7 @@ def check_plugins(
 
     fault = _fault_of_names(names)
     if fault:
-        return _refuse(fault)
+        return failed("plugins check", fault)
     found: list[_Checked] = []
     try:
         for checked in _check_each(names, examine):
@@ -81,7 +80,7 @@ def check_plugins(
             if not is_json:
                 _show(checked)
     except OptionError as error:  # of the test kit's: `skip`
-        return _refuse(str(error))
+        return failed("plugins check", str(error))
     if is_json:
         print(json.dumps([_record(checked) for checked in found], indent=2))
     else:
@@ -95,11 +94,6 @@ def _exit_code(found: Iterable[_Checked], *, is_named: bool) -> int:
     # who asks for one by name has not got it checked where the environment switches it off
     is_skipped = is_named and any(checked.plugin.status == "blocked" for checked in found)
     return USAGE_ERROR if is_skipped else 0
-
-
-def _refuse(fault: str) -> int:
-    print(f"trainer-hooks plugins check: error: {fault}", file=sys.stderr)
-    return USAGE_ERROR
 
 
 def _fault_of_names(names: Iterable[str]) -> str:

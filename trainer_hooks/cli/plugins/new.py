@@ -13,7 +13,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
-from trainer_hooks.cli.commands import USAGE_ERROR
+from trainer_hooks.cli.commands import failed, is_free
 from trainer_hooks.hooks import normal_name
 
 if TYPE_CHECKING:
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Names", "write_plugin"]
 
+# as packaging.utils checks it, which need not be installed
 _NAME = re.compile(r"[A-Z0-9]([A-Z0-9._-]*[A-Z0-9])?", re.IGNORECASE | re.ASCII)
 _SUFFIX = ".template"
+_UNWRITTEN = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +107,11 @@ def write_plugin(name: str, folder: Path | None) -> int:
     try:
         fault = fault or _fault_of_folder(target)
         if fault:
-            print(f"trainer-hooks plugins new: error: {fault}", file=sys.stderr)
-            return USAGE_ERROR
+            return failed("plugins new", fault)
         written = list(_write(names, target))
     except OSError as error:
-        print(f"trainer-hooks plugins new: error: {error}", file=sys.stderr)
-        return 1
+        failed("plugins new", str(error))
+        return _UNWRITTEN
     print(
         f"distribution {names.distribution}, package {names.package}, callback {names.callback}, "
         f"entry point {names.entry_point}\n",
@@ -128,7 +129,7 @@ def write_plugin(name: str, folder: Path | None) -> int:
 
 
 def _fault_of_folder(folder: Path) -> str:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not is_free(folder):
         return (
             f"{folder} is there already: nothing is overwritten. Name a new or empty folder with "
             "--dir."
@@ -140,6 +141,7 @@ def _write(names: Names, target: Path) -> Iterator[Path]:
     """Write the package's files; yield their paths in it."""
     for path, template in sorted(_templates(files("trainer_hooks.cli.plugins") / "templates")):
         place = Path(path.removesuffix(_SUFFIX).replace("PACKAGE", names.package))
+        # no Jinja: names alone go in, and the braces of Python and TOML stay what they are
         text = Template(template).substitute(
             distribution=names.distribution,
             entry_point=names.entry_point,

@@ -27,11 +27,12 @@ class CheckpointFile:
 
     Attributes:
         path: the file.
+        name: its path, within the run's folder where it lies there.
         size: its bytes.
         saved_at: when it was saved, in seconds since 1970.
         parts: what is in it, in a few words.
         holds: the same, line by line.
-        metrics: the metrics as they were then.
+        metrics: the metrics as they were then, line by line.
         epoch: epochs completed.
         step: optimizer steps done.
         fault: why it cannot be used, or an empty string.
@@ -39,11 +40,12 @@ class CheckpointFile:
     """
 
     path: Path
+    name: str
     size: int
     saved_at: float
     parts: list[str] = field(default_factory=list)
     holds: list[str] = field(default_factory=list)
-    metrics: dict[str, Any] = field(default_factory=dict)
+    metrics: list[str] = field(default_factory=list)
     epoch: int = 0
     step: int = 0
     fault: str = ""
@@ -61,9 +63,11 @@ def checkpoints_of(run: Run) -> tuple[list[CheckpointFile], int]:
             noted = (Path(str(record.get("path"))) for record in session.saved)
             files |= {path for path in noted if path.is_absolute() and path.is_file()}
     found = []
+    root = run.folder.absolute()
     for path in files:
         try:
-            found.append(CheckpointFile(path, path.stat().st_size, _saved_at(path)))
+            name = str(path.relative_to(root) if path.is_relative_to(root) else path)
+            found.append(CheckpointFile(path, name, path.stat().st_size, _saved_at(path)))
         except OSError:
             continue  # removed a moment ago: the run is still going
     found.sort(key=lambda file: (file.saved_at, str(file.path)))
@@ -108,7 +112,7 @@ def _look_into(file: CheckpointFile, books: dict[str, Any]) -> None:
     if told["callbacks"]:
         file.parts.append(counted(len(told["callbacks"]), "callback state"))
         file.holds += [f"state of {key}" for key in told["callbacks"]]
-    file.metrics = {name: shortened(value) for name, value in told["metrics"].items()}
+    file.metrics = [f"{name} {shortened(value)}" for name, value in told["metrics"].items()]
     counters = told["counters"]
     file.epoch = _count(counters, "epochs_completed", "epoch")
     file.step = _count(counters, "steps_completed", "optimizer_steps")

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         written = _write(list(dict.fromkeys(arguments.runs)), arguments.output)
     except ModuleNotFoundError as error:
-        return failed("report", to_install(error, "plotly", "report"))
+        return failed("report", to_install(error, "report", "jinja2", "plotly"))
     except (TrainerHooksError, OSError) as error:
         return failed("report", str(error))
     print(written)
@@ -64,6 +64,7 @@ def _write(folders: list[Path], output: Path | None) -> Path:
     from trainer_hooks._files import replace_file
     from trainer_hooks.cli.report.charts import points_for
     from trainer_hooks.cli.report.page import page_of
+    from trainer_hooks.cli.report.rendering import rendered
     from trainer_hooks.cli.report.run import count_metrics, labels_of, read_run, require_run
 
     for folder in folders:
@@ -73,7 +74,7 @@ def _write(folders: list[Path], output: Path | None) -> Path:
         read_run(folder, label, most, beside=[other for other in folders if other != folder])
         for folder, label in zip(folders, labels_of(folders), strict=True)
     ]
-    page = page_of(runs)
+    page = rendered(page_of(runs))
     target = output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
     replace_file(target, lambda file: file.write(page))
     return target

@@ -69,5 +69,6 @@ class EpochAxis:
 
 
 def _between(knots: list[tuple[int, float]], right: int, step: int) -> float:
+    # numpy.interp would clamp what lies outside, and NumPy need not be installed
     (step_0, epoch_0), (step_1, epoch_1) = knots[right - 1], knots[right]
     return epoch_0 + (step - step_0) * (epoch_1 - epoch_0) / (step_1 - step_0)

@@ -147,6 +147,7 @@ def _is_alive(start: dict[str, Any]) -> bool:
     pid = int(number(start, "pid"))
     if pid <= 0:
         return False
+    # psutil would tell, and need not be installed
     told = text(start, "process")
     if told:
         return process_started(pid) == told

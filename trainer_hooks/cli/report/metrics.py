@@ -39,6 +39,7 @@ class Point(NamedTuple):
     value: float
 
 
+# thinned out while it is read: tsdownsample and its like want all values in memory first
 @dataclass(slots=True)
 class _Stretch:
     """Values next to each other: how many, and those of them that are kept, by step."""

@@ -1,61 +1,80 @@
-"""The parts of the report that tell what a run was made with: environment, callbacks, plugins."""
+"""What a run was made with, as plain data: environment, callbacks, plugins."""
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.cli.report.html import Html, element, facts, joined, table
 from trainer_hooks.cli.report.journal import number, text
 from trainer_hooks.cli.values import size_text
 
 if TYPE_CHECKING:
     from trainer_hooks.cli.report.run import Run
 
-__all__ = ["show_environment", "show_plugins"]
+__all__ = ["Origin", "Supplied", "origin_of", "supplied_to"]
 
 _COMMIT = 12
 
 
-def show_environment(run: Run) -> Html:
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a run was made with.
+
+    Attributes:
+        facts: names, and what they stand for.
+        versions: of the packages.
+        earlier: what was another at earlier starts.
+    """
+
+    facts: dict[str, str]
+    versions: dict[str, str]
+    earlier: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Supplied:
+    """What took part in a run.
+
+    Attributes:
+        callbacks: of each its name, who supplied it, its turn, and why it was disabled.
+        plugins: of each its distribution, entry point, status, reason, and the time to load it.
+    """
+
+    callbacks: list[list[str]]
+    plugins: list[list[str]]
+
+
+def origin_of(run: Run) -> Origin | None:
     """Return what the last start of a training was made with, and what was another before."""
     fit = run.last_fit
     if fit is None:
-        return element("p", "No journal was kept.", class_="note")
+        return None
     told = _told(fit.start)
-    versions = _dict(fit.start, "versions")
-    packages = element(
-        "details",
-        element("summary", f"versions of {len(versions)} packages"),
-        facts({str(name): str(version) for name, version in versions.items()}),
-    )
+    versions = {str(n): str(version) for n, version in _dict(fit.start, "versions").items()}
     changed = []
     for earlier in run.fits:
         then = _told(earlier.start)
         for name in told:
             if earlier is not fit and then.get(name) != told[name]:
                 changed.append(f"{name}: {then.get(name) or 'nothing'}")
-    parts = [facts(told), packages]
-    if changed:
-        listed = [element("li", line) for line in dict.fromkeys(changed)]
-        parts += [element("p", "Other at earlier starts:", class_="note"), element("ul", *listed)]
-    return joined(parts)
+    facts = {name: value for name, value in told.items() if value}
+    return Origin(facts, versions, list(dict.fromkeys(changed)))
 
 
-def show_plugins(run: Run) -> Html:
+def supplied_to(run: Run) -> Supplied | None:
     """Return the callbacks that took part, and the plugins that were found."""
     fit = run.last_fit
     if fit is None:
-        return element("p", "No journal was kept.", class_="note")
-    rows = [
+        return None
+    callbacks = [
         [text(item, "name"), text(item, "supplier"), text(item, "band").lower(), ""]
         for item in _dicts(fit.start, "callbacks")
     ]
-    rows += [
+    callbacks += [
         [text(item, "name"), "", "", f"disabled in {text(item, 'hook')}: {text(item, 'error')}"]
         for item in _dicts(fit.end, "disabled")
     ]
-    parts = [table(["callback", "from", "turn", ""], rows, label="callbacks")]
     plugins = [
         [
             f"{text(item, 'distribution')} {text(item, 'version')}",
@@ -66,12 +85,7 @@ def show_plugins(run: Run) -> Html:
         ]
         for item in _dicts(fit.start, "plugins")
     ]
-    if plugins:
-        head = ["plugin", "entry point", "status", "why", "loaded in"]
-        parts.append(table(head, plugins, label="plugins", right=(4,)))
-    else:
-        parts.append(element("p", "No plugins are installed.", class_="note"))
-    return joined(parts)
+    return Supplied(callbacks, plugins)
 
 
 def _told(start: dict[str, Any]) -> dict[str, str]:

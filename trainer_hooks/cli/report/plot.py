@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.cli.commands import failed, to_install
+from trainer_hooks.cli.commands import failed, number_under, to_install
 from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
+    import argparse
+
     from trainer_hooks.cli.commands import Commands
 
 __all__ = ["add_parser", "run"]
@@ -35,7 +36,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--log", action="store_true", help="draw values by their logarithm")
     parser.add_argument(
         "--smooth",
-        type=_weight,
+        type=number_under(1.0, "a number from 0 to under 1"),
         default=0.0,
         metavar="W",
         help="draw a moving mean that keeps this share of what it was, from 0 to under 1",
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             ),
         )
     except ModuleNotFoundError as error:
-        return failed("plot", to_install(error, "plotext", "report"))
+        return failed("plot", to_install(error, "report", "plotext"))
     except BrokenPipeError:
         raise
     except (TrainerHooksError, OSError) as error:
@@ -74,13 +75,3 @@ def _told_apart(words: list[str]) -> tuple[list[Path], list[str]]:
     while count < len(words) and Path(words[count]).is_dir():
         count += 1
     return list(map(Path, dict.fromkeys(words[:count]))), list(dict.fromkeys(words[count:]))
-
-
-def _weight(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 0 to under 1")
-    return value

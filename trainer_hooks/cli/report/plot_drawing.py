@@ -82,6 +82,7 @@ def draw(folders: Sequence[Path], names: Sequence[str], how: Drawing) -> None:
 
 def smoothed(values: Sequence[float], weight: float) -> list[float]:
     """Return a moving mean in which the first values weigh no more than the others."""
+    # as pandas' ewm(alpha=1 - weight), which is much to install for five lines
     means, mean, share = [], 0.0, 1.0
     for value in values:
         mean = weight * mean + (1 - weight) * value
@@ -145,6 +146,7 @@ def _show(lines: Sequence[_Line], title: str, how: Drawing) -> None:
 
 def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:
     """Return round numbers from `low` to `high`, and how they are written."""
+    # plotext's own are not round, and matplotlib's locator is much to install
     size = high - low
     if size <= 0:
         return [low], [f"{low:.6g}"]

@@ -22,6 +22,7 @@ _FOLDER, _INDEX = "samples", "samples.json"
 _MOST, _MOST_BYTES = 48, 16_000_000
 _LONGEST_INDEX = 10_000_000
 _LONGEST_TEXT = 4000
+# Python 3.13 has no imghdr, and Pillow would take apart what is only to be shown
 _KINDS = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
