@@ -171,7 +171,7 @@ class Trainer(TrainerView):
             CheckpointStateError: a state cannot be loaded back safely; it is named.
             CheckpointError: it cannot be written.
         """
-        run.snapshot.save(self._session, self, filepath, weights_only)
+        run.save(self._session, self, filepath, weights_only)
 
     def save_in_background(
         self, *filepaths: str | os.PathLike[str], weights_only: bool = False
@@ -190,7 +190,7 @@ class Trainer(TrainerView):
             CheckpointStateError: a state cannot be loaded back safely; it is named.
             CheckpointError: the save in the background before this one failed.
         """
-        return run.snapshot.save_in_background(self._session, self, filepaths, weights_only)
+        return run.save_in_background(self._session, self, filepaths, weights_only)
 
     def finish_saves(self) -> None:
         """Wait until what is saved in the background is durable, and tell the callbacks.
@@ -201,7 +201,7 @@ class Trainer(TrainerView):
         self._session.background.finish()
 
     def _tell_saved(self, path: str) -> None:
-        run.snapshot.tell_saved(self._session, self, path)
+        run.tell_saved(self._session, self, path)
 
     def trial_run(self, *callbacks: Callback, steps: int, validates: bool = False) -> None:
         """Run a few batches of what is about to be run, and leave everything as it was.

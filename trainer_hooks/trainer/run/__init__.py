@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.profiling import active_profile, profile_from_start, put_in
     from trainer_hooks.trainer.run.resuming import find_checkpoint
     from trainer_hooks.trainer.run.session import Session
+    from trainer_hooks.trainer.run.snapshot import save, save_in_background, tell_saved
     from trainer_hooks.trainer.run.trial import run_trial
 
 __all__ = [
@@ -24,6 +25,9 @@ __all__ = [
     "put_in",
     "reload_data",
     "run_trial",
+    "save",
+    "save_in_background",
+    "tell_saved",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -39,5 +43,8 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "put_in": "profiling",
             "reload_data": "job",
             "run_trial": "trial",
+            "save": "snapshot",
+            "save_in_background": "snapshot",
+            "tell_saved": "snapshot",
         },
     )
