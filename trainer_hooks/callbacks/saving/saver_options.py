@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
-from trainer_hooks.callbacks.saving.filenames import check_template
 from trainer_hooks.callbacks.saving.saved_files import resolved_folder
+from trainer_hooks.callbacks.saving.templates import check_template
 from trainer_hooks.checkpoint import located, require_reachable
 from trainer_hooks.errors import OptionError
 

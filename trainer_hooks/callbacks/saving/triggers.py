@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.monitoring import acts_at_train_epoch_end, check_count
@@ -14,10 +15,19 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trainer_hooks.callbacks.saving.ledger import Ledger
     from trainer_hooks.clock import Time
     from trainer_hooks.context import Trainer
 
-__all__ = ["Schedule", "Triggers"]
+__all__ = ["Schedule", "Triggers", "Turn"]
+
+
+class Turn(Enum):
+    """What a slot is to a saver."""
+
+    NONE = "its saves are set off elsewhere"
+    NOT_DUE = "its saves are set off here, but none is due"
+    DUE = "a save is due"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,8 @@ class Schedule:
         self.triggers = triggers
         self._choice = at_train_epoch_end
         self._at_train_epoch_end = True
-        self.watches_batches = False
+        self._watches_batches = False
+        self._batches_at_start: int | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -93,39 +104,36 @@ class Schedule:
         self._at_train_epoch_end = acts_at_train_epoch_end(trainer, self._choice)
         by_batches = self.triggers.every_n_train_steps > 0
         by_time = self.triggers.train_time_interval is not None
-        self.watches_batches = by_batches or by_time or not self._at_train_epoch_end
+        self._watches_batches = by_batches or by_time or not self._at_train_epoch_end
         self._last_time = time.monotonic()
+        self._batches_at_start = trainer.progress.batches_completed
         if self._step_seen is None:
             self._step_seen = trainer.global_step
 
-    def is_due_after_batch(self, trainer: Trainer, saved_step: int) -> bool:
-        """Return whether a save is due in the slot after a batch.
+    def stop(self) -> None:
+        """End with the run."""
+        self._batches_at_start = None
 
-        A multiple of steps that is jumped over, as with two optimizers, counts. A validation of
-        this batch has already run.
-        """
-        every, interval = self.triggers.every_n_train_steps, self.triggers.train_time_interval
-        step = trainer.global_step
-        if every > 0:
-            before, self._step_seen = self._step_seen or 0, step
-            return step // every != before // every
-        if interval is not None:
-            return step != saved_step and self._is_time_up(interval.total_seconds())
-        return self.is_turn_after_batch(trainer) and self._is_due_epoch(trainer)
+    def has_trained(self, trainer: Trainer) -> bool:
+        """Return whether anything was trained since this fit began."""
+        start = self._batches_at_start
+        return start is not None and trainer.progress.batches_completed > start
 
-    def is_due_after_epoch(self, trainer: Trainer) -> bool:
-        """Return whether a save is due in the slot after an epoch, or was put off until then."""
-        if self._deferred_at == trainer.progress.batches_completed:
-            return True
-        return self.is_turn_after_epoch(trainer) and self._is_due_epoch(trainer)
+    def after_batch(self, trainer: Trainer, ledger: Ledger) -> Turn:
+        """Return what the slot after a batch is, in which a validation of it has already run."""
+        if not self._watches_batches:
+            return Turn.NONE
+        if self._is_due_after_batch(trainer, ledger):
+            return Turn.DUE
+        return Turn.NOT_DUE if self._is_turn_after_batch(trainer) else Turn.NONE
 
-    def is_turn_after_batch(self, trainer: Trainer) -> bool:
-        """Return whether epochs set off the saves, and this batch was validated after."""
-        return self._goes_by_epochs and not self._at_train_epoch_end and _is_validated(trainer)
-
-    def is_turn_after_epoch(self, trainer: Trainer) -> bool:
-        """Return whether epochs set off the saves, and this is where, due or not."""
-        return self._goes_by_epochs and (self._at_train_epoch_end or _is_validated(trainer))
+    def after_epoch(self, trainer: Trainer) -> Turn:
+        """Return what the slot after an epoch is."""
+        is_turn = self._goes_by_epochs and (self._at_train_epoch_end or _is_validated(trainer))
+        is_deferred = self._deferred_at == trainer.progress.batches_completed
+        if is_deferred or (is_turn and self._is_due_epoch(trainer)):
+            return Turn.DUE
+        return Turn.NOT_DUE if is_turn else Turn.NONE
 
     def defer(self, trainer: Trainer) -> None:
         """Put off the save of this batch until the slot after its epoch."""
@@ -139,6 +147,25 @@ class Schedule:
         """Take back what was under way."""
         self._step_seen = state_dict.get("step_seen")
         self._deferred_at = state_dict.get("deferred_at")
+
+    def _is_due_after_batch(self, trainer: Trainer, ledger: Ledger) -> bool:
+        """Return whether a save is due; a multiple of steps that is jumped over counts.
+
+        With two optimizers, one is.
+        """
+        every, interval = self.triggers.every_n_train_steps, self.triggers.train_time_interval
+        step = trainer.global_step
+        if every > 0:
+            before, self._step_seen = self._step_seen or 0, step
+            return step // every != before // every
+        if interval is not None:
+            is_new = step != ledger.books.saved_step
+            return is_new and self._is_time_up(interval.total_seconds())
+        return self._is_turn_after_batch(trainer) and self._is_due_epoch(trainer)
+
+    def _is_turn_after_batch(self, trainer: Trainer) -> bool:
+        """Return whether epochs set off the saves, and this batch was validated after."""
+        return self._goes_by_epochs and not self._at_train_epoch_end and _is_validated(trainer)
 
     def _is_time_up(self, seconds: float) -> bool:
         """Return whether so many seconds have passed, and count anew if they have."""
