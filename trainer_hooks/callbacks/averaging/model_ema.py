@@ -137,12 +137,7 @@ class ModelEmaCallback(ModelCheckpoint):
         self.FILE_EXTENSION = self._file.suffix
         self.reset_on_train = self.load_saved_checkpoint = False
         self._watched.found_as = name_of_metric
-        if not isinstance(prefix, str) or not prefix:
-            raise OptionError(
-                f"prefix {prefix!r} of {_WHERE}: it must be a text that tells the average's "
-                "metrics from the module's. Pass one, such as 'ema_model_'."
-            )
-        self.prefix = prefix
+        self.prefix = _check_prefix(prefix)
         self.callbacks = collect(callbacks)
         self._make = model_ema
         self._beside = AverageBeside(self._made)
@@ -285,3 +280,12 @@ class ModelEmaCallback(ModelCheckpoint):
     def _averaged(self, plan: Plan) -> AbstractContextManager[None]:
         """Have the averaged weights written; what a resume begins from has the training's own."""
         return nullcontext() if plan.is_for_now else self._beside.in_place()
+
+
+def _check_prefix(prefix: object) -> str:
+    if not isinstance(prefix, str) or not prefix:
+        raise OptionError(
+            f"prefix {prefix!r} of {_WHERE}: it must be a text that tells the average's "
+            "metrics from the module's. Pass one, such as 'ema_model_'."
+        )
+    return prefix

@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callbacks.monitoring import check_count, is_training
+from trainer_hooks.callbacks.monitoring import is_training
 from trainer_hooks.callbacks.saving.others_files import OthersFiles
 from trainer_hooks.callbacks.saving.remote_copies import RemoteCopies
 from trainer_hooks.callbacks.saving.saved_files import Plan
-from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_filename, check_flags
+from trainer_hooks.callbacks.saving.saver_options import (
+    check_dirpath,
+    check_filename,
+    check_flags,
+    check_kept,
+)
 from trainer_hooks.callbacks.saving.templates import check_template, names_of
 from trainer_hooks.callbacks.saving.unranked_saver import UnrankedSaver
 from trainer_hooks.checkpoint import IgnoreKeys, check_ignore_keys, is_remote, leave_out
@@ -112,14 +117,7 @@ class CheckpointSaver(UnrankedSaver):
         self.latest_filename = check_filename(latest_filename, _WHERE)
         self.save_interval = parse_when(save_interval, "save_interval", _WHERE, bare=TimeUnit.EPOCH)
         self._slots = {slot for unit in self.save_interval.units for slot in _slots_of(unit)}
-        self.num_checkpoints_to_keep = check_count(
-            "num_checkpoints_to_keep", num_checkpoints_to_keep, _WHERE, least=-1
-        )
-        if num_checkpoints_to_keep == 0:
-            raise OptionError(
-                f"num_checkpoints_to_keep 0 of {_WHERE}: nothing would be left of what it saves. "
-                "Pass -1 to keep all, or a number of at least 1."
-            )
+        self.num_checkpoints_to_keep = check_kept(num_checkpoints_to_keep, _WHERE)
         self.overwrite = overwrite
         self.ignore_keys = check_ignore_keys(ignore_keys, _WHERE)
         self._copies = RemoteCopies(

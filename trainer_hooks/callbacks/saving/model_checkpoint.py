@@ -231,7 +231,7 @@ class ModelCheckpoint(Checkpoint):
         turn = self._schedule.after_batch(trainer, self.ledger)
         if turn is Turn.DUE and self.save_top_k != 0 and self._watched.is_to_come(trainer):
             self._schedule.defer(trainer)
-        else:
+        elif turn is not Turn.NONE:
             self._saves.save_in_turn(trainer, turn)
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
