@@ -19,7 +19,7 @@ from trainer_hooks.callbacks.saving.saver_options import (
     check_top_k,
 )
 from trainer_hooks.callbacks.saving.saves import Saves
-from trainer_hooks.callbacks.saving.triggers import Schedule, Triggers, Turn
+from trainer_hooks.callbacks.saving.triggers import Schedule, Triggers
 from trainer_hooks.callbacks.saving.writer import Writer
 from trainer_hooks.callbacks.saving.yaml_file import write_best
 from trainer_hooks.callbacks.watched_metric import WatchedMetric
@@ -228,16 +228,18 @@ class ModelCheckpoint(Checkpoint):
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by count, by time, or after the validation that just ran."""
-        turn = self._schedule.after_batch(trainer, self.ledger)
-        if turn is Turn.DUE and self.save_top_k != 0 and self._watched.is_to_come(trainer):
+        is_due = self._schedule.is_due_after_batch(trainer, self.ledger)
+        if is_due and self.save_top_k != 0 and self._watched.is_to_come(trainer):
             self._schedule.defer(trainer)
-        elif turn is not Turn.NONE:
-            self._saves.save_in_turn(trainer, turn)
+        elif is_due is not None:
+            self._saves.save_in_turn(trainer, is_due)
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by epochs, or was put off until the epoch's validation had run."""
-        if trainer.progress.batches_completed != self.ledger.books.considered_at:
-            self._saves.save_in_turn(trainer, self._schedule.after_epoch(trainer))
+        is_due = self._schedule.is_due_after_epoch(trainer)
+        is_new = trainer.progress.batches_completed != self.ledger.books.considered_at
+        if is_new and is_due is not None:
+            self._saves.save_in_turn(trainer, is_due)
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Link to what is now durable, and remove what it replaces."""

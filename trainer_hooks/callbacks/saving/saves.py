@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 from trainer_hooks.callbacks.monitoring import is_training
 from trainer_hooks.callbacks.saving.planner import RankingSaver
 from trainer_hooks.callbacks.saving.saved_files import Plan
-from trainer_hooks.callbacks.saving.triggers import Turn
 from trainer_hooks.callbacks.watched_metric import nameable_metrics
 
 if TYPE_CHECKING:
@@ -40,15 +39,19 @@ class Saves:
         self._saver, self._names = saver, names
         self._planner, self._writer = planner, writer
 
-    def save_in_turn(self, trainer: Trainer, turn: Turn) -> None:
-        """Save what this moment is worth: a place among the best, the last, or nothing."""
+    def save_in_turn(self, trainer: Trainer, is_due: bool) -> None:
+        """Save what this moment is worth: a place among the best, the last, or nothing.
+
+        Args:
+            trainer: whose moment it is.
+            is_due: whether it may be one of the best; if not, the last alone moves.
+        """
         saver = self._saver
-        is_wanted = turn is Turn.DUE or (turn is Turn.NOT_DUE and saver.save_last)
-        if not is_wanted or not is_training(trainer):
+        if not (is_due or saver.save_last) or not is_training(trainer):
             return
         metrics, books = nameable_metrics(trainer), saver.ledger.books.copy()
         books.considered_at = trainer.progress.batches_completed
-        if turn is Turn.DUE:
+        if is_due:
             plan = self._planner.planned(trainer, metrics, books)
         else:
             plan = self._planner.with_last(None, [], metrics, books)

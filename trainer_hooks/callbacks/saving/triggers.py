@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.monitoring import acts_at_train_epoch_end, check_count
@@ -19,15 +18,7 @@ if TYPE_CHECKING:
     from trainer_hooks.clock import Time
     from trainer_hooks.context import Trainer
 
-__all__ = ["Schedule", "Triggers", "Turn"]
-
-
-class Turn(Enum):
-    """What a slot is to a saver."""
-
-    NONE = "its saves are set off elsewhere"
-    NOT_DUE = "its saves are set off here, but none is due"
-    DUE = "a save is due"
+__all__ = ["Schedule", "Triggers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +110,33 @@ class Schedule:
         start = self._batches_at_start
         return start is not None and trainer.progress.batches_completed > start
 
-    def after_batch(self, trainer: Trainer, ledger: Ledger) -> Turn:
-        """Return what the slot after a batch is, in which a validation of it has already run."""
-        if not self._watches_batches:
-            return Turn.NONE
-        if self._is_due_after_batch(trainer, ledger):
-            return Turn.DUE
-        return Turn.NOT_DUE if self._is_turn_after_batch(trainer) else Turn.NONE
+    def is_due_after_batch(self, trainer: Trainer, ledger: Ledger) -> bool | None:
+        """Return whether a save is due in the slot after a batch, whose validation has run by then.
 
-    def after_epoch(self, trainer: Trainer) -> Turn:
-        """Return what the slot after an epoch is."""
-        is_turn = self._goes_by_epochs and (self._at_train_epoch_end or _is_validated(trainer))
-        is_deferred = self._deferred_at == trainer.progress.batches_completed
-        if is_deferred or (is_turn and self._is_due_epoch(trainer)):
-            return Turn.DUE
-        return Turn.NOT_DUE if is_turn else Turn.NONE
+        It is None where saves are not set off in this slot.
+        """
+        if not self._watches_batches:
+            return None
+        triggers, step = self.triggers, trainer.global_step
+        if triggers.every_n_train_steps > 0:
+            every, before, self._step_seen = triggers.every_n_train_steps, self._step_seen, step
+            # one that is jumped over, as with two optimizers, counts
+            return step // every != (before or 0) // every or None
+        if triggers.train_time_interval is not None:
+            is_new = step != ledger.books.saved_step
+            return (is_new and self._is_time_up(triggers.train_time_interval)) or None
+        is_turn = not self._at_train_epoch_end and _is_validated(trainer)
+        return self._is_due_epoch(trainer) if is_turn else None
+
+    def is_due_after_epoch(self, trainer: Trainer) -> bool | None:
+        """Return whether a save is due in the slot after an epoch, or was put off until then.
+
+        It is None where saves are not set off in this slot.
+        """
+        if self._deferred_at == trainer.progress.batches_completed:
+            return True
+        is_turn = self._at_train_epoch_end or _is_validated(trainer)
+        return self._is_due_epoch(trainer) if is_turn and self._goes_by_epochs else None
 
     def defer(self, trainer: Trainer) -> None:
         """Put off the save of this batch until the slot after its epoch."""
@@ -148,29 +151,10 @@ class Schedule:
         self._step_seen = state_dict.get("step_seen")
         self._deferred_at = state_dict.get("deferred_at")
 
-    def _is_due_after_batch(self, trainer: Trainer, ledger: Ledger) -> bool:
-        """Return whether a save is due; a multiple of steps that is jumped over counts.
-
-        With two optimizers, one is.
-        """
-        every, interval = self.triggers.every_n_train_steps, self.triggers.train_time_interval
-        step = trainer.global_step
-        if every > 0:
-            before, self._step_seen = self._step_seen or 0, step
-            return step // every != before // every
-        if interval is not None:
-            is_new = step != ledger.books.saved_step
-            return is_new and self._is_time_up(interval.total_seconds())
-        return self._is_turn_after_batch(trainer) and self._is_due_epoch(trainer)
-
-    def _is_turn_after_batch(self, trainer: Trainer) -> bool:
-        """Return whether epochs set off the saves, and this batch was validated after."""
-        return self._goes_by_epochs and not self._at_train_epoch_end and _is_validated(trainer)
-
-    def _is_time_up(self, seconds: float) -> bool:
-        """Return whether so many seconds have passed, and count anew if they have."""
+    def _is_time_up(self, interval: timedelta) -> bool:
+        """Return whether so much time has passed, and count anew if it has."""
         now = time.monotonic()
-        is_up = now - self._last_time >= seconds
+        is_up = now - self._last_time >= interval.total_seconds()
         if is_up:
             self._last_time = now
         return is_up
