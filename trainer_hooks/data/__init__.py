@@ -9,6 +9,7 @@ from trainer_hooks._lazy import loader_of
 if TYPE_CHECKING:
     from trainer_hooks.data.counting import checked_counter, count_samples, count_tokens, measure
     from trainer_hooks.data.evaluator import Evaluator, evaluators_in
+    from trainer_hooks.data.generators import KeptGenerator, generators_in
     from trainer_hooks.data.hooks import DataHooks, defines
     from trainer_hooks.data.indices import IndexNotes, noting_indices
     from trainer_hooks.data.loaders import (
@@ -30,6 +31,7 @@ __all__ = [
     "DataModule",
     "Evaluator",
     "IndexNotes",
+    "KeptGenerator",
     "TrainStream",
     "as_eval_loaders",
     "as_train_loader",
@@ -38,6 +40,7 @@ __all__ = [
     "count_tokens",
     "defines",
     "evaluators_in",
+    "generators_in",
     "generators_of",
     "iterator_of",
     "limited",
@@ -60,6 +63,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "DataModule": "module",
             "Evaluator": "evaluator",
             "IndexNotes": "indices",
+            "KeptGenerator": "generators",
             "TrainStream": "stream",
             "as_eval_loaders": "loaders",
             "as_train_loader": "loaders",
@@ -68,6 +72,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "count_tokens": "counting",
             "defines": "hooks",
             "evaluators_in": "evaluator",
+            "generators_in": "generators",
             "generators_of": "loaders",
             "iterator_of": "workers",
             "limited": "sizes",

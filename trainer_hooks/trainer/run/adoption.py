@@ -73,6 +73,8 @@ def adopted(checkpoint: dict[str, Any], context: RunContext, source: str) -> dic
         "gradients": {},
         "metrics": MetricStore().state_dict({}),
         "metric_objects": {},
+        "clock": {},
+        "wall_times": {},
     }
     return {**checkpoint, "trainer_hooks": own}
 

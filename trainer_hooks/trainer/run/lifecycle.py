@@ -23,6 +23,8 @@ from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
 from trainer_hooks.module import Module, parse
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
+from trainer_hooks.trainer.run.modes import modes_of
+from trainer_hooks.trainer.run.parts import moving_parts
 from trainer_hooks.trainer.run.profiling import begin_run, report_run
 from trainer_hooks.trainer.run.signals import heeding_signals
 
@@ -94,6 +96,7 @@ class Run:
         load_data(job, context)
         if job.fn == "fit":
             self._configure_optimizers(module)
+            session.training.began = session.training.began or modes_of(module)
         self._restore(context)
         loop = self._make_loop(context)
         if job.fn == "fit":
@@ -199,6 +202,7 @@ class Run:
         # at once, so that its hooks hear of it if something fails from here on
         session.connector.attach(module)
         context = session.context = self._make_context(module)
+        context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
         session.connector.attach(module, module.configure_callbacks())
         session.occupation.take(session.connector.entries)
@@ -288,11 +292,13 @@ class Run:
             restoring.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
                 restoring.restore_training(session, context, checkpoint)
-                session.training.saved_at = max(
-                    session.training.saved_at, files.summarize(path).saved_at
-                )
-            if takes_callbacks:
-                start.report = restoring.restore_callbacks(session, checkpoint, upgraded)
+                saved_at = files.summarize(path).saved_at
+                session.training.saved_at = max(session.training.saved_at, saved_at)
+            elif takes_callbacks:
+                start.found = session.connector.load_state_dict(checkpoint["callbacks"])
+            if start.found is not None:
+                found, start.found = start.found, None
+                start.report = restoring.report_callbacks(session, checkpoint, found, upgraded)
             if self.job.fn == "fit":
                 self._tell_place(path)
         elif self.job.fn == "fit" and session.training.progress.stage is EpochStage.BATCHES:
