@@ -33,6 +33,7 @@ class Training:
         num_batches: training batches an epoch of the last fit; infinity where that is unknown.
         left: what the last fit left of its loaders and places, for checkpoints saved after it.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
+        saved_batches: batches that were done when a checkpoint was saved last that can be resumed.
     """
 
     module: Module | None = None
@@ -47,6 +48,7 @@ class Training:
     num_batches: int | float = math.inf
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0
+    saved_batches: int = -1
 
     def __post_init__(self) -> None:
         self.history = History(self.progress)

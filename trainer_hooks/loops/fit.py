@@ -65,7 +65,8 @@ class FitLoop:
         """
         context, progress = self.context, self.context.training.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        with Leaving(context):
+        leaving = Leaving(context)
+        with leaving:
             try:
                 if not context.resumed and not context.has_to_stop:
                     self._validation.check_sanity()
@@ -93,6 +94,7 @@ class FitLoop:
             self._iterations.close()
         hooks.on_train_end(trainer, module)
         context.training.timekeeper.stopwatch.stop()
+        leaving.after_training()
 
     def reason_to_end(self) -> str:
         """Return why there is nothing more to train, or an empty string."""

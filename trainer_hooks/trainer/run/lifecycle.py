@@ -65,6 +65,7 @@ class Run:
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
         self._checkpoint: dict[str, Any] | None = None
+        self._has_ended = False
         check_kinds(job)
 
     def prepare(self) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
@@ -109,15 +110,22 @@ class Run:
         return loop
 
     def complete(self) -> None:
-        """End a run that went through."""
-        hooks, module = self.session.connector.relay, self.job.module
-        self._guards.close()
+        """End a run that went through.
+
+        A signal that comes as a fit ends is heeded, too: what it was to save is saved.
+        """
+        hooks, module, context = self.session.connector.relay, self.job.module, self.session.context
+        assert context is not None
         self.session.training.metrics.enter(Scope.CLOSED)
         self.session.background.finish()
         if self.job.fn == "fit":
+            self._has_ended = True
             hooks.on_fit_end(self.trainer, module)
-        elif self.job.fn != "predict":
-            hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
+            loops.Leaving(context).after_training()
+        else:
+            context.asked.heed_signal()
+            if self.job.fn != "predict":
+                hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
         self.session.state.status = "finished"
 
     def stop_in_order(self, request: StopTraining) -> None:
@@ -137,7 +145,8 @@ class Run:
         hooks, module = self.session.connector.relay, self.job.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
         if is_in_order and self.job.fn == "fit":
-            call_noting(error, hooks.on_fit_end, self.trainer, module)
+            if not self._has_ended:
+                call_noting(error, hooks.on_fit_end, self.trainer, module)
             return
         if isinstance(error, KeyboardInterrupt):
             call_noting(error, hooks.on_keyboard_interrupt, self.trainer, module)
@@ -150,7 +159,6 @@ class Run:
         session, module = self.session, self.job.module
         fault = self._error
         steps: list[tuple[Any, tuple[Any, ...]]] = [
-            (self._guards.close, ()),
             (session.training.timekeeper.stopwatch.stop, ()),
             (session.background.finish, ()),
             (session.background.release, ()),
@@ -164,6 +172,8 @@ class Run:
         if self.job.fn == "fit":
             steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
+        # last: until here a signal does not end the process in the midst of all this
+        steps.append((self._guards.close, ()))
         for step, arguments in steps:
             try:
                 step(*arguments)

@@ -52,6 +52,7 @@ def save(
     _require_writable([path], weights_only)
     checkpoint = build(session, trainer, weights_only)
     written = _writer(session)(checkpoint, path)
+    _note_saved(session, weights_only)
     tell_saved(session, trainer, written)
     session.background.finish()
     return written
@@ -85,7 +86,14 @@ def save_in_background(
     _require_writable(paths, weights_only)
     checkpoint = build(session, trainer, weights_only)
     files = tuple(located(path) for path in paths)
-    return session.background.start(checkpoint, files, _writer(session))
+    save = session.background.start(checkpoint, files, _writer(session))
+    _note_saved(session, weights_only)
+    return save
+
+
+def _note_saved(session: Session, weights_only: bool) -> None:
+    if not weights_only:
+        session.training.saved_batches = session.training.progress.batches_completed
 
 
 def _require_writable(paths: Sequence[str | os.PathLike[str]], weights_only: bool) -> None:
