@@ -406,3 +406,48 @@ def test_a_signal_at_the_end_of_a_fit_saves(bare, tmp_path, hook) -> None:
     ]
     assert (kill_counts.ended, kill_counts.torn_down) == (1, True)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+class CountsEpochs(Callback):
+    def __init__(self) -> None:
+        self.epochs = 0
+
+    def on_train_epoch_end(self, trainer, module):
+        self.epochs += 1
+
+    def state_dict(self):
+        return {"epochs": self.epochs}
+
+    def load_state_dict(self, state_dict):
+        self.epochs = state_dict["epochs"]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_save_in_a_hook_that_is_no_slot_says_so(bare, tmp_path, asks) -> None:
+    """It is warned of once, by the hook's name; what to call instead resumes exactly."""
+
+    class Saves(Callback):
+        def on_train_epoch_end(self, trainer, module):
+            if asks:
+                trainer.request_checkpoint()
+            else:
+                trainer.save_checkpoint(tmp_path / f"{trainer.current_epoch}.ckpt")
+
+    def run(*callbacks, **options):
+        counts = CountsEpochs()
+        bare(counts, *callbacks, max_epochs=2, **options).fit(Net(), numbers(2))
+        return counts.epochs
+
+    if not asks:
+        with pytest.warns(UserWarning, match=r"in the hook on_train_epoch_end.*request_checkpoint"):
+            run(Saves())
+        return
+    saver = ModelCheckpoint(tmp_path, every_n_epochs=5)
+    assert run(Saves(), saver, enable_checkpointing=None) == 2
+    first = min(tmp_path.glob("*step=2*.ckpt"))
+    counts = CountsEpochs()
+    again = ModelCheckpoint(tmp_path, every_n_epochs=5)
+    bare(counts, again, max_epochs=2, enable_checkpointing=None).fit(
+        Net(), numbers(2), ckpt_path=first
+    )
+    assert counts.epochs == 2

@@ -6,6 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint import (
     FORMAT,
@@ -18,9 +19,8 @@ from trainer_hooks.checkpoint import (
     require_writable,
     write_checkpoint,
 )
-from trainer_hooks.errors import (
-    UsageError,
-)
+from trainer_hooks.errors import TrainerHooksWarning, UsageError
+from trainer_hooks.hooks import hook_in_work
 from trainer_hooks.trainer.run.parts import moving_parts
 
 if TYPE_CHECKING:
@@ -33,6 +33,17 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.session import Session
 
 __all__ = ["build", "save", "save_in_background", "tell_saved"]
+
+_EXACT = frozenset(
+    {
+        "on_batch_checkpoint", "on_epoch_checkpoint", "on_iteration_checkpoint", "on_fit_start",
+        "on_train_start", "on_train_batches_end", "on_validation_run_start", "on_train_end",
+        "on_fit_end", "teardown", "on_close", "on_post_close", "on_checkpoint_saved",
+        # what is saved as a run breaks off is marked, and warned of when it is resumed from
+        "on_exception", "on_keyboard_interrupt", "on_stop_training_error",
+    }
+)  # fmt: skip
+"""Hooks at whose moment a run can be cut and resumed, whoever has had a turn in them."""
 
 
 def save(
@@ -50,6 +61,7 @@ def save(
     """
     session.background.catch_up()
     _require_writable([path], weights_only)
+    _warn_of_place(session, weights_only)
     checkpoint = build(session, trainer, weights_only)
     written = _writer(session)(checkpoint, path)
     _note_saved(session, weights_only)
@@ -84,11 +96,28 @@ def save_in_background(
         raise UsageError("save_in_background() was given no path: pass at least one.")
     session.background.finish()
     _require_writable(paths, weights_only)
+    _warn_of_place(session, weights_only)
     checkpoint = build(session, trainer, weights_only)
     files = tuple(located(path) for path in paths)
     save = session.background.start(checkpoint, files, _writer(session))
     _note_saved(session, weights_only)
     return save
+
+
+def _warn_of_place(session: Session, weights_only: bool) -> None:
+    """Say once of each hook that what is saved in it cannot be resumed from exactly."""
+    if weights_only or session.state.fn != "fit":
+        return
+    hook = hook_in_work()
+    if hook and hook not in _EXACT and hook not in session.told_hooks:
+        session.told_hooks.add(hook)
+        warn(
+            f"a checkpoint was saved in the hook {hook}: a run that is resumed from it fires the "
+            "hooks of that moment once more, or leaves out those whose turn was still to come. "
+            "Save in on_batch_checkpoint or on_epoch_checkpoint, or call "
+            f"trainer.request_checkpoint() in {hook}, which saves at the next such moment.",
+            TrainerHooksWarning,
+        )
 
 
 def _note_saved(session: Session, weights_only: bool) -> None:
