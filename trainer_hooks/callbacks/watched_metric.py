@@ -15,6 +15,8 @@ from trainer_hooks.callbacks.monitoring import (
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
     from torch import Tensor
 
     from trainer_hooks.context import Trainer
@@ -30,11 +32,15 @@ class WatchedMetric:
         where: who watches, for messages.
 
     Attributes:
+        name: under which it was logged when it was last looked up.
         is_validated: whether validation is what logs it, as far as could be seen.
+        found_as: returns that name, given the one that was chosen and what is logged; None where
+            the two are the same.
     """
 
     def __init__(self, name: str | None, where: str) -> None:
-        self.name = name
+        self.name = self._chosen = name
+        self.found_as: Callable[[str, Container[str]], str] | None = None
         self.is_validated = False
         self._where = where
         self._before: Any = None
@@ -42,10 +48,12 @@ class WatchedMetric:
 
     def note_validation_start(self, trainer: Trainer) -> None:
         """Remember what was logged before a validation; the sanity check is one, too."""
+        self._look_up(trainer)
         self._before = trainer.callback_metrics.get(self.name or "")
 
     def note_validation_end(self, trainer: Trainer) -> None:
         """See whether the validation logged it."""
+        self._look_up(trainer)
         if trainer.callback_metrics.get(self.name or "") is not self._before:
             self.is_validated = True
 
@@ -62,6 +70,7 @@ class WatchedMetric:
         Raises:
             MetricError: it was not logged although validation has run, or is no single number.
         """
+        self._look_up(trainer)
         metrics, name = nameable_metrics(trainer), self.name or ""
         if name in metrics:
             return as_score(metrics[name], name, self._where)
@@ -73,6 +82,11 @@ class WatchedMetric:
             hint = "Until the first validation has run, no checkpoint is ranked by it."
             warn(f"{message} {hint}", TrainerHooksWarning)
         return None
+
+    def _look_up(self, trainer: Trainer) -> None:
+        """Find out under which name it is logged."""
+        if self.found_as is not None and self._chosen is not None:
+            self.name = self.found_as(self._chosen, trainer.callback_metrics)
 
 
 def nameable_metrics(trainer: Trainer) -> dict[str, Any]:

@@ -10,37 +10,43 @@ from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
 
 __all__ = ["WeightOwner", "require_no_owner"]
 
 
 class WeightOwner(Callback):
-    """Base of callbacks that average, prune or quantize a module: one of them at a time."""
+    """Base of callbacks that average, prune or quantize a module: one of them at a time.
+
+    What is to be forgotten before a new training, a subclass forgets in `_forget`.
+
+    Raises:
+        CallbackError: in a fit, another one does harm; it is named.
+    """
 
     band: ClassVar[Band] = Band.TRANSFORM
 
-    def require_alone(self, trainer: Trainer, beside: type[WeightOwner] | None = None) -> None:
-        """Make sure that no other callback replaces the module's weights or layers.
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Make sure that nobody else changes the module, and begin anew in a new training."""
+        if stage == "fit":
+            require_no_owner(trainer, self)
+            if trainer.progress.is_fresh:
+                self._forget()
 
-        Args:
-            trainer: whose callbacks.
-            beside: a class whose instances do no harm.
+    def goes_with(self, other: WeightOwner) -> bool:
+        """Return whether another one does no harm beside this one."""
+        return False
 
-        Raises:
-            CallbackError: one does; it is named.
-        """
-        require_no_owner(trainer, self, beside)
+    def _forget(self) -> None:
+        """Forget an earlier training."""
 
 
-def require_no_owner(
-    trainer: Trainer, user: Callback, beside: type[WeightOwner] | None = None
-) -> None:
+def require_no_owner(trainer: Trainer, user: Callback) -> None:
     """Make sure that no other callback replaces the module's weights or layers.
 
     Args:
         trainer: whose callbacks.
         user: the callback to which one would do harm.
-        beside: a class whose instances do no harm.
 
     Raises:
         CallbackError: one does; it is named.
@@ -48,7 +54,7 @@ def require_no_owner(
     for other in trainer.callbacks:
         if other is user or not isinstance(other, WeightOwner):
             continue
-        if beside is None or not isinstance(other, beside):
+        if not isinstance(user, WeightOwner) or not user.goes_with(other):
             raise CallbackError(
                 f"{type(user).__name__} beside {type(other).__name__}: only one callback can "
                 "average, prune or quantize a module's weights, as each would undo what "

@@ -331,13 +331,13 @@ def test_switching_off_and_on_in_a_run(kind, terminal, run):
 def draws(bar, monkeypatch):
     """Record what is drawn, as (phase, count)."""
     drawn = []
-    draw_bar = bar.draw_bar
+    draw_bar = bar.canvas.draw_bar
 
     def record(phase, pace, metrics):
         drawn.append((str(phase), pace.count))
         draw_bar(phase, pace, metrics)
 
-    monkeypatch.setattr(bar, "draw_bar", record)
+    monkeypatch.setattr(bar.canvas, "draw_bar", record)
     return drawn
 
 

@@ -173,7 +173,7 @@ def test_length_that_becomes_unknown(terminal, run):
     fired.epoch()
     fired.trainer.num_training_batches = float("inf")
     fired.epoch(batches=2)
-    [task] = fired.bar._progress.tasks
+    [task] = fired.bar.progress.tasks
     assert (task.total, task.completed) == (None, 2)
     fired.bar.teardown(*fired.args, "fit")
 

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from copy import deepcopy
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer_hooks.callbacks.averaging.average import Average, check_decay
+from trainer_hooks.callbacks.averaging.beside import AverageBeside
+from trainer_hooks.callbacks.averaging.companions import Companions
 from trainer_hooks.callbacks.averaging.kept_average import KeptAverage
-from trainer_hooks.callbacks.monitoring import check_choice, has_validation
+from trainer_hooks.callbacks.metric_names import name_of_metric
+from trainer_hooks.callbacks.monitoring import check_choice, check_monitor, has_validation
+from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.saving.one_file import OneFile
 from trainer_hooks.callbacks.saving.save_best_model import SaveBestModelCallback
+from trainer_hooks.callbacks.saving.saver_options import check_flags
 from trainer_hooks.callbacks.weight_owner import require_no_owner
-from trainer_hooks.connector import Entry, Roster, collect
+from trainer_hooks.connector import collect
 from trainer_hooks.errors import CallbackError, OptionError, UsageError
 from trainer_hooks.hooks import Band, Hooks
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from torch import nn
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.callbacks.saving.ranking import Books
     from trainer_hooks.callbacks.saving.saved_files import Plan
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
@@ -34,7 +39,8 @@ __all__ = ["ModelEmaCallback"]
 _WHERE = "ModelEmaCallback"
 
 
-class ModelEmaCallback(SaveBestModelCallback):
+@SaveBestModelCallback.register
+class ModelEmaCallback(ModelCheckpoint):
     """Keep an exponential moving average of the weights, validate it too, and save the best one.
 
     At the end of each epoch the average becomes `decay` times itself plus `1 - decay` times the
@@ -115,34 +121,33 @@ class ModelEmaCallback(SaveBestModelCallback):
                 f"model_ema {model_ema!r} of {_WHERE}: it must be a class that keeps an average. "
                 "Pass one, or None."
             )
+        check_flags(_WHERE, greater_is_better=greater_is_better)
+        self.watch_metric = check_monitor(watch_metric, _WHERE)
+        self._file = OneFile(save_path, _WHERE)
         super().__init__(
-            save_path,
-            watch_metric,
-            greater_is_better,
-            reset_on_train=False,
-            save_optimizer=False,
-            save_scheduler=False,
-            load_saved_checkpoint=False,
+            self._file.folder,
+            monitor=watch_metric,
+            mode="max" if greater_is_better else "min",
+            save_weights_only=True,
+            enable_version_counter=False,
+            save_on_train_epoch_end=True,
         )
         if not self.evaluate_during_training:
             self.monitor = None  # the newest is the best
-        if not isinstance(prefix, str) or not prefix:
-            raise OptionError(
-                f"prefix {prefix!r} of {_WHERE}: it must be a text that tells the average's "
-                "metrics from the module's. Pass one, such as 'ema_model_'."
-            )
-        self.prefix = prefix
+        self.FILE_EXTENSION = self._file.suffix
+        self.reset_on_train = self.load_saved_checkpoint = False
+        self._watched.found_as = name_of_metric
+        self.prefix = _check_prefix(prefix)
         self.callbacks = collect(callbacks)
-        Roster(Entry(callback, "user") for callback in self.callbacks)  # no two with one key
         self._make = model_ema
+        self._beside = AverageBeside(self._made)
+        self._companions = Companions(self.callbacks)
+        self._writer.around = self._averaged
         self._restart()
 
     def _restart(self) -> None:
-        self._average: Average | None = None
-        self._owner: Module | None = None
-        self._pending: dict[str, Any] | None = None
-        self._is_exchanged = False
-        self._states_before: dict[str, dict[str, Any]] | None = None
+        self._beside.forget()
+        self._companions.forget()
         self._latest_update_epoch = -1
         self._is_validated = self._is_evaluated = False
 
@@ -153,34 +158,29 @@ class ModelEmaCallback(SaveBestModelCallback):
             decay=self.decay,
             watch_metric=self.watch_metric,
             mode=self.mode,
-            name=self._name + self.FILE_EXTENSION,
+            name=self._file.stem + self.FILE_EXTENSION,
         )
 
     @property
     def ema_model(self) -> nn.Module | None:
         """What keeps the average: its `module` is the averaged one. None before the first fit."""
-        return None if self._average is None else self._average.model
+        return None if self._beside.average is None else self._beside.average.model
 
     @property
     def num_averaged(self) -> int:
         """How many times weights were averaged in."""
-        return 0 if self._average is None else self._average.count
+        return 0 if self._beside.average is None else self._beside.average.count
 
     def state_dict(self) -> dict[str, Any]:
         """Return the books of the saved file, the average, and what is still to be done with it."""
-        state = {
+        return {
             **super().state_dict(),
             "latest_update_epoch": self._latest_update_epoch,
             "is_validated": self._is_validated,
             "is_evaluated": self._is_evaluated,
-            "callbacks": self._states_before or self._callback_states(),
+            "callbacks": self._companions.state_dict(),
+            **self._beside.state_dict(),
         }
-        if self._pending is not None:
-            state |= {name: self._pending[name] for name in ("average", "average_extra")}
-        elif self._average is not None:
-            state["average"] = dict(self._average.state_dict())
-            state["average_extra"] = self._average.extra_state()
-        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take it back; the average, when the module is where it is to be."""
@@ -188,8 +188,8 @@ class ModelEmaCallback(SaveBestModelCallback):
         self._latest_update_epoch = state_dict["latest_update_epoch"]
         self._is_validated = state_dict["is_validated"]
         self._is_evaluated = state_dict["is_evaluated"]
-        self._load_callback_states(state_dict["callbacks"])
-        self._pending = state_dict if "average" in state_dict else None
+        self._companions.load_state_dict(state_dict["callbacks"])
+        self._beside.load_state_dict(state_dict)
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Make sure that nobody is in the way, and begin anew in a new training."""
@@ -212,13 +212,8 @@ class ModelEmaCallback(SaveBestModelCallback):
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None
     ) -> None:
         """Copy the module, now that it is whole and where it is to be."""
-        if trainer.state.fn != "fit":
-            return
-        if self._average is None or self._owner is not module:
-            self._owner, self._average = module, self._made(module)
-        if self._pending is not None:
-            self._average.load(self._pending["average"], self._pending["average_extra"])
-            self._pending = None
+        if trainer.state.fn == "fit":
+            self._beside.copy(module)
 
     def _made(self, module: Module) -> Average:
         if self._make is not None:
@@ -234,7 +229,9 @@ class ModelEmaCallback(SaveBestModelCallback):
                 "pass fit val_dataloaders= and define validation_step, or save the average "
                 "unseen with evaluate_during_training=False."
             )
-        super().on_fit_start(trainer, module)
+        # what was the best in an earlier fit still counts
+        if trainer.ckpt_path is not None or not trainer.progress.is_fresh:
+            super().on_fit_start(trainer, module)
 
     def on_validation_run_end(self, trainer: Trainer, module: Module) -> None:
         """Note that the epoch has a validation."""
@@ -242,20 +239,12 @@ class ModelEmaCallback(SaveBestModelCallback):
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Average the epoch's weights in, and validate the average if the epoch was validated."""
-        assert self._average is not None
         if trainer.current_epoch > self._latest_update_epoch:
-            self._average.update(module)
+            self._beside.copy(module).update(module)
             self._latest_update_epoch = trainer.current_epoch
         if self.evaluate_during_training and self._is_validated:
-            self._states_before = deepcopy(self._callback_states())
-            try:
-                with self._averaged_weights():
-                    trainer.validate_again(self.prefix, self.callbacks)
-            except BaseException:
-                self._load_callback_states(self._states_before)
-                raise
-            finally:
-                self._states_before = None
+            with self._companions.attempt(), self._beside.in_place():
+                trainer.validate_again(self.prefix, self.callbacks)
             self._is_validated, self._is_evaluated = False, True
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
@@ -269,36 +258,34 @@ class ModelEmaCallback(SaveBestModelCallback):
     ) -> None:
         """Let a checkpoint that is saved amid the average's validation have each in its place."""
         own = checkpoint.get("callbacks", {}).get(self.state_key)
-        if own is not None and self._is_exchanged:
+        if own is not None and self._beside.is_exchanged:
             own["average"], checkpoint["state_dict"] = checkpoint["state_dict"], own["average"]
 
-    def write(self, trainer: Trainer, plan: Plan, books: Books) -> None:
-        """Write the averaged weights; what a resume is to begin from has the training's own."""
-        if plan.is_for_now:
-            super().write(trainer, plan, books)
-            return
-        with self._averaged_weights():
-            super().write(trainer, plan, books)
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the file, if it is there, and what was saved for now before leaving."""
+        path, found = self.format_checkpoint_name(), super().candidates(trainer)
+        return self._file.among(path, found, self.CHECKPOINT_NAME_PREEMPTED)
 
-    @contextmanager
-    def _averaged_weights(self) -> Iterator[None]:
-        """Let the module have the averaged weights, and then its own again, bit for bit."""
-        average, module = self._average, self._owner
-        if average is None or module is None or not average.count or self._is_exchanged:
-            yield
-            return
-        average.exchange(module)
-        self._is_exchanged = True
-        try:
-            yield
-        finally:
-            average.exchange(module)
-            self._is_exchanged = False
+    def format_checkpoint_name(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        filename: str | None = None,
+        ver: int | None = None,
+    ) -> str:
+        """Return the path of the file whatever the metrics, or that of another one beside it."""
+        if filename is None:
+            metrics, filename = {}, self._file.stem
+        return super().format_checkpoint_name(metrics or {}, filename, ver)
 
-    def _callback_states(self) -> dict[str, dict[str, Any]]:
-        return {one.state_key: one.state_dict() for one in self.callbacks if one.is_stateful}
+    def _averaged(self, plan: Plan) -> AbstractContextManager[None]:
+        """Have the averaged weights written; what a resume begins from has the training's own."""
+        return nullcontext() if plan.is_for_now else self._beside.in_place()
 
-    def _load_callback_states(self, states: dict[str, dict[str, Any]]) -> None:
-        for callback in self.callbacks:
-            if callback.is_stateful and callback.state_key in states:
-                callback.load_state_dict(states[callback.state_key])
+
+def _check_prefix(prefix: object) -> str:
+    if not isinstance(prefix, str) or not prefix:
+        raise OptionError(
+            f"prefix {prefix!r} of {_WHERE}: it must be a text that tells the average's "
+            "metrics from the module's. Pass one, such as 'ema_model_'."
+        )
+    return prefix

@@ -130,14 +130,6 @@ class StochasticWeightAveraging(WeightOwner):
         """Keep the average until there is a copy of the module to put it into."""
         self._pending = state_dict
 
-    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Make sure that nobody else changes what is averaged, and begin anew in a new training."""
-        if stage != "fit":
-            return
-        self.require_alone(trainer)
-        if trainer.progress.is_fresh:
-            self._forget()
-
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:

@@ -123,14 +123,6 @@ class WeightAveraging(WeightOwner):
         self._latest_update_epoch = state_dict.get("latest_update_epoch", -1)
         self._latest_step = state_dict.get("latest_step", self._latest_update_step)
 
-    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Make sure that nobody else changes what is averaged, and begin anew in a new training."""
-        if stage != "fit":
-            return
-        self.require_alone(trainer)
-        if trainer.progress.is_fresh:
-            self._forget()
-
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:

@@ -9,8 +9,12 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from trainer_hooks._log import log
-from trainer_hooks.callbacks.compression.pruned import Pruned, plain_state, pruned_state
+from trainer_hooks.callbacks.compression.pruned import (
+    Pruned,
+    log_sparsity,
+    plain_state,
+    pruned_state,
+)
 from trainer_hooks.callbacks.compression.pruning_options import (
     check_amount,
     check_parameters,
@@ -174,12 +178,13 @@ class ModelPruning(WeightOwner):
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Make sure that nobody else changes the module, and forget an earlier training."""
-        if stage != "fit":
-            return
-        self.require_alone(trainer, beside=ModelPruning)
-        self._restored = None
-        if trainer.progress.is_fresh:
-            self._forget()
+        super().setup(trainer, module, stage)
+        if stage == "fit":
+            self._restored = None
+
+    def goes_with(self, other: WeightOwner) -> bool:
+        """Return whether it prunes too: several can, each its own parameters."""
+        return isinstance(other, ModelPruning)
 
     def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
         """Find the parameters to prune, and keep their first values."""
@@ -241,7 +246,10 @@ class ModelPruning(WeightOwner):
         with torch.no_grad():
             self._method.apply(self._pruned, amount)
         if self._verbose:
-            self._report(before, amount)
+            has_details = self._verbose == 2
+            log_sparsity(
+                _WHERE, self._method.name, self._pruned, before, amount, has_details=has_details
+            )
 
     def apply_lottery_ticket_hypothesis(self) -> None:
         """Put what is pruned back to its first values, or to new ones if it is to be resampled."""
@@ -278,23 +286,6 @@ class ModelPruning(WeightOwner):
 
     def _paths(self) -> set[str]:
         return {pruned.path for pruned in self._pruned}
-
-    def _report(self, before: list[tuple[int, int]], amount: int | float) -> None:
-        """Log how much is pruned, before and now."""
-        now = [pruned.counts() for pruned in self._pruned]
-        total = sum(count for _, count in now)
-        shown = [
-            f"{zeros}/{total} ({zeros / total:.2%})"
-            for zeros in (sum(zeros for zeros, _ in counts) for counts in (before, now))
-        ]
-        log.info("%s: %s pruned %s -> %s", _WHERE, self._method.name, *shown)
-        if self._verbose == 2:
-            for pruned, (was, size), (zeros, _) in zip(self._pruned, before, now, strict=True):
-                log.info(
-                    "%s: %s by %s: %d (%.2f%%) -> %d (%.2f%%)",
-                    *(_WHERE, pruned.path, amount),
-                    *(was, 100 * was / size, zeros, 100 * zeros / size),
-                )
 
 
 def _switched(switch: bool | Callable[[int], bool], epoch: int) -> bool:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.utils import prune
 
+from trainer_hooks._log import log
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from torch import Tensor, nn
 
-__all__ = ["Pruned", "plain_state", "pruned_state"]
+__all__ = ["Pruned", "log_sparsity", "plain_state", "pruned_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +120,39 @@ def _masked(weights: dict[str, Any]) -> list[str]:
     """Return the names of what has a mask; a buffer may be called `..._mask` for itself."""
     names = [name.removesuffix("_mask") for name in weights if name.endswith("_mask")]
     return [name for name in names if f"{name}_orig" in weights]
+
+
+def log_sparsity(
+    where: str,
+    method: str,
+    pruned: Sequence[Pruned],
+    before: Sequence[tuple[int, int]],
+    amount: int | float,
+    *,
+    has_details: bool,
+) -> None:
+    """Log how much is pruned, before and now.
+
+    Args:
+        where: who prunes.
+        method: the method's name.
+        pruned: the parameters.
+        before: their counts then.
+        amount: by how much they were pruned.
+        has_details: whether each parameter's is logged too.
+    """
+    now = [parameter.counts() for parameter in pruned]
+    total = sum(count for _, count in now)
+    shown = [
+        f"{zeros}/{total} ({zeros / total:.2%})"
+        for zeros in (sum(zeros for zeros, _ in counts) for counts in (before, now))
+    ]
+    log.info("%s: %s pruned %s -> %s", where, method, *shown)
+    if not has_details:
+        return
+    for parameter, (was, size), (zeros, _) in zip(pruned, before, now, strict=True):
+        log.info(
+            "%s: %s by %s: %d (%.2f%%) -> %d (%.2f%%)",
+            *(where, parameter.path, amount),
+            *(was, 100 * was / size, zeros, 100 * zeros / size),
+        )

@@ -111,12 +111,8 @@ class QuantizationAwareTraining(WeightOwner):
         """Take it back."""
         self._forward_calls = state_dict["forward_calls"]
 
-    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Make sure that nobody else changes the module."""
-        if stage == "fit":
-            self.require_alone(trainer)
-            if trainer.progress.is_fresh:
-                self._forward_calls = 0
+    def _forget(self) -> None:
+        self._forward_calls = 0
 
     def on_after_configure_model(self, trainer: Trainer, module: Module) -> None:
         """Prepare the module that is to be trained."""

@@ -12,6 +12,7 @@ from trainer_hooks.hooks import Band
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from trainer_hooks.callbacks.progress.display import Display
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 
@@ -42,6 +43,8 @@ class ProgressBar(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
+    display: Display | None = None  # what draws, where the bar does not do it itself
+
     def __init__(self) -> None:
         self._trainer: Trainer | None = None
         self._is_enabled = True
@@ -65,7 +68,7 @@ class ProgressBar(Callback):
     @property
     def is_enabled(self) -> bool:
         """Return whether the bar is shown."""
-        return self._is_enabled
+        return self._is_enabled and (self.display is None or self.display.refresh_rate > 0)
 
     @property
     def is_disabled(self) -> bool:
@@ -78,6 +81,8 @@ class ProgressBar(Callback):
 
     def disable(self) -> None:
         """Show nothing from now on."""
+        if self.display is not None:
+            self.display.close_all()
         self._is_enabled = False
 
     def print(
@@ -104,7 +109,9 @@ class ProgressBar(Callback):
         return {**named, **trainer.progress_bar_metrics}
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Learn whose progress is shown."""
+        """Learn whose progress is shown; close what a run left open that never came to its end."""
+        if self.display is not None:
+            self.display.close_all()
         self._trainer = trainer
         if not trainer.is_global_zero:
             self.disable()
@@ -146,15 +153,7 @@ class ProgressBar(Callback):
         """Return how many batches of the validation loader in use are done."""
         return self._evaluated
 
-    @property
-    def test_batch_idx(self) -> int:
-        """Return how many batches of the test loader in use are done."""
-        return self._evaluated
-
-    @property
-    def predict_batch_idx(self) -> int:
-        """Return how many batches of the predict loader in use are done."""
-        return self._evaluated
+    test_batch_idx = predict_batch_idx = val_batch_idx
 
     def on_validation_batch_end(
         self,
@@ -165,32 +164,12 @@ class ProgressBar(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Count the batch."""
+        """Count the batch, and draw if it is time."""
         self._evaluated = batch_idx + 1
+        if self.display is not None:
+            self.display.count(batch_idx, dataloader_idx)
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        module: Module,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Count the batch."""
-        self._evaluated = batch_idx + 1
-
-    def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        module: Module,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Count the batch."""
-        self._evaluated = batch_idx + 1
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
     @property
     def total_train_batches(self) -> int | float:

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.progress.bar_drawing import Phase, format_metrics, rate_of, times_of
-from trainer_hooks.callbacks.progress.drawn_progress_bar import DrawnProgressBar
+from trainer_hooks.callbacks.progress import display_hooks
+from trainer_hooks.callbacks.progress.bar_drawing import Phase, whole_number
+from trainer_hooks.callbacks.progress.display import Display
+from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
+from trainer_hooks.callbacks.progress.rich_canvas import RichCanvas
 from trainer_hooks.callbacks.progress.rich_theme import RichProgressBarTheme
-from trainer_hooks.callbacks.progress.streams import is_terminal
 from trainer_hooks.errors import CallbackError, UsageError
-from trainer_hooks.runtime import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import TextIO
 
-    from rich.console import Console
-    from rich.progress import Progress, ProgressColumn, Task, TaskID
+    from rich.progress import Progress, ProgressColumn, Task
 
-    from trainer_hooks.callbacks.progress.pace import Pace
     from trainer_hooks.context import Trainer
 
 __all__ = ["RichProgressBar", "RichProgressBarTheme"]
 
 
-@dataclass(slots=True)
-class _Shown:
-    task: TaskID
-    has_total: bool
-    metrics: str = ""
-
-
-class RichProgressBar(DrawnProgressBar):
+class RichProgressBar(ProgressBar):
     """Show progress with rich: a bar for training, below it one for validation.
 
     To change what a line consists of, override `configure_columns`; to change the metrics at its
@@ -66,6 +55,23 @@ class RichProgressBar(DrawnProgressBar):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    on_sanity_check_start = display_hooks.on_sanity_check_start
+    on_sanity_check_end = display_hooks.on_sanity_check_end
+    on_train_start = display_hooks.on_train_start
+    on_train_epoch_start = display_hooks.on_train_epoch_start
+    on_train_batch_end = display_hooks.on_train_batch_end
+    on_train_batches_end = display_hooks.on_train_batches_end
+    on_train_epoch_end = display_hooks.on_train_epoch_end
+    on_train_end = display_hooks.on_train_end
+    on_validation_start = display_hooks.on_validation_start
+    on_validation_end = display_hooks.on_validation_end
+    on_test_start = display_hooks.on_test_start
+    on_test_end = display_hooks.on_test_end
+    on_predict_start = display_hooks.on_predict_start
+    on_predict_end = display_hooks.on_predict_end
+    on_exception = display_hooks.on_exception
+    teardown = display_hooks.teardown
+
     def __init__(
         self,
         refresh_rate: int = 1,
@@ -73,17 +79,21 @@ class RichProgressBar(DrawnProgressBar):
         theme: RichProgressBarTheme | None = None,
         console_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(refresh_rate, leave)
+        super().__init__()
+        rate = whole_number("refresh_rate", refresh_rate, type(self))
         if not isinstance(theme, RichProgressBarTheme | None):
             raise CallbackError(
                 f"theme {theme!r} of {type(self).__qualname__}: must be a RichProgressBarTheme. "
                 "Write theme=RichProgressBarTheme(...)."
             )
         self.theme = theme or RichProgressBarTheme()
-        self._console_kwargs = dict(console_kwargs or {})
-        self._console: Console | None = None
-        self._progress: Progress | None = None
-        self._shown: dict[Phase, _Shown] = {}
+        self.canvas = RichCanvas(self, leave, console_kwargs or {})
+        self.display: Display = Display(self, self.canvas, rate, leave)
+
+    @property
+    def refresh_rate(self) -> int:
+        """Return how many batches pass between two drawings, at least."""
+        return self.display.refresh_rate
 
     def configure_columns(self, trainer: Trainer) -> list[ProgressColumn | str]:
         """Return the columns of a line; the metrics come after them.
@@ -112,12 +122,12 @@ class RichProgressBar(DrawnProgressBar):
     @property
     def progress(self) -> Progress | None:
         """What rich draws, None while nothing is drawn."""
-        return self._progress
+        return self.canvas.progress
 
     def refresh(self) -> None:
         """Draw what has changed now."""
-        if self._progress is not None:
-            self._progress.refresh()
+        if self.canvas.progress is not None:
+            self.canvas.progress.refresh()
 
     @property
     def train_progress_bar(self) -> Task:
@@ -155,128 +165,11 @@ class RichProgressBar(DrawnProgressBar):
         """
         return self._task(Phase.TEST)
 
-    # --- What is drawn
-
-    def is_terminal(self) -> bool:
-        """Return whether the console can be drawn over: a terminal or a notebook."""
-        with isolated():  # rich draws a global random number when it is imported
-            import rich.progress  # noqa: F401
-        self.theme.check_styles()
-        console = self._console = self._new_console()
-        forced: bool | None = self._console_kwargs.get("force_terminal")
-        if forced is not None:
-            return forced
-        # not console.is_terminal: FORCE_COLOR makes that true for a log file too
-        return console.is_jupyter or is_terminal(console.file)
-
-    def stream(self) -> TextIO | None:
-        """Return what the console writes to, unless that is a notebook's own."""
-        console = self._console
-        return None if console is None or console.is_jupyter else console.file  # type: ignore[return-value]
-
-    def open_bar(self, phase: Phase, description: str, pace: Pace) -> None:
-        """Show a bar, or start the one that is there anew."""
-        if phase is Phase.TRAIN and self._leave and phase in self._shown:
-            self.close_bar(phase)
-        progress = self._started()
-        shown = self._shown.get(phase)
-        changed: dict[str, Any] = {
-            "description": description,
-            "total": pace.total,
-            "completed": pace.count,
-            "counts": _counts(pace),
-            "times": "",
-            "speed": "",
-        }
-        if shown is not None and shown.has_total is (pace.total is not None):
-            progress.update(shown.task, **changed)
-            return
-        metrics = ""
-        if shown is not None:
-            metrics = shown.metrics
-            progress.remove_task(shown.task)
-        task = progress.add_task(**changed, metrics=metrics)
-        self._shown[phase] = _Shown(task, pace.total is not None, metrics)
-
-    def draw_bar(self, phase: Phase, pace: Pace, metrics: Mapping[str, object] | None) -> None:
-        """Draw a bar."""
-        shown, theme = self._shown[phase], self.theme
-        if metrics is not None:
-            shown.metrics = format_metrics(
-                metrics, theme.metrics_format, theme.metrics_text_delimiter
-            )
-        self._started().update(
-            shown.task,
-            completed=pace.count,
-            refresh=True,
-            counts=_counts(pace),
-            times=times_of(pace),
-            speed=rate_of(pace),
-            metrics=shown.metrics,
-        )
-
-    def close_bar(self, phase: Phase) -> None:
-        """Close a bar; the last one stays on the screen, unless it is that of the sanity check."""
-        progress, shown = self._started(), self._shown.pop(phase)
-        if self._shown or phase is Phase.SANITY:
-            progress.remove_task(shown.task)
-            progress.refresh()
-        if not self._shown:
-            self._progress = None
-            progress.stop()
-
-    def write_above(self, text: str, stream: TextIO) -> None:
-        """Write whole lines above the bars."""
-        # as the builtin would: rich must read nothing into it
-        self._started().console.print(
-            text, end="", markup=False, emoji=False, highlight=False, soft_wrap=True
-        )
-
-    def _new_console(self) -> Console:
-        from rich.console import Console
-
-        # the stream of now: what stands between it and what others print is not to be drawn on
-        default = sys.stderr if self._console_kwargs.get("stderr") else sys.stdout
-        try:
-            return Console(**{"file": default, **self._console_kwargs})
-        except TypeError as error:
-            raise CallbackError(
-                f"console_kwargs {self._console_kwargs!r} of {type(self).__qualname__}: must be "
-                f"arguments of rich.console.Console ({error}). Correct or leave out that one."
-            ) from error
-
-    def _started(self) -> Progress:
-        if self._progress is None:
-            from rich.progress import Progress, TextColumn
-            from rich.table import Column
-
-            metrics = TextColumn(
-                "{task.fields[metrics]}",
-                style=self.theme.metrics,
-                markup=False,
-                # the other parts keep to one line; metrics are shown whole, below if need be
-                table_column=Column(ratio=1, overflow="fold"),
-            )
-            self._progress = Progress(
-                *self.configure_columns(self.trainer),
-                metrics,
-                console=self._console,
-                auto_refresh=False,  # a thread would be in the way of workers that are forked
-                redirect_stdout=False,  # what others write is led above the bars by this class
-                redirect_stderr=False,
-            )
-            self._progress.start()
-        return self._progress
-
     def _task(self, phase: Phase) -> Task:
-        shown = self._shown.get(phase)
-        if shown is None or self._progress is None:
+        task = self.canvas.task(phase)
+        if task is None:
             raise UsageError(
                 f"{phase} bar of {type(self).__qualname__}: is drawn only on a terminal, while "
                 "there is something to count. Ask for it then."
             )
-        return next(task for task in self._progress.tasks if task.id == shown.task)
-
-
-def _counts(pace: Pace) -> str:
-    return f"{pace.count}/{'?' if pace.total is None else pace.total}"
+        return task

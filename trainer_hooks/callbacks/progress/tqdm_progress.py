@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import os
-import sys
-from time import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainer_hooks.callbacks.progress.bar_drawing import Phase, format_metrics, whole_number
-from trainer_hooks.callbacks.progress.drawn_progress_bar import DrawnProgressBar
-from trainer_hooks.callbacks.progress.notebook import is_notebook, shows_widgets
-from trainer_hooks.callbacks.progress.streams import is_terminal
+from trainer_hooks.callbacks.progress import display_hooks
+from trainer_hooks.callbacks.progress.bar_drawing import Phase, whole_number
+from trainer_hooks.callbacks.progress.display import Display
+from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
+from trainer_hooks.callbacks.progress.tqdm_canvas import TqdmCanvas
 from trainer_hooks.callbacks.progress.tqdm_classes import bar_class
 from trainer_hooks.errors import CallbackError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import TextIO
-
     from tqdm import tqdm
-
-    from trainer_hooks.callbacks.progress.pace import Pace
 
 __all__ = ["TQDMProgressBar"]
 
 _RATE_IN_COLAB = 20
 
 
-class TQDMProgressBar(DrawnProgressBar):
+class TQDMProgressBar(ProgressBar):
     """Show progress with tqdm: a bar for training, below it one for validation.
 
     To change how a bar looks, override the `init_*_tqdm` method that makes it, or `BAR_FORMAT`; to
@@ -74,16 +68,37 @@ class TQDMProgressBar(DrawnProgressBar):
         "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
     )
 
+    on_sanity_check_start = display_hooks.on_sanity_check_start
+    on_sanity_check_end = display_hooks.on_sanity_check_end
+    on_train_start = display_hooks.on_train_start
+    on_train_epoch_start = display_hooks.on_train_epoch_start
+    on_train_batch_end = display_hooks.on_train_batch_end
+    on_train_batches_end = display_hooks.on_train_batches_end
+    on_train_epoch_end = display_hooks.on_train_epoch_end
+    on_train_end = display_hooks.on_train_end
+    on_validation_start = display_hooks.on_validation_start
+    on_validation_end = display_hooks.on_validation_end
+    on_test_start = display_hooks.on_test_start
+    on_test_end = display_hooks.on_test_end
+    on_predict_start = display_hooks.on_predict_start
+    on_predict_end = display_hooks.on_predict_end
+    on_exception = display_hooks.on_exception
+    teardown = display_hooks.teardown
+
     def __init__(
         self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False
     ) -> None:
-        super().__init__(refresh_rate, leave)
-        self._refresh_rate = _resolved(self._refresh_rate, type(self))
-        self._process_position = whole_number("process_position", process_position, type(self))
-        self._drawn: dict[Phase, tqdm[Any]] = {}
-        self._own: dict[Phase, str] = {}
-        self._standard = ""
-        self._file: TextIO | None = None
+        super().__init__()
+        kind = type(self)
+        refresh_rate = _resolved(whole_number("refresh_rate", refresh_rate, kind), kind)
+        self._process_position = whole_number("process_position", process_position, kind)
+        self.canvas = TqdmCanvas(self, 2 * self._process_position, leave)
+        self.display: Display = Display(self, self.canvas, refresh_rate, leave)
+
+    @property
+    def refresh_rate(self) -> int:
+        """Return how many batches pass between two drawings, at least."""
+        return self.display.refresh_rate
 
     @property
     def process_position(self) -> int:
@@ -94,24 +109,26 @@ class TQDMProgressBar(DrawnProgressBar):
 
     def init_sanity_tqdm(self) -> tqdm[Any]:
         """Return the bar of the sanity check."""
-        return self._new_bar(self.sanity_check_description, leave=False)
+        return self.canvas.new_bar(self.sanity_check_description, leave=False)
 
     def init_train_tqdm(self) -> tqdm[Any]:
         """Return the bar of an epoch."""
-        return self._new_bar(self.train_description, leave=True)
+        return self.canvas.new_bar(self.train_description, leave=True)
 
     def init_validation_tqdm(self) -> tqdm[Any]:
         """Return the bar of a validation: below that of the epoch if there is one."""
-        is_nested = Phase.TRAIN in self._drawn
-        return self._new_bar(self.validation_description, leave=not is_nested, below=is_nested)
+        is_nested = Phase.TRAIN in self.canvas.drawn
+        return self.canvas.new_bar(
+            self.validation_description, leave=not is_nested, below=is_nested
+        )
 
     def init_test_tqdm(self) -> tqdm[Any]:
         """Return the bar of a test."""
-        return self._new_bar(self.test_description, leave=True)
+        return self.canvas.new_bar(self.test_description, leave=True)
 
     def init_predict_tqdm(self) -> tqdm[Any]:
         """Return the bar of a prediction."""
-        return self._new_bar(self.predict_description, leave=True)
+        return self.canvas.new_bar(self.predict_description, leave=True)
 
     # --- The bars
 
@@ -126,7 +143,7 @@ class TQDMProgressBar(DrawnProgressBar):
 
     @train_progress_bar.setter
     def train_progress_bar(self, bar: tqdm[Any]) -> None:
-        self._drawn[Phase.TRAIN] = bar
+        self.canvas.drawn[Phase.TRAIN] = bar
 
     @property
     def main_progress_bar(self) -> tqdm[Any]:
@@ -148,7 +165,7 @@ class TQDMProgressBar(DrawnProgressBar):
 
     @val_progress_bar.setter
     def val_progress_bar(self, bar: tqdm[Any]) -> None:
-        self._drawn[self._validated] = bar
+        self.canvas.drawn[self._validated] = bar
 
     @property
     def test_progress_bar(self) -> tqdm[Any]:
@@ -161,7 +178,7 @@ class TQDMProgressBar(DrawnProgressBar):
 
     @test_progress_bar.setter
     def test_progress_bar(self, bar: tqdm[Any]) -> None:
-        self._drawn[Phase.TEST] = bar
+        self.canvas.drawn[Phase.TEST] = bar
 
     @property
     def predict_progress_bar(self) -> tqdm[Any]:
@@ -174,108 +191,16 @@ class TQDMProgressBar(DrawnProgressBar):
 
     @predict_progress_bar.setter
     def predict_progress_bar(self, bar: tqdm[Any]) -> None:
-        self._drawn[Phase.PREDICT] = bar
-
-    # --- What is drawn
-
-    def is_terminal(self) -> bool:
-        """Return whether the standard output is a terminal, or a notebook."""
-        return is_notebook() or is_terminal(sys.stdout)
-
-    def stream(self) -> TextIO | None:
-        """Return the standard output, unless the bars are widgets."""
-        self._file = sys.stdout
-        return None if shows_widgets() else sys.stdout
-
-    def open_bar(self, phase: Phase, description: str, pace: Pace) -> None:
-        """Show a bar, or start the one that is there anew."""
-        if phase is Phase.TRAIN and self._leave and phase in self._drawn:
-            self.close_bar(phase)
-        is_new = phase not in self._drawn
-        if is_new:
-            self._drawn[phase] = self._init_bar(phase)
-            self._own[phase] = self._own_description(self._drawn[phase])
-        bar = self._drawn[phase]
-        if not bar.disable and hasattr(bar, "container"):
-            bar.reset(pace.total)  # a widget has to be told
-        bar.total = pace.total
-        if getattr(bar, "bar_format", None) in {self.BAR_FORMAT, self._endless_format}:
-            is_endless = pace.total is None
-            bar.bar_format = self._endless_format if is_endless else self.BAR_FORMAT
-        bar.n = bar.last_print_n = pace.count
-        own = self._own.get(phase)
-        _, which, index = description.rpartition(" DataLoader ")
-        bar.set_description(own + which + (which and index) if own else description, refresh=False)
-        self._set_clock(bar, pace)
-        if is_new:
-            bar.refresh()
-
-    def draw_bar(self, phase: Phase, pace: Pace, metrics: Mapping[str, object] | None) -> None:
-        """Draw a bar."""
-        bar = self._drawn[phase]
-        bar.n = pace.count
-        self._set_clock(bar, pace)
-        if metrics is not None:
-            bar.set_postfix_str(format_metrics(metrics), refresh=False)
-        bar.refresh()
-
-    def close_bar(self, phase: Phase) -> None:
-        """Close a bar."""
-        self._drawn.pop(phase).close()
-        if not self._drawn:
-            self._file = None  # the next run may have another
-
-    def write_above(self, text: str, stream: TextIO) -> None:
-        """Write whole lines above the bars."""
-        with bar_class().external_write_mode(file=sys.stdout):
-            stream.write(text)
-            stream.flush()
-
-    @staticmethod
-    def _set_clock(bar: tqdm[Any], pace: Pace) -> None:
-        """Let tqdm compute the rate and the time left from the time that the batches took."""
-        bar.initial = pace.first
-        bar.last_print_t = time()  # tqdm takes one that was never drawn for one that is not there
-        bar.start_t = bar.last_print_t - pace.seconds
-
-    def _own_description(self, bar: tqdm[Any]) -> str:
-        """Return the description that an overridden method gave its bar."""
-        given = str(getattr(bar, "desc", "")).removesuffix(": ")  # a disabled one has none
-        return "" if given == self._standard else given
-
-    def _init_bar(self, phase: Phase) -> tqdm[Any]:
-        return {
-            Phase.SANITY: self.init_sanity_tqdm,
-            Phase.TRAIN: self.init_train_tqdm,
-            Phase.VALIDATION: self.init_validation_tqdm,
-            Phase.TEST: self.init_test_tqdm,
-            Phase.PREDICT: self.init_predict_tqdm,
-        }[phase]()
-
-    def _new_bar(self, description: str, leave: bool, below: bool = False) -> tqdm[Any]:
-        self._standard = description
-        return bar_class()(
-            desc=description,
-            position=2 * self._process_position + below,
-            leave=leave,
-            dynamic_ncols=True,
-            file=self._file or sys.stdout,
-            bar_format=self.BAR_FORMAT,
-        )
-
-    @property
-    def _endless_format(self) -> str:
-        """How a bar is composed where nobody knows the time left: tqdm would say that it is 0."""
-        return self.BAR_FORMAT.replace("<{remaining}", "")
+        self.canvas.drawn[Phase.PREDICT] = bar
 
     @property
     def _validated(self) -> Phase:
         return Phase.SANITY if self.trainer.sanity_checking else Phase.VALIDATION
 
     def _opened(self, phase: Phase) -> tqdm[Any]:
-        if phase in self._drawn:
-            return self._drawn[phase]
-        if self.is_disabled or (self._bars.are_lines and phase in self._bars.paces):
+        if phase in self.canvas.drawn:
+            return self.canvas.drawn[phase]
+        if self.is_disabled or self.display.is_written(phase):
             # so that what describes its bar in a hook can do so on every process, and in a log
             return bar_class()(disable=True)
         raise UsageError(

@@ -6,28 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callbacks.monitoring import check_count, is_training
-from trainer_hooks.callbacks.saving.filenames import (
-    check_template,
-    names_of,
-    read_template,
-    template_names,
-)
+from trainer_hooks.callbacks.monitoring import is_training
+from trainer_hooks.callbacks.saving.others_files import OthersFiles
 from trainer_hooks.callbacks.saving.remote_copies import RemoteCopies
 from trainer_hooks.callbacks.saving.saved_files import Plan
-from trainer_hooks.callbacks.saving.saver import Saver
-from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_filename, check_flags
-from trainer_hooks.checkpoint import (
-    IgnoreKeys,
-    check_ignore_keys,
-    exists,
-    files_in,
-    is_remote,
-    leave_out,
-    name_of,
+from trainer_hooks.callbacks.saving.saver_options import (
+    check_dirpath,
+    check_filename,
+    check_flags,
+    check_kept,
 )
+from trainer_hooks.callbacks.saving.templates import check_template, names_of
+from trainer_hooks.callbacks.saving.unranked_saver import UnrankedSaver
+from trainer_hooks.checkpoint import IgnoreKeys, check_ignore_keys, is_remote, leave_out
 from trainer_hooks.clock import Cue, TimeUnit, When, parse_when
-from trainer_hooks.errors import CheckpointError, OptionError
+from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     import os
@@ -38,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointSaver"]
 
 _WHERE = "CheckpointSaver"
-_COUNTERS = ("epoch", "batch", "step")
 _SLOTS = {
     TimeUnit.EPOCH: ("epoch",),
     TimeUnit.ITERATION: ("iteration",),
@@ -46,10 +38,9 @@ _SLOTS = {
     TimeUnit.DURATION: ("batch", "epoch"),
 }
 """Where something may be due; counts of what a batch has after each batch."""
-_SHOWN = 3
 
 
-class CheckpointSaver(Saver):
+class CheckpointSaver(UnrankedSaver):
     """Save at an interval and at the end of training; keep the newest checkpoints.
 
     It is Composer's way of saving; `ModelCheckpoint` is Lightning's, which can rank by a metric. A
@@ -121,22 +112,12 @@ class CheckpointSaver(Saver):
             check_dirpath(folder, _WHERE),
             check_filename(check_template(filename, _WHERE), _WHERE),
             weights_only,
-            "max",
-            auto_insert_metric_name=False,
-            enable_version_counter=False,
-            async_save=async_save,
+            async_save,
         )
         self.latest_filename = check_filename(latest_filename, _WHERE)
         self.save_interval = parse_when(save_interval, "save_interval", _WHERE, bare=TimeUnit.EPOCH)
         self._slots = {slot for unit in self.save_interval.units for slot in _slots_of(unit)}
-        self.num_checkpoints_to_keep = check_count(
-            "num_checkpoints_to_keep", num_checkpoints_to_keep, _WHERE, least=-1
-        )
-        if num_checkpoints_to_keep == 0:
-            raise OptionError(
-                f"num_checkpoints_to_keep 0 of {_WHERE}: nothing would be left of what it saves. "
-                "Pass -1 to keep all, or a number of at least 1."
-            )
+        self.num_checkpoints_to_keep = check_kept(num_checkpoints_to_keep, _WHERE)
         self.overwrite = overwrite
         self.ignore_keys = check_ignore_keys(ignore_keys, _WHERE)
         self._copies = RemoteCopies(
@@ -151,6 +132,7 @@ class CheckpointSaver(Saver):
                 f"remote_file_name {remote_file_name!r} of {_WHERE}: folder {folder!r} is in "
                 "another store already. Pass one of the two."
             )
+        self._others = OthersFiles(self, _WHERE)
         self._put_off: list[str] = []
         self._is_writing = False
         self._cue = Cue(self.save_interval)
@@ -184,27 +166,16 @@ class CheckpointSaver(Saver):
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
         found = super().candidates(trainer)
-        return [path for path in found if self._fields_of(path) is not None]
+        return [path for path in found if self._others.fields_of(path) is not None]
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Refuse to train if what will be saved would be written over other files."""
         if trainer.ckpt_path is not None:
             # before what a cut run had replaced, but not yet sent, is removed
-            self._copies.send_missing([*self._left_over, *self._books.best_k_models])
+            self._copies.send_missing([*self._writer.left_over, *self.ledger.books.best_k_models])
         super().on_fit_start(trainer, module)
-        if self.overwrite or not is_training(trainer):
-            return
-        now, template = names_of(trainer), self.filename or ""
-        counters = [name for name in template_names(template) if name in _COUNTERS]
-        in_the_way = [
-            path
-            for path in files_in(self.dirpath or "", "", template.count("/"))
-            if (values := self._fields_of(path)) is not None
-            and path not in self._books.best_k_models
-            and (not counters or any(int(values[name]) > now[name] for name in counters))
-        ]
-        if in_the_way:
-            raise self._in_the_way(in_the_way)
+        if not self.overwrite and is_training(trainer):
+            self._others.refuse_later(trainer)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start counting, or go on."""
@@ -275,13 +246,13 @@ class CheckpointSaver(Saver):
     def _save(self, trainer: Trainer) -> None:
         """Save, unless this moment was saved already or nothing was trained."""
         done = trainer.progress.batches_completed
-        if not is_training(trainer) or done == self._books.considered_at:
+        if not is_training(trainer) or done == self.ledger.books.considered_at:
             return
         self._settle(trainer)
-        books, names = self._books.copy(), names_of(trainer)
-        path = self.free_path(names)
-        if not self.overwrite and path not in books.best_k_models and exists(path):
-            raise self._in_the_way([path])
+        books, names = self.ledger.books.copy(), names_of(trainer)
+        path = self._names.free(names)
+        if not self.overwrite:
+            self._others.refuse_at(path)
         keep = self.num_checkpoints_to_keep
         books.best_k_models.pop(path, None)  # a name without counters is written over
         replaced = books.outranked(keep)
@@ -293,24 +264,9 @@ class CheckpointSaver(Saver):
         self._copies.expect(path, names)
         self._is_writing = True
         try:
-            self.write(trainer, Plan((path,), tuple(replaced), link), books)
+            self._writer.write(trainer, Plan((path,), tuple(replaced), link), books)
         finally:
             self._is_writing = False
-
-    def _fields_of(self, path: str) -> dict[str, str] | None:
-        """Return what stands in a path's name, or None if the filename cannot have made it."""
-        template = self.filename or ""
-        parts = path.split("/")[-1 - template.count("/") :]
-        return read_template(template, "/".join(parts))
-
-    def _in_the_way(self, paths: list[str]) -> CheckpointError:
-        shown = ", ".join(repr(name_of(path)) for path in sorted(paths)[:_SHOWN])
-        more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-        return CheckpointError(
-            f"files {shown}{more} in {self.dirpath!r}, the folder of {_WHERE}: this training would "
-            "write over them, and did not save them. Resume from the newest with "
-            "fit(ckpt_path=...), choose another folder, or pass overwrite=True."
-        )
 
 
 def _slots_of(unit: TimeUnit) -> tuple[str, ...]:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainer_hooks.callbacks.monitoring import check_choice, check_monitor, is_training
-from trainer_hooks.callbacks.saving.ranked_saver import RankedSaver
+from trainer_hooks.callbacks.monitoring import check_choice, check_monitor
+from trainer_hooks.callbacks.saving import shown
+from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
+from trainer_hooks.callbacks.saving.folder import Folder
+from trainer_hooks.callbacks.saving.ledger import Ledger
+from trainer_hooks.callbacks.saving.names import FileNames
+from trainer_hooks.callbacks.saving.planner import Planner
+from trainer_hooks.callbacks.saving.saved_files import remove_or_warn
 from trainer_hooks.callbacks.saving.saver_options import (
     check_dirpath,
     check_filename,
     check_flags,
     check_top_k,
 )
+from trainer_hooks.callbacks.saving.saves import Saves
 from trainer_hooks.callbacks.saving.triggers import Schedule, Triggers
-from trainer_hooks.callbacks.watched_metric import nameable_metrics
+from trainer_hooks.callbacks.saving.writer import Writer
+from trainer_hooks.callbacks.saving.yaml_file import write_best
+from trainer_hooks.callbacks.watched_metric import WatchedMetric
+from trainer_hooks.checkpoint import exists
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
     from datetime import timedelta
+
+    from torch import Tensor
 
     from trainer_hooks.clock import Time
     from trainer_hooks.context import Trainer
@@ -28,7 +41,7 @@ __all__ = ["ModelCheckpoint"]
 _WHERE = "ModelCheckpoint"
 
 
-class ModelCheckpoint(RankedSaver):
+class ModelCheckpoint(Checkpoint):
     """Save checkpoints as the training goes, and keep the best.
 
     A new file is durable before an old one is removed. Only files of its own folder are removed,
@@ -77,8 +90,21 @@ class ModelCheckpoint(RankedSaver):
         trainer.validate(module, val_loader, ckpt_path=saver.best_model_path)
     """
 
+    CHECKPOINT_JOIN_CHAR: str = "-"
+    CHECKPOINT_EQUALS_CHAR: str = "="
+    CHECKPOINT_NAME_LAST: str = "last"
     CHECKPOINT_NAME_EXCEPTION: str = "exception-{epoch}-{step}"
     CHECKPOINT_NAME_PREEMPTED: str = "preempted-{epoch}-{step}"
+    FILE_EXTENSION: str = ".ckpt"
+    STARTING_VERSION: int = 1
+
+    best_model_path = shown.best_model_path
+    best_model_score = shown.best_model_score
+    best_k_models = shown.best_k_models
+    kth_best_model_path = shown.kth_best_model_path
+    kth_value = shown.kth_value
+    last_model_path = shown.last_model_path
+    current_score = shown.current_score
 
     def __init__(
         self,
@@ -99,37 +125,41 @@ class ModelCheckpoint(RankedSaver):
         enable_version_counter: bool = True,
         async_save: bool = False,
     ) -> None:
-        flags = {
-            "verbose": verbose,
-            "save_on_exception": save_on_exception,
-            "save_weights_only": save_weights_only,
-            "auto_insert_metric_name": auto_insert_metric_name,
-            "enable_version_counter": enable_version_counter,
-            "async_save": async_save,
-        }
-        if save_on_train_epoch_end is not None:
-            flags["save_on_train_epoch_end"] = save_on_train_epoch_end
-        check_flags(_WHERE, **flags)
-        super().__init__(
-            check_dirpath(dirpath, _WHERE),
-            check_filename(filename, _WHERE),
-            save_weights_only,
-            check_choice("mode", mode, _WHERE),
-            auto_insert_metric_name,
-            enable_version_counter,
-            async_save,
-            monitor=None if monitor is None else check_monitor(monitor, _WHERE),
-            save_top_k=check_top_k(save_top_k, monitor, _WHERE),
-            save_last=check_choice("save_last", save_last, _WHERE, (None, True, False, "link")),
+        check_flags(
+            _WHERE,
             verbose=verbose,
+            save_on_exception=save_on_exception,
+            save_weights_only=save_weights_only,
+            auto_insert_metric_name=auto_insert_metric_name,
+            enable_version_counter=enable_version_counter,
+            async_save=async_save,
         )
+        if save_on_train_epoch_end is not None:
+            check_flags(_WHERE, save_on_train_epoch_end=save_on_train_epoch_end)
+        self.dirpath = check_dirpath(dirpath, _WHERE)
+        self.filename = check_filename(filename, _WHERE)
+        self.save_weights_only = save_weights_only
+        self.mode: str = check_choice("mode", mode, _WHERE)
+        self.auto_insert_metric_name = auto_insert_metric_name
+        self.enable_version_counter = enable_version_counter
+        self.async_save = async_save
+        self.monitor = None if monitor is None else check_monitor(monitor, _WHERE)
+        self.save_top_k = check_top_k(save_top_k, monitor, _WHERE)
+        self.save_last = check_choice("save_last", save_last, _WHERE, (None, True, False, "link"))
+        self.verbose = verbose
         self.save_on_exception = save_on_exception
         self.last_exception_path = ""
         self._schedule = Schedule(
             Triggers.chosen(every_n_train_steps, every_n_epochs, train_time_interval, _WHERE),
             save_on_train_epoch_end,
         )
-        self._batches_at_start: int | None = None
+        self.ledger = Ledger(mode)
+        self._folder = Folder(self)
+        self._names = FileNames(self)
+        self._watched = WatchedMetric(monitor, type(self).__name__)
+        self._writer = Writer(self)
+        planner = Planner(self, self._names, self._watched)
+        self._saves = Saves(self, self._names, planner, self._writer)
 
     @property
     def state_key(self) -> str:
@@ -152,27 +182,41 @@ class ModelCheckpoint(RankedSaver):
         """Return the books, the folder, and what is under way."""
         return {
             "monitor": self.monitor,
-            **super().state_dict(),
+            **self._writer.state_dict(),
             **self._schedule.state_dict(),
             "is_monitor_validated": self._watched.is_validated,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back what `state_dict` returned; of another folder's books only the best path."""
-        super().load_state_dict(state_dict)
+        self._writer.load_state_dict(state_dict)
         self._schedule.load_state_dict(state_dict)
         self._watched.is_validated = state_dict.get("is_monitor_validated", False)
 
     def forget(self) -> None:
         """Forget an earlier training. Its files stay."""
-        super().forget()
+        self._writer.forget()
         self._schedule.reset()
         self.last_exception_path = ""
+
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Resolve the default folder."""
+        self._folder.resolve(trainer)
+
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
+        return self._folder.files(trainer)
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Open new books for a new training; go on with an earlier one's where it was cut."""
+        if trainer.progress.is_fresh:
+            self.forget()
+        else:
+            self._writer.tidy(trainer)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start counting."""
         self._schedule.start(trainer)
-        self._batches_at_start = trainer.progress.batches_completed
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Note the monitor's value, to see whether validation is what logs it."""
@@ -184,76 +228,72 @@ class ModelCheckpoint(RankedSaver):
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by count, by time, or after the validation that just ran."""
-        schedule = self._schedule
-        if not schedule.watches_batches:
-            return
-        if schedule.is_due_after_batch(trainer, self._books.saved_step):
-            if self.save_top_k != 0 and self._watched.is_to_come(trainer):
-                schedule.defer(trainer)
-            else:
-                self._save(trainer)
-        elif self.save_last and schedule.is_turn_after_batch(trainer):
-            self._save(trainer, is_last_alone=True)
+        is_due = self._schedule.is_due_after_batch(trainer, self.ledger)
+        if is_due and self.save_top_k != 0 and self._watched.is_to_come(trainer):
+            self._schedule.defer(trainer)
+        elif is_due is not None:
+            self._saves.save_in_turn(trainer, is_due)
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by epochs, or was put off until the epoch's validation had run."""
-        if trainer.progress.batches_completed == self._books.considered_at:
-            return
-        if self._schedule.is_due_after_epoch(trainer):
-            self._save(trainer)
-        elif self.save_last and self._schedule.is_turn_after_epoch(trainer):
-            self._save(trainer, is_last_alone=True)
+        is_due = self._schedule.is_due_after_epoch(trainer)
+        is_new = trainer.progress.batches_completed != self.ledger.books.considered_at
+        if is_new and is_due is not None:
+            self._saves.save_in_turn(trainer, is_due)
+
+    def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
+        """Link to what is now durable, and remove what it replaces."""
+        self._writer.settle(trainer, str(path))
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
-        """Save beside the others, because `trainer.request_checkpoint()` was called.
-
-        The file is named as they are and stays: it is not ranked, and no later one replaces it. It
-        moves `save_last`, and leaves the schedule as it is.
-        """
-        if not is_training(trainer):
-            return
-        metrics, books = nameable_metrics(trainer), self._books.copy()
-        # never over another file, which may be among the best
-        path = self.free_path(metrics, is_versioned=True)
-        self._tell(trainer, f"saving {path!r} as requested")
-        self.write(trainer, self._planned(path, [], metrics, books), books)
+        """Save beside the others, because `trainer.request_checkpoint()` was called."""
+        self._saves.save_on_request(trainer)
 
     def save_before_leaving(self, trainer: Trainer, module: Module) -> bool:
         """Save the last checkpoint, or without one `preempted-epoch=E-step=S.ckpt`, for now."""
-        if not is_training(trainer):
-            return False
-        metrics, books = nameable_metrics(trainer), self._books.copy()
-        if self.save_last is True and not self.save_weights_only:
-            self.write(trainer, self._planned(None, [], metrics, books), books)
-        else:
-            path = self.free_path(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
-            self.write_for_now(trainer, path)
-        return True
+        return self._saves.save_for_now(trainer)
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Save where the training stands, unless nothing was trained since it began."""
-        start, done = self._batches_at_start, trainer.progress.batches_completed
-        is_wanted = self.save_on_exception and start is not None and done > start
-        if not is_wanted or not is_training(trainer):
-            return
-        path = self.free_path(nameable_metrics(trainer), self.CHECKPOINT_NAME_EXCEPTION)
-        trainer.save_checkpoint(path, self.save_weights_only)
-        self.last_exception_path = path
+        if self.save_on_exception and self._schedule.has_trained(trainer):
+            self._saves.save_on_exception(trainer)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Forget where this fit began."""
-        self._batches_at_start = None
+        self._schedule.stop()
 
-    def _save(self, trainer: Trainer, is_last_alone: bool = False) -> None:
-        """Decide what this moment is worth: a place among the best, the last, or nothing."""
-        if not is_training(trainer):
-            return
-        metrics, books = nameable_metrics(trainer), self._books.copy()
-        books.considered_at = trainer.progress.batches_completed
-        top, replaced = (None, []) if is_last_alone else self._enter_best(trainer, metrics, books)
-        plan = self._planned(top, replaced, metrics, books)
-        if not plan.files:
-            self._books = books
-            return
-        books.saved_step = trainer.global_step
-        self.write(trainer, plan, books)
+    def format_checkpoint_name(
+        self, metrics: Mapping[str, Any], filename: str | None = None, ver: int | None = None
+    ) -> str:
+        """Return the path of a checkpoint with these metrics, inside `dirpath` if it is known.
+
+        Args:
+            metrics: numbers or one-element tensors; a missing one shows as `nan`.
+            filename: template to use instead of this callback's own.
+            ver: a version to append, as in `-v1`.
+        """
+        return self._names.path(metrics, filename, ver)
+
+    def file_exists(self, filepath: str, trainer: Trainer) -> bool:
+        """Return whether there is a file at a path or address."""
+        return exists(filepath)
+
+    def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
+        """Return whether a checkpoint with the score `current` would be among the best."""
+        k = self.save_top_k
+        return current is not None and k != 0 and self.ledger.books.admits(current, k)
+
+    def to_yaml(self, filepath: str | os.PathLike[str] | None = None) -> None:
+        """Write the best checkpoints and their scores to a YAML file, a line for each.
+
+        Args:
+            filepath: the file; `best_k_models.yaml` in `dirpath` unless given.
+
+        Raises:
+            UsageError: there is no folder yet, or it is no local one.
+        """
+        write_best(self.best_k_models, filepath, self.dirpath, type(self).__name__)
+
+    def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
+        """Remove a file. Override it to move old checkpoints elsewhere instead."""
+        remove_or_warn(path)

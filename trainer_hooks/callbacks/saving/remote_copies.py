@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
 from trainer_hooks.callbacks.monitoring import check_count
-from trainer_hooks.callbacks.saving.filenames import check_template, fill_template
 from trainer_hooks.callbacks.saving.saver_options import reachable
+from trainer_hooks.callbacks.saving.templates import check_template, fill_template
 from trainer_hooks.checkpoint import exists, is_remote
 from trainer_hooks.errors import CheckpointError, OptionError
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from abc import ABCMeta
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.metric_names import name_of_metric
 from trainer_hooks.callbacks.monitoring import check_monitor, is_training
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.saving.one_file import OneFile
 from trainer_hooks.callbacks.saving.put_back import put_back
 from trainer_hooks.callbacks.saving.saver_options import check_flags
-from trainer_hooks.checkpoint import exists, is_remote
-from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     import os
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["SaveBestModelCallback"]
 
 
-class SaveBestModelCallback(ModelCheckpoint):
+# a metaclass, so that ModelEmaCallback can count as one, as it does elsewhere, and not stand on it
+class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
     """Save to one file whenever an epoch is the best so far, and end with the best weights.
 
     It looks at the end of each epoch, after its validation. The file is a checkpoint like that of
@@ -82,16 +82,17 @@ class SaveBestModelCallback(ModelCheckpoint):
             load_saved_checkpoint=load_saved_checkpoint,
         )
         self.watch_metric = check_monitor(watch_metric, where)
-        folder, self._name, suffix = _parts(save_path, where)
+        self._file = OneFile(save_path, where)
         super().__init__(
-            folder,
+            self._file.folder,
             monitor=watch_metric,
             mode="max" if greater_is_better else "min",
             save_weights_only=not (save_optimizer or save_scheduler),
             enable_version_counter=False,
             save_on_train_epoch_end=True,
         )
-        self.FILE_EXTENSION = suffix
+        self.FILE_EXTENSION = self._file.suffix
+        self._watched.found_as = name_of_metric
         self.reset_on_train = reset_on_train
         self.load_saved_checkpoint = load_saved_checkpoint
 
@@ -99,7 +100,9 @@ class SaveBestModelCallback(ModelCheckpoint):
     def state_key(self) -> str:
         """The class with what it watches, which values are better, and the file's name."""
         return self._generate_state_key(
-            watch_metric=self.watch_metric, mode=self.mode, name=self._name + self.FILE_EXTENSION
+            watch_metric=self.watch_metric,
+            mode=self.mode,
+            name=self._file.stem + self.FILE_EXTENSION,
         )
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
@@ -109,16 +112,6 @@ class SaveBestModelCallback(ModelCheckpoint):
             self.forget()
         elif is_resumed or not trainer.progress.is_fresh:
             super().on_fit_start(trainer, module)
-
-    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Note the metric's value, to see whether validation is what logs it."""
-        self._find(trainer)
-        super().on_validation_start(trainer, module)
-
-    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """See whether validation is what logs the metric."""
-        self._find(trainer)
-        super().on_validation_end(trainer, module)
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
         """Load the best, unless something broke the fit off."""
@@ -130,10 +123,8 @@ class SaveBestModelCallback(ModelCheckpoint):
 
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return the file, if it is there, and what was saved for now before leaving."""
-        path = self.format_checkpoint_name()
-        for_now = self.CHECKPOINT_NAME_PREEMPTED.partition("{")[0]
-        left = [one for one in super().candidates(trainer) if Path(one).name.startswith(for_now)]
-        return [path, *left] if exists(path) else left
+        path, found = self.format_checkpoint_name(), super().candidates(trainer)
+        return self._file.among(path, found, self.CHECKPOINT_NAME_PREEMPTED)
 
     def format_checkpoint_name(
         self,
@@ -143,30 +134,5 @@ class SaveBestModelCallback(ModelCheckpoint):
     ) -> str:
         """Return the path of the file whatever the metrics, or that of another one beside it."""
         if filename is None:
-            return super().format_checkpoint_name({}, self._name, ver)
+            metrics, filename = {}, self._file.stem
         return super().format_checkpoint_name(metrics or {}, filename, ver)
-
-    def _save(self, trainer: Trainer, is_last_alone: bool = False) -> None:
-        self._find(trainer)
-        super()._save(trainer, is_last_alone)
-
-    def _find(self, trainer: Trainer) -> None:
-        """Look up under which name the metric is logged."""
-        self._watched.name = name_of_metric(self.watch_metric, trainer.callback_metrics)
-
-
-def _parts(save_path: str | os.PathLike[str], where: str) -> tuple[str, str, str]:
-    """Return the folder, the name and the suffix of the file.
-
-    Raises:
-        OptionError: it is no path of a file.
-    """
-    text = str(save_path) if isinstance(save_path, Path) else save_path
-    if not isinstance(text, str) or not Path(text).name:
-        raise OptionError(
-            f"save_path {save_path!r} of {where}: it must be the path of a file. Pass one, such "
-            "as 'best_model.pt'."
-        )
-    folder, _, name = text.rpartition("/") if is_remote(text) else ("", "", text)
-    path = Path(name)
-    return folder or str(path.parent), path.stem, path.suffix

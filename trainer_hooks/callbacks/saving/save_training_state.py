@@ -8,8 +8,8 @@ import torch
 
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, is_training
 from trainer_hooks.callbacks.saving.saved_files import Plan
-from trainer_hooks.callbacks.saving.saver import Saver
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath
+from trainer_hooks.callbacks.saving.unranked_saver import UnrankedSaver
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ __all__ = ["SaveTrainingStateCallback"]
 _WHERE = "SaveTrainingStateCallback"
 
 
-class SaveTrainingStateCallback(Saver):
+class SaveTrainingStateCallback(UnrankedSaver):
     """Save all that a resume needs, every so many epochs or steps, and when the training is over.
 
     The files are `epoch_3.ckpt`, `step_500.ckpt` and `final.ckpt`: the number is of the epochs or
@@ -81,14 +81,7 @@ class SaveTrainingStateCallback(Saver):
                 f"save_at_end {save_at_end!r} of {_WHERE}: without save_every_n_epochs and "
                 "save_every_n_steps nothing would ever be saved. Pass one of them."
             )
-        super().__init__(
-            check_dirpath(save_dir, _WHERE),
-            None,
-            save_weights_only=False,
-            mode="max",
-            auto_insert_metric_name=False,
-            enable_version_counter=False,
-        )
+        super().__init__(check_dirpath(save_dir, _WHERE))
         self.save_every_n_epochs = save_every_n_epochs
         self.save_every_n_steps = save_every_n_steps
         self.save_at_end = save_at_end
@@ -104,7 +97,7 @@ class SaveTrainingStateCallback(Saver):
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if that is due by steps."""
         every, done = self.save_every_n_steps, trainer.progress.batches_stepped
-        if every and done and done % every == 0 and done != self._books.saved_step:
+        if every and done and done % every == 0 and done != self.ledger.books.saved_step:
             self._save(trainer, f"step_{done}")
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
@@ -116,9 +109,9 @@ class SaveTrainingStateCallback(Saver):
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Save the end of the training."""
         if self.save_at_end and is_training(trainer):
-            books, path = self._books.copy(), self.format_checkpoint_name({}, "final")
+            books, path = self.ledger.books.copy(), self.format_checkpoint_name({}, "final")
             books.last_model_path = path
-            self.write(trainer, Plan((path,)), books)
+            self._writer.write(trainer, Plan((path,)), books)
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
         """Save because `trainer.request_checkpoint()` was called."""
@@ -128,10 +121,10 @@ class SaveTrainingStateCallback(Saver):
         """Save, and let the oldest go of those that are too many."""
         if not is_training(trainer):
             return
-        books, path = self._books.copy(), self.format_checkpoint_name({}, name)
+        books, path = self.ledger.books.copy(), self.format_checkpoint_name({}, name)
         keep = -1 if self.max_checkpoints is None else self.max_checkpoints
         books.best_k_models.pop(path, None)  # one of the same name is written over
         replaced = books.outranked(keep)
         books.add(path, torch.tensor(trainer.progress.batches_completed), keep)
         books.saved_step = trainer.progress.batches_stepped
-        self.write(trainer, Plan((path,), tuple(replaced)), books)
+        self._writer.write(trainer, Plan((path,), tuple(replaced)), books)

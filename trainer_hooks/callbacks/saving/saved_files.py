@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.checkpoint import exists, is_inside, is_remote, joined, located
+from trainer_hooks._log import warn
+from trainer_hooks.checkpoint import exists, is_inside, is_remote, joined, located, remove
+from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -22,6 +24,7 @@ __all__ = [
     "free_path",
     "is_removable",
     "link_to",
+    "remove_or_warn",
     "resolved_folder",
 ]
 
@@ -43,6 +46,11 @@ class Plan:
     obsolete: tuple[str, ...] = ()
     link: str | None = None
     is_for_now: bool = False
+
+    @classmethod
+    def for_now(cls, path: str) -> Plan:
+        """Return the plan of a file that the next save replaces."""
+        return cls((path,), (path,), is_for_now=True)
 
 
 def resolved_folder(path: str | os.PathLike[str]) -> str:
@@ -99,6 +107,18 @@ def is_removable(
     if resumed_from is None or is_remote(path) or is_remote(resumed_from):
         return resumed_from is None or os.fspath(resumed_from) != path
     return Path(resumed_from).resolve() != Path(path).resolve()
+
+
+def remove_or_warn(path: str) -> None:
+    """Remove a checkpoint that is not to be kept any longer; a warning says if that fails."""
+    try:
+        remove(path)
+    except (OSError, CheckpointError) as error:
+        warn(
+            f"checkpoint {path!r}: it is no longer among those to keep and cannot be removed "
+            f"({error}). Remove it yourself.",
+            TrainerHooksWarning,
+        )
 
 
 def link_to(target: str, link: str) -> None:

@@ -1,4 +1,4 @@
-"""The checks of ModelCheckpoint's arguments."""
+"""The checks of savers' arguments."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
-from trainer_hooks.callbacks.saving.filenames import check_template
 from trainer_hooks.callbacks.saving.saved_files import resolved_folder
+from trainer_hooks.callbacks.saving.templates import check_template
 from trainer_hooks.checkpoint import located, require_reachable
 from trainer_hooks.errors import OptionError
 
@@ -15,6 +15,7 @@ __all__ = [
     "check_dirpath",
     "check_filename",
     "check_flags",
+    "check_kept",
     "check_source",
     "check_top_k",
     "reachable",
@@ -32,6 +33,21 @@ def check_top_k(save_top_k: object, monitor: str | None, where: str) -> int:
         raise OptionError(
             f"save_top_k {count!r} of {where}: without a monitor it must be -1 (all), 0 (none) or "
             "1 (the newest). Pass monitor=..., the metric that ranks checkpoints."
+        )
+    return count
+
+
+def check_kept(num_checkpoints_to_keep: object, where: str) -> int:
+    """Return `num_checkpoints_to_keep` if something is kept.
+
+    Raises:
+        OptionError: it is no whole number, below -1, or 0.
+    """
+    count = check_count("num_checkpoints_to_keep", num_checkpoints_to_keep, where, least=-1)
+    if count == 0:
+        raise OptionError(
+            f"num_checkpoints_to_keep 0 of {where}: nothing would be left of what it saves. "
+            "Pass -1 to keep all, or a number of at least 1."
         )
     return count
 

@@ -14,6 +14,7 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trainer_hooks.callbacks.saving.ledger import Ledger
     from trainer_hooks.clock import Time
     from trainer_hooks.context import Trainer
 
@@ -80,7 +81,8 @@ class Schedule:
         self.triggers = triggers
         self._choice = at_train_epoch_end
         self._at_train_epoch_end = True
-        self.watches_batches = False
+        self._watches_batches = False
+        self._batches_at_start: int | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -93,39 +95,48 @@ class Schedule:
         self._at_train_epoch_end = acts_at_train_epoch_end(trainer, self._choice)
         by_batches = self.triggers.every_n_train_steps > 0
         by_time = self.triggers.train_time_interval is not None
-        self.watches_batches = by_batches or by_time or not self._at_train_epoch_end
+        self._watches_batches = by_batches or by_time or not self._at_train_epoch_end
         self._last_time = time.monotonic()
+        self._batches_at_start = trainer.progress.batches_completed
         if self._step_seen is None:
             self._step_seen = trainer.global_step
 
-    def is_due_after_batch(self, trainer: Trainer, saved_step: int) -> bool:
-        """Return whether a save is due in the slot after a batch.
+    def stop(self) -> None:
+        """End with the run."""
+        self._batches_at_start = None
 
-        A multiple of steps that is jumped over, as with two optimizers, counts. A validation of
-        this batch has already run.
+    def has_trained(self, trainer: Trainer) -> bool:
+        """Return whether anything was trained since this fit began."""
+        start = self._batches_at_start
+        return start is not None and trainer.progress.batches_completed > start
+
+    def is_due_after_batch(self, trainer: Trainer, ledger: Ledger) -> bool | None:
+        """Return whether a save is due in the slot after a batch, whose validation has run by then.
+
+        It is None where saves are not set off in this slot.
         """
-        every, interval = self.triggers.every_n_train_steps, self.triggers.train_time_interval
-        step = trainer.global_step
-        if every > 0:
-            before, self._step_seen = self._step_seen or 0, step
-            return step // every != before // every
-        if interval is not None:
-            return step != saved_step and self._is_time_up(interval.total_seconds())
-        return self.is_turn_after_batch(trainer) and self._is_due_epoch(trainer)
+        if not self._watches_batches:
+            return None
+        triggers, step = self.triggers, trainer.global_step
+        if triggers.every_n_train_steps > 0:
+            every, before, self._step_seen = triggers.every_n_train_steps, self._step_seen, step
+            # one that is jumped over, as with two optimizers, counts
+            return step // every != (before or 0) // every or None
+        if triggers.train_time_interval is not None:
+            is_new = step != ledger.books.saved_step
+            return (is_new and self._is_time_up(triggers.train_time_interval)) or None
+        is_turn = not self._at_train_epoch_end and _is_validated(trainer)
+        return self._is_due_epoch(trainer) if is_turn else None
 
-    def is_due_after_epoch(self, trainer: Trainer) -> bool:
-        """Return whether a save is due in the slot after an epoch, or was put off until then."""
+    def is_due_after_epoch(self, trainer: Trainer) -> bool | None:
+        """Return whether a save is due in the slot after an epoch, or was put off until then.
+
+        It is None where saves are not set off in this slot.
+        """
         if self._deferred_at == trainer.progress.batches_completed:
             return True
-        return self.is_turn_after_epoch(trainer) and self._is_due_epoch(trainer)
-
-    def is_turn_after_batch(self, trainer: Trainer) -> bool:
-        """Return whether epochs set off the saves, and this batch was validated after."""
-        return self._goes_by_epochs and not self._at_train_epoch_end and _is_validated(trainer)
-
-    def is_turn_after_epoch(self, trainer: Trainer) -> bool:
-        """Return whether epochs set off the saves, and this is where, due or not."""
-        return self._goes_by_epochs and (self._at_train_epoch_end or _is_validated(trainer))
+        is_turn = self._at_train_epoch_end or _is_validated(trainer)
+        return self._is_due_epoch(trainer) if is_turn and self._goes_by_epochs else None
 
     def defer(self, trainer: Trainer) -> None:
         """Put off the save of this batch until the slot after its epoch."""
@@ -140,10 +151,10 @@ class Schedule:
         self._step_seen = state_dict.get("step_seen")
         self._deferred_at = state_dict.get("deferred_at")
 
-    def _is_time_up(self, seconds: float) -> bool:
-        """Return whether so many seconds have passed, and count anew if they have."""
+    def _is_time_up(self, interval: timedelta) -> bool:
+        """Return whether so much time has passed, and count anew if it has."""
         now = time.monotonic()
-        is_up = now - self._last_time >= seconds
+        is_up = now - self._last_time >= interval.total_seconds()
         if is_up:
             self._last_time = now
         return is_up

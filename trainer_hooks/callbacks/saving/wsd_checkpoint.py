@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.callbacks.monitoring import is_training
 from trainer_hooks.callbacks.saving.put_back import put_back
 from trainer_hooks.callbacks.saving.saved_files import Plan
-from trainer_hooks.callbacks.saving.saver import Saver
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_flags
+from trainer_hooks.callbacks.saving.unranked_saver import UnrankedSaver
 from trainer_hooks.errors import OptimizationError, OptionError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _WHERE = "WSDCheckpointCallback"
 _DECAY = 0.1
 
 
-class WSDCheckpointCallback(Saver):
+class WSDCheckpointCallback(UnrankedSaver):
     """Save before and after each phase in which a schedule lets the learning rate decay.
 
     A schedule of warmup, a stable phase and a decay (WSD) gives a model at the end of each decay;
@@ -83,14 +83,7 @@ class WSDCheckpointCallback(Saver):
                 f"initial_checkpoint {initial_checkpoint!r} of {_WHERE}: it must be the path of a "
                 "checkpoint. Pass one, or None."
             )
-        super().__init__(
-            check_dirpath(save_dir, _WHERE),
-            None,
-            save_weights_only=False,
-            mode="max",
-            auto_insert_metric_name=False,
-            enable_version_counter=False,
-        )
+        super().__init__(check_dirpath(save_dir, _WHERE))
         self.save_optimizer = save_optimizer
         self.save_scheduler = save_scheduler
         self.initial_checkpoint = initial_checkpoint
@@ -115,7 +108,7 @@ class WSDCheckpointCallback(Saver):
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if a decay is about to begin, or is over."""
         step = trainer.progress.batches_stepped
-        if step == self._books.saved_step or not is_training(trainer):
+        if step == self.ledger.books.saved_step or not is_training(trainer):
             return
         if step in self._starts:
             self._save(trainer, f"checkpoint_{step}_wsd_pre_decay", step, weights_only=False)
@@ -127,13 +120,15 @@ class WSDCheckpointCallback(Saver):
         """Save because `trainer.request_checkpoint()` was called."""
         if is_training(trainer):
             step = trainer.progress.batches_stepped
-            self._save(trainer, f"checkpoint_{step}", self._books.saved_step, weights_only=False)
+            self._save(
+                trainer, f"checkpoint_{step}", self.ledger.books.saved_step, weights_only=False
+            )
 
     def _save(self, trainer: Trainer, name: str, step: int, weights_only: bool) -> None:
-        books, path = self._books.copy(), self.format_checkpoint_name({}, name)
+        books, path = self.ledger.books.copy(), self.format_checkpoint_name({}, name)
         books.last_model_path, books.saved_step = path, step
         self.save_weights_only = weights_only
-        self.write(trainer, Plan((path,)), books)
+        self._writer.write(trainer, Plan((path,)), books)
 
 
 def _wsd_scheduler(trainer: Trainer) -> Any:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
 from trainer_hooks.callbacks.monitoring import check_choice
-from trainer_hooks.callbacks.saving.filenames import (
+from trainer_hooks.callbacks.saving.saved_files import resolved_folder
+from trainer_hooks.callbacks.saving.templates import (
     check_template,
     counts_of,
     fill_template,
@@ -18,7 +19,6 @@ from trainer_hooks.callbacks.saving.filenames import (
     read_template,
     template_names,
 )
-from trainer_hooks.callbacks.saving.saved_files import resolved_folder
 from trainer_hooks.callbacks.watching.flame_graph import flame_graph
 from trainer_hooks.checkpoint import files_in, is_remote, joined, name_of, require_reachable
 from trainer_hooks.errors import OptionError, UsageError

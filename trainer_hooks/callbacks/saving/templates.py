@@ -1,4 +1,4 @@
-"""Names of checkpoint files: templates with metrics in them, and names that are still free."""
+"""Templates of file names: filled with metrics, and read back."""
 
 from __future__ import annotations
 

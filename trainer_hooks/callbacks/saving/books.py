@@ -1,4 +1,4 @@
-"""Which checkpoints a saver knows of, and which of them are the best."""
+"""Books: which checkpoints a saver knows of, and which of them are the best."""
 
 from __future__ import annotations
 
