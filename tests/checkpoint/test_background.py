@@ -132,7 +132,7 @@ def test_a_failure_is_raised_at_the_next_save(saves, writer, told, caplog) -> No
 def test_a_thread_that_cannot_start_is_an_error_and_no_hang(
     saves, writer, told, monkeypatch
 ) -> None:
-    """A limit on processes is told of at once; nothing waits for the save, and the next one runs."""
+    """A limit on processes is told of at once; nothing waits for it, and the next save runs."""
     start = threading.Thread.start
 
     def refused(thread) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
 from trainer_hooks.checkpoint.copying import HostCopier
-from trainer_hooks.errors import CheckpointError
+from trainer_hooks.errors import CheckpointError, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class BackgroundSave:
                 note(write(path))
         except BaseException as error:  # noqa: BLE001 - raised in the main thread, at the next save
             self.error = error
-            log.error("a save in the background failed: %s: %s", self.path, error)
+            log.error("a save in the background failed: %s: %s", self.path, message_of(error))
         finally:
             self._ended.set()
 
@@ -156,7 +156,7 @@ class BackgroundSaves:
         save, self._save = self._save, None
         if save is not None and save.error is not None:
             raise CheckpointError(
-                f"the save of {save.path!r} in the background failed: {save.error}"
+                f"the save of {save.path!r} in the background failed: {message_of(save.error)}"
             ) from save.error
 
     def release(self) -> None:

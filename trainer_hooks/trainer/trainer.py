@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from trainer_hooks import checkpoint, loops
 from trainer_hooks.connector import CallbackConnector
-from trainer_hooks.errors import CallbackError, StopTraining, UsageError
+from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
 from trainer_hooks.runtime import make_precision, pick_device
 from trainer_hooks.trainer import run, verbs
@@ -259,7 +259,7 @@ class Trainer(TrainerView):
                 if fault is None:
                     fault = error
                 else:
-                    fault.add_note(f"and then: {describe_error(error)}")
+                    add_note(fault, f"and then: {describe_error(error)}")
         if fault is not None:
             raise fault
 
@@ -272,7 +272,7 @@ class Trainer(TrainerView):
         except BaseException as fault:
             if error is None:
                 raise
-            error.add_note(f"and then, while closing: {describe_error(fault)}")
+            add_note(error, f"and then, while closing: {describe_error(fault)}")
 
     # --- verbs: hooks return None, and act on the run by calling one of these ---
 
