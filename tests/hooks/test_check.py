@@ -136,11 +136,12 @@ def test_a_hook_with_a_yield_is_reported() -> None:
         def state_dict(self):
             yield "count", 1
 
+    rule = (
+        "has a `yield`, so it would never run: hooks are called, not iterated. Define it without."
+    )
     assert faults(Lazy()) == (
-        "the hook 'on_train_start' has a `yield`, so it would never run: hooks are called, not "
-        "iterated. Define it without.",
-        "the method 'state_dict' has a `yield`, so it would never run: hooks are called, not "
-        "iterated. Define it without.",
+        f"the hook 'on_train_start' {rule}",
+        f"the method 'state_dict' {rule}",
     )
 
 

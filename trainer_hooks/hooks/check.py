@@ -51,8 +51,8 @@ def faults(
 ) -> tuple[str, ...]:
     """Return what cannot work, one sentence each.
 
-    A hook that is no method, is `async` or a generator, or cannot take its arguments fails when it fires, hours
-    into a run perhaps.
+    A hook that is no method, is `async` or a generator, or cannot take its arguments fails when it
+    fires, hours into a run perhaps.
 
     Args:
         implementer: a callback or a module.
