@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TextIO
 
 from trainer_hooks import checkpoint, loops
 from trainer_hooks.connector import CallbackConnector
@@ -236,8 +235,9 @@ class Trainer(TrainerView):
         return kind(session, twin, job, overridden_losses(twin, Trainer))
 
     def _twin(self, session: run.Session) -> Self:
-        twin = copy.copy(self)
-        twin._session = session  # noqa: SLF001 - it is of this class
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin._session = session
         return twin
 
     def close(self) -> None:
@@ -273,6 +273,17 @@ class Trainer(TrainerView):
             if error is None:
                 raise
             add_note(error, f"and then, while closing: {describe_error(fault)}")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the same trainer for the copy of what refers to it; alone it is not copied."""
+        return self if memo else self.__reduce_ex__(4)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__qualname__} cannot be copied or pickled: its callbacks, loggers and "
+            "loaders belong to it alone. Make another one with the same options, and save what was "
+            "trained with save_checkpoint."
+        )
 
     # --- verbs: hooks return None, and act on the run by calling one of these ---
 
