@@ -123,9 +123,19 @@ def test_without_locks_nothing_is_tidied_and_saving_works(tmp_path, monkeypatch)
     assert left.exists()
 
 
-def test_the_longest_name_can_be_written(tmp_path):
-    """A file name as long as the file system allows leaves room for the unfinished file's."""
-    path = tmp_path / ("n" * 250 + ".ckpt")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "n" * 250,
+        "\N{ROCKET}" * 61 + "no",
+        "n" + "\N{EURO SIGN}" * 83,
+        "n" * 58 + "\udcff\udcfe\udcfd",
+    ],
+    ids=["letters", "emoji", "cut inside a sign", "no text at all"],
+)
+def test_the_longest_name_can_be_written(name, tmp_path):
+    """A file name of as many bytes as the file system allows leaves room for the unfinished one."""
+    path = tmp_path / f"{name}.ckpt"
     write_checkpoint(GOOD, path)
     assert read_checkpoint(path)["epoch"] == 3
 

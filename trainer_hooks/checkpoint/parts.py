@@ -8,6 +8,8 @@ import secrets
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
+from trainer_hooks._files import hidden_beside
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -25,6 +27,7 @@ SUFFIX = ".trainer_hooks.part"
 """How the name of an unfinished file ends; it begins with a dot."""
 
 _SHOWN = 60
+"""Bytes of a name."""
 
 
 def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
@@ -56,7 +59,7 @@ def open_part(target: Path) -> tuple[IO[bytes], Path]:
     takes the lock away from a process that was killed.
     """
     while True:
-        path = target.with_name(f".{target.name[:_SHOWN]}.{secrets.token_hex(4)}{SUFFIX}")
+        path = hidden_beside(target, f".{secrets.token_hex(4)}{SUFFIX}", _SHOWN)
         try:
             # with the mode of any new file: the umask cannot be read without changing it for
             # the whole process, and another thread may be making files

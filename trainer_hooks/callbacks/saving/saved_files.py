@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer_hooks._files import hidden_beside
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint import exists, is_inside, is_remote, joined, located, remove
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
@@ -130,7 +131,7 @@ def link_to(target: str, link: str) -> None:
         return
     path = Path(link)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
+    fresh = hidden_beside(path, ".new")
     fresh.unlink(missing_ok=True)
     try:
         fresh.symlink_to(_seen_from(path.parent, target))
