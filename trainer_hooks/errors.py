@@ -26,6 +26,7 @@ Each message says what, where, the rule, and what to do. `TerminationSignal` is 
 from __future__ import annotations
 
 import difflib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ __all__ = [
     "TrainerHooksError",
     "TrainerHooksWarning",
     "UsageError",
+    "add_note",
+    "described",
+    "message_of",
     "nearest",
 ]
 
@@ -147,6 +151,28 @@ class TerminationSignal(SystemExit):
 
     def __reduce__(self) -> tuple[type[TerminationSignal], tuple[int]]:
         return type(self), (self.signum,)
+
+
+def message_of(error: BaseException) -> str:
+    """Return what an error says, or that its `__str__` fails, which is code of anybody's."""
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001 - told in its place
+        return f"<str() of it raised {type(another).__name__}>"
+
+
+def described(error: BaseException) -> str:
+    """Return an error's type and message; it never fails."""
+    return f"{type(error).__name__}: {message_of(error)}".rstrip(": ")
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error once, however often it is raised; never fail instead of it."""
+    notes = error.__dict__.get("__notes__")
+    if isinstance(notes, list) and note in notes:
+        return
+    with suppress(Exception):  # of a class that keeps notes in a way of its own
+        error.add_note(note)
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:

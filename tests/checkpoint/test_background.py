@@ -129,6 +129,63 @@ def test_a_failure_is_raised_at_the_next_save(saves, writer, told, caplog) -> No
     assert [path for path, _ in told] == ["d"]
 
 
+def test_a_thread_that_cannot_start_is_an_error_and_no_hang(
+    saves, writer, told, monkeypatch
+) -> None:
+    """A limit on processes is told of at once; nothing waits for it, and the next save runs."""
+    start = threading.Thread.start
+
+    def refused(thread) -> None:
+        if thread.name == "checkpoint writer":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(CheckpointError, match=r"'a'.*can't start new thread"):
+        saves.start(state(), ("a", "b"), writer)
+    ended = threading.Event()
+    waits = threading.Thread(target=lambda: (saves.finish(), ended.set()), daemon=True)
+    waits.start()
+    assert ended.wait(10)
+    saves.release()
+    monkeypatch.undo()
+    writer.gate.set()
+    saves.start(state(), ("c",), writer)
+    saves.finish()
+    assert [path for path, _ in told] == ["c"]
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_ctrl_c_while_the_thread_starts_leaves_nothing_to_wait_for(
+    saves, writer, told, monkeypatch, has_begun
+) -> None:
+    """A thread that had begun is waited for as ever, and one that had not writes nothing later."""
+    start = threading.Thread.start
+    late = []
+
+    def interrupted(thread) -> None:
+        if thread.name == "checkpoint writer":
+            if has_begun:
+                start(thread)
+                assert writer.begun.wait(30)
+            else:
+                late.append(thread)
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        saves.start(state(), ("a",), writer)
+    monkeypatch.undo()
+    for thread in late:  # the system was slow, and runs it only now
+        thread.start()
+        thread.join(30)
+    writer.gate.set()
+    saves.finish()
+    written = ["a"] if has_begun else []
+    assert [path for path, _ in told] == [path for path, _ in writer.written] == written
+
+
 def test_of_two_files_the_first_counts_if_the_second_fails(saves, told) -> None:
     """What is durable is told of, and the failure names the other file."""
 

@@ -240,6 +240,8 @@ def test_nesting_up_to_a_limit_comes_back(kind):
         (type("Table", (dict,), {})(), ""),
         (type("Weight", (torch.Tensor,), {})(torch.ones(1)), ""),
         (torch.Generator(), ""),
+        (torch.empty(2, device="meta"), "has no values"),
+        (torch.nn.Parameter(torch.empty(2, device="meta")), "has no values"),
         (lambda: 1, ""),
         (range(3), ""),
         (int, ""),

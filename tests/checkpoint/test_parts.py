@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 from trainer_hooks.checkpoint.file import read_checkpoint, write_checkpoint
-from trainer_hooks.checkpoint.parts import SUFFIX, open_part, remove_stale_parts
+from trainer_hooks.checkpoint.parts import SUFFIX, claim_name, open_part, remove_stale_parts
 from trainer_hooks.errors import CheckpointError
 
 GOOD = {"state_dict": {"weight": torch.arange(600.0)}, "epoch": 3}
@@ -78,6 +79,54 @@ def test_the_file_of_a_live_save_stays(tmp_path):
     assert not part.exists()
 
 
+def test_a_name_is_one_runs_until_it_lets_go(tmp_path):
+    """Whoever asks while a name is kept has to take another; afterwards it is free."""
+    path = tmp_path / "new" / "last.ckpt"
+    first = claim_name(path)
+    assert first is not None
+    assert claim_name(path) is None
+    assert claim_name(path.with_name("other.ckpt")) is not None
+    remove_stale_parts(path.parent)
+    assert claim_name(path) is None
+    first.release()
+    first.release()
+    again = claim_name(path)
+    assert again is not None
+
+
+def test_a_name_that_a_killed_process_kept_is_free(tmp_path):
+    """The system lets go of it, and what stands for it is removed with other leftovers."""
+    run(
+        """
+        import os, signal, sys
+        from pathlib import Path
+        from trainer_hooks.checkpoint.parts import claim_name
+        kept = claim_name(Path(sys.argv[1]))
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        str(tmp_path / "last.ckpt"),
+    )
+    assert len(hidden(tmp_path)) == 1
+    claim = claim_name(tmp_path / "last.ckpt")
+    assert claim is not None
+    claim.release()
+    assert hidden(tmp_path) == []
+
+
+def test_where_nothing_can_be_locked_names_are_free(tmp_path, monkeypatch):
+    """A file system without locks, or a folder that cannot be made, keeps no name from anybody."""
+
+    def refuse(descriptor, operation):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert claim_name(tmp_path / "last.ckpt") is not None
+    assert claim_name(tmp_path / "last.ckpt") is not None
+    (tmp_path / "file").touch()
+    assert claim_name(tmp_path / "file" / "last.ckpt") is not None
+    assert hidden(tmp_path) == []
+
+
 def test_files_of_others_stay(tmp_path):
     """Only this library's unfinished files are tidied, whatever else looks unfinished."""
     kept = {".movie.mkv.part", ".a.ckpt.new", "x" + SUFFIX, ".DS_Store"}
@@ -90,8 +139,6 @@ def test_files_of_others_stay(tmp_path):
 
 def test_a_part_taken_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
     """A file that another process removes between its making and its locking is made again."""
-    import fcntl
-
     lock, taken = fcntl.flock, []
 
     def take(descriptor, how):
@@ -110,7 +157,6 @@ def test_a_part_taken_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
 
 def test_without_locks_nothing_is_tidied_and_saving_works(tmp_path, monkeypatch):
     """On a file system without locks a leftover stays, since nobody can say whose it is."""
-    import fcntl
 
     def refuse(descriptor, how):
         raise OSError(errno.ENOTSUP, "no locks here")
@@ -123,9 +169,19 @@ def test_without_locks_nothing_is_tidied_and_saving_works(tmp_path, monkeypatch)
     assert left.exists()
 
 
-def test_the_longest_name_can_be_written(tmp_path):
-    """A file name as long as the file system allows leaves room for the unfinished file's."""
-    path = tmp_path / ("n" * 250 + ".ckpt")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "n" * 250,
+        "\N{ROCKET}" * 61 + "no",
+        "n" + "\N{EURO SIGN}" * 83,
+        "n" * 58 + "\udcff\udcfe\udcfd",
+    ],
+    ids=["letters", "emoji", "cut inside a sign", "no text at all"],
+)
+def test_the_longest_name_can_be_written(name, tmp_path):
+    """A file name of as many bytes as the file system allows leaves room for the unfinished one."""
+    path = tmp_path / f"{name}.ckpt"
     write_checkpoint(GOOD, path)
     assert read_checkpoint(path)["epoch"] == 3
 

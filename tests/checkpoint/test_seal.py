@@ -151,6 +151,19 @@ def test_a_damaged_seal_is_refused(path, old, new):
             read(str(path))
 
 
+@pytest.mark.parametrize("text", [b"[" * 1900, b'{"a":' * 380])
+def test_a_seal_of_nested_brackets_is_refused(path, text):
+    """A seal that is nothing but openings is damage, and no exhausted stack."""
+    write_checkpoint(CONTENT, path, saved_at=123)
+    content = path.read_bytes()
+    start = content.rindex(b"trainer_hooks:")
+    comment = b"trainer_hooks:" + b"0" * 8 + text
+    path.write_bytes(content[: start - 2] + struct.pack("<H", len(comment)) + comment)
+    for read in (read_checkpoint, verify_checkpoint, summarize):
+        with pytest.raises(CheckpointError, match="is damaged"):
+            read(str(path))
+
+
 def test_a_forged_directory_offset_is_an_error(path):
     """A seal whose numbers lead out of the file is refused, not stumbled over."""
     write_checkpoint(CONTENT, path, saved_at=123)

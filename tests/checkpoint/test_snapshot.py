@@ -137,6 +137,15 @@ def test_an_object_in_a_state_is_refused_at_save_time(fitted, tmp_path, value, n
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("method", ["save_checkpoint", "save_in_background"])
+def test_a_tensor_without_values_is_refused_alike(fitted, tmp_path, method):
+    """A meta tensor is named by whichever way it is saved: there is nothing of it to save."""
+    trainer = fitted(callbacks=[Stateful({"mean": torch.empty(2, device="meta")})])
+    with pytest.raises(CheckpointStateError, match=r"at state\['mean'\].*has no values"):
+        getattr(trainer, method)(tmp_path / "a.ckpt")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_object_as_a_key_is_refused_too(fitted, tmp_path):
     """A dict's keys are looked at as well as its values."""
     trainer = fitted(callbacks=[Stateful({"seen": {Color.RED: 1}})])

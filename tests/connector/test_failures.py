@@ -77,6 +77,38 @@ def test_the_user_goes_before_the_callback(bare, Tiny, batches) -> None:
     )
 
 
+class MutedError(Exception):
+    """Cannot say what it is: its `__str__` fails, and so does the look-up of anything it lacks."""
+
+    def __str__(self) -> str:
+        return self.args[0].missing
+
+    def __getattr__(self, name):
+        raise LookupError(name)
+
+
+def test_an_error_that_cannot_be_told_disables_too(bare, Tiny, batches) -> None:
+    """A `__str__` that fails ends no run, and the report names what it raised."""
+    callback = Counts("on_train_batch_end", error=MutedError(1))
+    trainer = bare(callback, **DISABLE)
+    with pytest.warns(TrainerHooksWarning, match="failed in hook 'on_train_batch_end'"):
+        trainer.fit(Tiny(), batches(4))
+    assert disabled(trainer).error == "MutedError: <str() of it raised AttributeError>"
+
+
+def test_a_state_whose_error_cannot_be_told_is_lost_in_order(bare, Tiny, batches) -> None:
+    """A `state_dict` that fails without a message is told of as any other."""
+
+    class Mute(Counts):
+        def state_dict(self):
+            raise MutedError(2)
+
+    trainer = bare(Mute("on_train_batch_end"), callback_errors={"Mute": "disable"})
+    with pytest.warns(TrainerHooksWarning, match="its state is lost"):
+        trainer.fit(Tiny(), batches(4))
+    assert "MutedError: <str() of it raised AttributeError>" in disabled(trainer).state
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
 def test_ctrl_c_and_exit_are_never_swallowed(error, bare, Tiny, batches) -> None:
     """Only `Exception` is a fault; what a person or the system wants passes."""

@@ -115,6 +115,36 @@ def test_an_async_hook_is_reported() -> None:
     assert "'on_fit_start' is `async`" in fault
 
 
+def test_an_async_generator_is_reported_as_async() -> None:
+    """A hook with both `async` and `yield` is refused as well."""
+
+    class Both(Callback):
+        async def on_fit_start(self, trainer, module):
+            yield
+
+    [fault] = faults(Both())
+    assert "'on_fit_start' is `async`" in fault
+
+
+def test_a_hook_with_a_yield_is_reported() -> None:
+    """A generator would never run, so it is refused; so is a state that would be one."""
+
+    class Lazy(Callback):
+        def on_train_start(self, trainer, module):
+            yield
+
+        def state_dict(self):
+            yield "count", 1
+
+    rule = (
+        "has a `yield`, so it would never run: hooks are called, not iterated. Define it without."
+    )
+    assert faults(Lazy()) == (
+        f"the hook 'on_train_start' {rule}",
+        f"the method 'state_dict' {rule}",
+    )
+
+
 def test_a_callable_without_a_signature_is_let_through() -> None:
     """What cannot be inspected is not doubted."""
     callback = Callback()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from unittest.mock import patch
 
 import pytest
 
@@ -112,6 +113,38 @@ def test_an_instance_attribute_counts_as_an_override() -> None:
     patched.on_fit_end = lambda trainer, module: seen.append("patched")
     HookRelay([member(plain), member(patched)]).on_fit_end(None, None)
     assert seen == ["patched"]
+
+
+@pytest.mark.parametrize("hook", ["on_fit_start", "on_train_batch_end"])
+def test_a_mock_in_the_place_of_a_hook_is_called(hook) -> None:
+    """A hook of a class that a test has patched is an override, whatever a mock says of itself."""
+
+    class Watched(Callback):
+        def on_fit_start(self, trainer, module):
+            raise AssertionError
+
+    with patch.object(Watched, hook) as mock:
+        CallbackConnector(Watched(), discover=False).relay.fire(hook, *range(5))
+    assert mock.call_args.args == tuple(range(5))
+
+
+def test_a_callback_may_answer_to_any_name() -> None:
+    """One with a `__getattr__` for all names takes part by the hooks that its class has."""
+
+    class Anything(Callback):
+        seen = False
+
+        def __getattr__(self, name):
+            return lambda *args: name
+
+        def on_fit_start(self, trainer, module):
+            self.seen = True
+
+    anything = Anything()
+    relay = CallbackConnector(anything, discover=False).relay
+    assert relay.listened == {"on_fit_start"}
+    relay.on_fit_start(None, None)
+    assert anything.seen
 
 
 def test_on_configure_sharded_model_is_an_alias() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 import torch
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import ExponentialLR, LambdaLR, ReduceLROnPlateau, StepLR
 
-from trainer_hooks import TrainerHooksWarning
+from trainer_hooks import Band, Callback, Module, TrainerHooksWarning
 from trainer_hooks.errors import MetricError, ModuleError, OptimizationError
 from trainer_hooks.module.optimization import LRSchedulerConfig, needs_closure, parse
 
@@ -288,6 +290,111 @@ def test_states_go_into_the_same_places() -> None:
     target.load_state_dict(saved.state_dict())
     assert other.param_groups[0]["lr"] == 0.5
     assert target.schedulers[0].scheduler.last_epoch == 1
+
+
+OPTIMIZERS = sorted(
+    name
+    for name, kind in vars(torch.optim).items()
+    if isinstance(kind, type) and kind is not torch.optim.Optimizer
+)
+
+
+class Stepping:
+    """A parameter with an optimizer, and gradients that are the same for all."""
+
+    def __init__(self, kind: str, dtype: torch.dtype, **options: object) -> None:
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 2, 6, dtype=dtype).reshape(2, 3))
+        self.is_sparse = kind == "SparseAdam"
+        optimizer = getattr(torch.optim, kind)([self.weight], **{"lr": 0.01, **options})
+        self.optimization = parse(optimizer, "Net")
+
+    def step(self) -> None:
+        grad = self.weight.detach() ** 2 - 0.5
+        self.weight.grad = grad.to_sparse(1) if self.is_sparse else grad
+        [optimizer] = self.optimization.optimizers
+        optimizer.step(lambda: (self.weight**2).sum())
+
+    def states(self) -> list:
+        [state] = self.optimization.state_dict()["optimizer_states"]
+        return _leaves(state["state"])
+
+
+def _leaves(value) -> list:
+    if isinstance(value, dict):
+        return [leaf for key in value for leaf in _leaves(value[key])]
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
+
+
+def _same(one, other) -> bool:
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    return type(one) is type(other) and one == other
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_every_state_survives_a_save_and_a_load(kind, dtype) -> None:
+    """Each tensor of each of torch's optimizers keeps its type and its bits, and so do steps."""
+    one, other = Stepping(kind, dtype), Stepping(kind, dtype)
+    for _ in range(3):
+        one.step()
+    file = io.BytesIO()
+    torch.save({**one.optimization.state_dict(), "state_dict": {"weight": one.weight}}, file)
+    file.seek(0)
+    other.optimization.load_state_dict(torch.load(file, weights_only=True))
+    other.weight.data.copy_(one.weight.data)
+    for _ in range(2):
+        saved, loaded = one.states(), other.states()
+        assert len(saved) == len(loaded)
+        assert all(map(_same, saved, loaded))
+        one.step()
+        other.step()
+    assert torch.equal(one.weight, other.weight)
+
+
+def test_states_take_the_type_of_parameters_that_have_another_one_now() -> None:
+    """A training that goes on in another precision has states in it, as torch makes them."""
+    one, other = Stepping("NAdam", torch.float32), Stepping("NAdam", torch.float64)
+    one.step()
+    other.optimization.load_state_dict(
+        {**one.optimization.state_dict(), "state_dict": {"weight": one.weight}}
+    )
+    [state] = other.optimization.optimizers[0].state.values()
+    assert state["exp_avg"].dtype is state["mu_product"].dtype is torch.float64
+    other.step()
+
+
+def test_a_resume_in_double_precision_is_exact(quiet_trainer, tmp_path) -> None:
+    """An optimizer that keeps a number in another type than the weights goes on bit for bit."""
+
+    class Net(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.layer = torch.nn.Linear(1, 1)
+
+        def training_step(self, batch, batch_idx):
+            return (self.layer(batch) - 1).square().mean()
+
+        def configure_optimizers(self):
+            return torch.optim.NAdam(self.parameters(), lr=0.01)
+
+    class Save(Callback):
+        band = Band.SAVE
+
+        def on_batch_checkpoint(self, trainer, module):
+            if trainer.global_step == 5:
+                trainer.save_checkpoint(tmp_path / "x.ckpt")
+
+    def trained(*callbacks: Callback, **options: object) -> torch.Tensor:
+        module = Net()
+        trainer = quiet_trainer(callbacks=callbacks, precision="64-true", max_epochs=6)
+        trainer.fit(module, list(torch.arange(4.0).reshape(4, 1, 1)), **options)
+        return module.layer.weight
+
+    assert torch.equal(trained(Save()), trained(ckpt_path=tmp_path / "x.ckpt"))
 
 
 # --- in a fit ---

@@ -50,7 +50,7 @@ BAD = {
             "class Odd(Exception):\n    def __str__(self):\n        raise LookupError\n\n"
             "def make():\n    raise Odd\n"
         ),
-        "Odd, whose message raised LookupError",
+        "Odd: <str() of it raised LookupError>",
     ),
     "bad-signature": (
         CALLBACK + "class make(Callback):\n    def on_train_batch_end(self, trainer):\n"

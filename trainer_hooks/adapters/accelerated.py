@@ -84,7 +84,7 @@ class TrainerCallback(_AcceleratedHooks, Callback):  # type: ignore[misc, valid-
 
     def _has(self, name: str) -> bool:
         method = vars(self).get(name) or getattr(type(self), name)
-        return not getattr(method, "is_empty_hook", False)
+        return getattr(method, "is_empty_hook", False) is not True
 
     def _plain(self, name: str) -> Callable[..., object]:
         method = getattr(self, name)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trainer_hooks.checkpoint.lightning import is_lightning, place_of
     from trainer_hooks.checkpoint.loading import load_checkpoint
     from trainer_hooks.checkpoint.migrations import FORMAT
-    from trainer_hooks.checkpoint.parts import write_whole
+    from trainer_hooks.checkpoint.parts import NameClaim, claim_name, write_whole
     from trainer_hooks.checkpoint.plain import encode_state, find_foreign
     from trainer_hooks.checkpoint.pruning import Entry, Rule, plan_pruning
     from trainer_hooks.checkpoint.remote import upload
@@ -79,12 +79,14 @@ __all__ = [
     "HyperParameters",
     "IgnoreKeys",
     "Kind",
+    "NameClaim",
     "Rule",
     "Search",
     "Tolerance",
     "UnusableFileError",
     "arguments_of_init",
     "check_ignore_keys",
+    "claim_name",
     "differences",
     "dtype_name",
     "dump_safetensors",
@@ -141,6 +143,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "HyperParameters": "hparams",
             "IgnoreKeys": "selection",
             "Kind": "inspection",
+            "NameClaim": "parts",
             "Rule": "pruning",
             "Search": "find",
             "TAIL": "seal",
@@ -148,6 +151,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "UnusableFileError": "inspection",
             "arguments_of_init": "hparams",
             "check_ignore_keys": "selection",
+            "claim_name": "parts",
             "differences": "difference",
             "dtype_name": "contents",
             "dump_safetensors": "safetensors_file",

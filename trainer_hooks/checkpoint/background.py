@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
 from trainer_hooks.checkpoint.copying import HostCopier
-from trainer_hooks.errors import CheckpointError
+from trainer_hooks.errors import CheckpointError, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ class BackgroundSave:
         self.path = paths[0]
         self.error: BaseException | None = None
         self._ended = threading.Event()
+        self._is_taken = threading.Lock()
 
     @property
     def is_durable(self) -> bool:
@@ -44,15 +45,21 @@ class BackgroundSave:
         """Whether one of the files could not be written."""
         return self._ended.is_set() and self.error is not None
 
+    def call_off(self) -> bool:
+        """Let nothing be written; return False if the other thread has begun to."""
+        return self._is_taken.acquire(blocking=False)
+
     def run(self, write: Callable[[str], str], note: Callable[[str], None]) -> None:
         """Write the files and note each that is durable; for the other thread."""
+        if not self._is_taken.acquire(blocking=False):  # called off before this thread had its turn
+            return
         try:
             for path in self.paths:
                 self.path = path
                 note(write(path))
         except BaseException as error:  # noqa: BLE001 - raised in the main thread, at the next save
             self.error = error
-            log.error("a save in the background failed: %s: %s", self.path, error)
+            log.error("a save in the background failed: %s: %s", self.path, message_of(error))
         finally:
             self._ended.set()
 
@@ -98,17 +105,29 @@ class BackgroundSaves:
             write: writes one, whole or not at all, and returns its path.
 
         Raises:
-            CheckpointError: the save before this one failed.
+            CheckpointError: the save before this one failed, or no thread can be started.
         """
         self.finish()
         copied = self._copier.copy(checkpoint)
-        save = self._save = BackgroundSave(paths)
-        threading.Thread(
+        save = BackgroundSave(paths)
+        thread = threading.Thread(
             target=save.run,
             args=(lambda path: write(copied, path), self._note),
             name="checkpoint writer",
             daemon=False,
-        ).start()
+        )
+        try:
+            self._save = save  # first: a thread that runs is waited for, whatever happens here
+            thread.start()
+        except BaseException as error:
+            if save.call_off():
+                self._save = None
+            if isinstance(error, RuntimeError):  # what threading makes of a limit on processes
+                raise CheckpointError(
+                    f"the save of {save.path!r} in the background cannot begin: {error}. Raise the "
+                    "limit on processes, or save without async_save and save_in_background."
+                ) from error
+            raise
         return save
 
     def tell_news(self) -> None:
@@ -137,7 +156,7 @@ class BackgroundSaves:
         save, self._save = self._save, None
         if save is not None and save.error is not None:
             raise CheckpointError(
-                f"the save of {save.path!r} in the background failed: {save.error}"
+                f"the save of {save.path!r} in the background failed: {message_of(save.error)}"
             ) from save.error
 
     def release(self) -> None:

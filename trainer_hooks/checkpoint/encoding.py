@@ -177,6 +177,8 @@ class Encoder:
 
     def _tensor(self, value: torch.Tensor, path: str) -> torch.Tensor:
         """Return the tensor without what was attached to it, and without what lies around it."""
+        if value.is_meta:
+            raise ForeignValueError(path, value, "it is on the device meta, and has no values")
         bare = value
         if vars(value):  # any object may be attached to a tensor, and would be saved with it
             bare = value.detach()

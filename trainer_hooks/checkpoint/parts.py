@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import secrets
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
+
+from trainer_hooks._files import hidden_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SUFFIX",
+    "NameClaim",
+    "claim_name",
     "make_folder",
     "open_part",
     "remove_stale_parts",
@@ -25,6 +30,7 @@ SUFFIX = ".trainer_hooks.part"
 """How the name of an unfinished file ends; it begins with a dot."""
 
 _SHOWN = 60
+"""Bytes of a name."""
 
 
 def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
@@ -56,7 +62,7 @@ def open_part(target: Path) -> tuple[IO[bytes], Path]:
     takes the lock away from a process that was killed.
     """
     while True:
-        path = target.with_name(f".{target.name[:_SHOWN]}.{secrets.token_hex(4)}{SUFFIX}")
+        path = hidden_beside(target, f".{secrets.token_hex(4)}{SUFFIX}", _SHOWN)
         try:
             # with the mode of any new file: the umask cannot be read without changing it for
             # the whole process, and another thread may be making files
@@ -68,6 +74,60 @@ def open_part(target: Path) -> tuple[IO[bytes], Path]:
         if path.exists():
             return os.fdopen(descriptor, "w+b"), path
         os.close(descriptor)  # another process took it for a leftover before it was locked
+
+
+class NameClaim:
+    """Keeps the name of a file that is to be written from others who ask for it.
+
+    Args:
+        path: a hidden file that stands for it, locked for as long as it is open.
+        descriptor: that file, open; None where nothing can be locked.
+    """
+
+    def __init__(self, path: Path, descriptor: int | None) -> None:
+        self._path, self._descriptor = path, descriptor
+
+    def release(self) -> None:
+        """Let others have the name, if the file is not there by now."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        with suppress(OSError):
+            self._path.unlink()
+        with suppress(OSError):  # at once: a forked process may have the file open as well
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def claim_name(target: Path) -> NameClaim | None:
+    """Keep the name of a new file, making its folder; None if another process or run keeps it.
+
+    Whether the file is there already is for the caller to look at once it has the name. Where
+    nothing can be written or locked, nobody keeps a name from anybody.
+    """
+    # of the whole name, of which a hidden one may have room for a part
+    digest = hashlib.sha256(target.name.encode(errors="surrogateescape")).hexdigest()[:16]
+    path = hidden_beside(target, f".{digest}.claim{SUFFIX}", _SHOWN)
+    while True:
+        try:
+            make_folder(target.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:  # the save itself will say so
+            return NameClaim(path, None)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return NameClaim(path, descriptor)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        except OSError:  # a file system without locks
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+            return NameClaim(path, None)
+        os.close(descriptor)  # who had it let go of it before it was locked here
 
 
 def remove_stale_parts(folder: Path) -> None:

@@ -177,7 +177,7 @@ def _record(tail: bytes) -> tuple[bytes, bytes, int] | None:
     crc, text = comment[len(_MAGIC) :][:_CRC_DIGITS], comment[len(_MAGIC) + _CRC_DIGITS :]
     try:
         told = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError("its end is missing or damaged") from error
     if not isinstance(told, dict) or not all(
         isinstance(told.get(name), int) and told[name] >= 0

@@ -9,7 +9,7 @@ from trainer_hooks import hooks
 from trainer_hooks.callback import Callback
 from trainer_hooks.connector.registration import check_hooks, checked
 from trainer_hooks.connector.roster import Entry, Roster
-from trainer_hooks.errors import CallbackError, StateKeyError
+from trainer_hooks.errors import CallbackError, StateKeyError, described
 from trainer_hooks.hooks import HOOKS
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Admission:
         if isinstance(error, StateKeyError):
             fault = f"clashes with another callback: {error}"
         else:
-            fault = f"supplied what cannot be registered: {hooks.described(error)}"
+            fault = f"supplied what cannot be registered: {described(error)}"
             if self._is_strict and isinstance(error, CallbackError):
                 errors = "raise"  # about its hooks, and those are to be right
         hooks.report(plugin, fault, errors, error)

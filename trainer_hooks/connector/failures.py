@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.connector.reports import CallbackReport
 from trainer_hooks.connector.state_versions import current_version
-from trainer_hooks.errors import StopTraining
+from trainer_hooks.errors import StopTraining, add_note, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,7 +62,7 @@ class Failures:
             if self.policy_of(entry) == "disable":
                 disable(entry, method, error)
                 return
-            error.add_note(f"raised by {method}() of {entry.label}")
+            add_note(error, f"raised by {method}() of {entry.label}")
             raise
 
     def note_loaded(self, entry: Entry, state: dict[str, Any], version: int) -> None:
@@ -80,7 +80,7 @@ class Failures:
             on_error="disable",
             is_active=False,
             hook=hook,
-            error=f"{type(error).__name__}: {error}",
+            error=described(error),
             traceback="".join(traceback.format_exception(error)),
             state=self._keep_state(entry, hook),
         )
@@ -119,7 +119,7 @@ class Failures:
                 self._states[key] = entry.callback.state_dict()
                 self._versions[key] = current_version(entry)
             except Exception as error:  # noqa: BLE001 - it is broken already; told in the report
-                reason = f"state_dict() failed too, with {type(error).__name__}: {error}"
+                reason = f"state_dict() failed too, with {described(error)}"
             else:
                 return "its last state is kept in checkpoints"
         else:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.check import doubts, faults
     from trainer_hooks.hooks.costs import duration
     from trainer_hooks.hooks.discovery import (
-        described,
         discover,
         imported,
         installed_hooks,
@@ -60,7 +59,6 @@ __all__ = [
     "call_noting",
     "check_event",
     "describe_error",
-    "described",
     "discover",
     "doubts",
     "duration",
@@ -110,7 +108,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "call_noting": "relay",
             "check_event": "events",
             "describe_error": "relay",
-            "described": "discovery",
             "discover": "discovery",
             "doubts": "check",
             "duration": "costs",

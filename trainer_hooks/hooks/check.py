@@ -51,8 +51,8 @@ def faults(
 ) -> tuple[str, ...]:
     """Return what cannot work, one sentence each.
 
-    A hook that is no method, is `async`, or cannot take its arguments fails when it fires, hours
-    into a run perhaps.
+    A hook that is no method, is `async` or a generator, or cannot take its arguments fails when it
+    fires, hours into a run perhaps.
 
     Args:
         implementer: a callback or a module.
@@ -63,7 +63,7 @@ def faults(
 
 
 def _faults(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> Iterator[str]:
-    translated = getattr(implementer, "translated_hooks", ())  # which have other arguments
+    translated = getattr(type(implementer), "translated_hooks", ())  # which have other arguments
     for name, spec in (*hooks.items(), *((old, hooks[new]) for old, new in ALIASES.items())):
         if name not in translated and overrides(implementer, name, hooks):
             yield from _uncallable(implementer, name, "hook", spec, skip)
@@ -84,10 +84,15 @@ def _uncallable(
             f"the {kind} {name!r} is no method but {method!r}, so it cannot be called. Define "
             f"{expected}, or leave it out."
         )
-    elif inspect.iscoroutinefunction(method):
+    elif inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         yield (
             f"the {kind} {name!r} is `async`, so it would never run: hooks are called, not "
             f"awaited. Define it with a plain `def`."
+        )
+    elif inspect.isgeneratorfunction(method):
+        yield (
+            f"the {kind} {name!r} has a `yield`, so it would never run: hooks are called, not "
+            f"iterated. Define it without."
         )
     elif not _takes(method, arguments):
         yield (

@@ -12,7 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
-from trainer_hooks.errors import PluginError, TerminationSignal, TrainerHooksWarning, nearest
+from trainer_hooks.errors import (
+    PluginError,
+    TerminationSignal,
+    TrainerHooksWarning,
+    described,
+    nearest,
+)
 from trainer_hooks.hooks.installation import installed
 from trainer_hooks.hooks.plugin import GROUPS, HOOKS_GROUP, Plugin, PluginFilter, normal_name
 from trainer_hooks.hooks.supply import added_hooks, made_callbacks
@@ -23,7 +29,6 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.spec import HookSpec
 
 __all__ = [
-    "described",
     "discover",
     "imported",
     "installed_hooks",
@@ -134,14 +139,6 @@ def is_request(error: BaseException) -> bool:
     from `BaseException` included.
     """
     return isinstance(error, KeyboardInterrupt | TerminationSignal)
-
-
-def described(error: BaseException) -> str:
-    """Return an error's type and message; one that cannot be told is no reason to fail again."""
-    try:
-        return f"{type(error).__name__}: {error}".rstrip(": ")
-    except Exception as another:  # noqa: BLE001 - its __str__ may fail in any way: named instead
-        return f"{type(error).__name__}, whose message raised {type(another).__name__}"
 
 
 def report(plugin: Plugin, fault: str, errors: str, cause: BaseException | None = None) -> None:

@@ -50,7 +50,7 @@ class Member:
             if hook in hooks and not hooks[hook].takes_module:
                 return lambda trainer: receive(trainer, None)
             return receive
-        if hook in getattr(self.implementer, "translated_hooks", ()):
+        if hook in getattr(type(self.implementer), "translated_hooks", ()):
             return self.implementer.translated(hook)  # type: ignore[attr-defined, no-any-return]
         for name in (hook, _OLDER_NAMES.get(hook)):
             if name is not None and overrides(self.implementer, name, hooks):

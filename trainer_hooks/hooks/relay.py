@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trainer_hooks.errors import StopTraining
+from trainer_hooks.errors import StopTraining, add_note, described
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.spec import HOOKS
 
@@ -96,7 +96,7 @@ class HookRelay(Hooks):
         fan_outs = {}
         for hook, listeners in self._listeners(members).items():
             fan_outs[hook] = (
-                _fan_out_to_all(hook, tuple(listeners))
+                _fan_out_to_all(hook, tuple(listeners), self._stop)
                 if hook in _ISOLATED
                 else _fan_out(hook, tuple(listeners), self._stop)
             )
@@ -186,10 +186,10 @@ def _fan_out(
             try:
                 call(*args[skip:])
             except StopTraining as error:
-                error.add_note(f"raised in hook {hook!r} of {label}")
+                add_note(error, f"raised in hook {hook!r} of {label}")
                 request = request or error
             except BaseException as error:
-                error.add_note(f"raised in hook {hook!r} of {label}")
+                add_note(error, f"raised in hook {hook!r} of {label}")
                 raise
         if request is not None:
             stop(hook, request)
@@ -197,24 +197,35 @@ def _fan_out(
     return fire
 
 
-def _fan_out_to_all(hook: str, listeners: tuple[_Listener, ...]) -> Callable[..., None]:
-    """Return a function that calls every listener, then raises the first error with the others."""
+def _fan_out_to_all(
+    hook: str, listeners: tuple[_Listener, ...], stop: Callable[[str, StopTraining], None]
+) -> Callable[..., None]:
+    """Return a function that calls every listener, then raises the first error with the others.
+
+    Of a request to stop, which is none, `stop` is told unless there is an error.
+    """
 
     def fire(*args: Any) -> None:
         errors = []
+        request: StopTraining | None = None
         for call, skip, label in listeners:
             try:
                 call(*args[skip:])
+            except StopTraining as error:
+                add_note(error, f"raised in hook {hook!r} of {label}")
+                request = request or error
             except BaseException as error:  # noqa: BLE001 - collected, and raised below
-                error.add_note(f"raised in hook {hook!r} of {label}")
+                add_note(error, f"raised in hook {hook!r} of {label}")
                 errors.append(error)
         if errors:
             first, *others = errors
             for other in others:
                 if other is first:  # an `on_exception` that raises what it was given
                     continue
-                first.add_note(f"and then, of the same hook: {describe_error(other)}")
+                add_note(first, f"and then, of the same hook: {describe_error(other)}")
             raise first
+        if request is not None:
+            stop(hook, request)
 
     return fire
 
@@ -225,13 +236,14 @@ def call_noting(error: BaseException, call: Callable[..., object], *arguments: A
         call(*arguments)
     except BaseException as other:  # noqa: BLE001 - noted on the error that is raised
         if other is not error:
-            error.add_note(f"and then, while it was reported: {describe_error(other)}")
+            add_note(error, f"and then, while it was reported: {describe_error(other)}")
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error's type, message and notes in one line."""
-    notes = "; ".join(getattr(error, "__notes__", ()))
-    return f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")
+    """Return an error's type, message and notes in one line; it never fails."""
+    told = error.__dict__.get("__notes__")
+    notes = "; ".join(map(str, told)) if isinstance(told, list) else ""
+    return described(error) + (f" ({notes})" if notes else "")
 
 
 def hook_in_work() -> str:

@@ -83,7 +83,8 @@ def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HO
     if hook in getattr(implementer, "__dict__", ()):
         return True
     method = getattr(type(implementer), hook, None)
-    if method is None or getattr(method, "is_empty_hook", False):
+    # `is True`: a mock that was put in a hook's place says yes to any question
+    if method is None or getattr(method, "is_empty_hook", False) is True:
         return False
     spec = hooks.get(hook)
     return spec is None or method is not spec.declared

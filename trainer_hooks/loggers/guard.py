@@ -8,7 +8,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
-from trainer_hooks.errors import OptionError
+from trainer_hooks.errors import OptionError, message_of
 from trainer_hooks.loggers.backlog import Backlog, Call
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Guard:
                 type(self.logger).__qualname__,
                 name,
                 type(error).__name__,
-                error,
+                message_of(error),
                 10_000,
                 exc_info=error,
             )

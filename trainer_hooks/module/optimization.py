@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainer_hooks.errors import OptimizationError, nearest
+from trainer_hooks.module.optimizer_states import keep_dtypes
 
 __all__ = ["LRSchedulerConfig", "ManualOptimizer", "Optimization", "needs_closure", "parse"]
 
@@ -60,10 +62,19 @@ class Optimization:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take the states back."""
+        """Take the states back, each tensor as it was saved.
+
+        Args:
+            state_dict: what `state_dict` returned, and the weights under their key. Where those
+                have been of another dtype than the parameters are now, so are the states.
+        """
         for key, owners in self._owners():
             for owner, state in zip(owners, state_dict[key], strict=True):
                 owner.load_state_dict(state)
+        weights = state_dict.get("state_dict", {}).values()
+        dtypes = {value.dtype for value in weights if isinstance(value, Tensor)}
+        for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
+            keep_dtypes(optimizer, state, dtypes)
         for optimizer in self.optimizers:
             # it has stepped, in the run that is resumed; torch's schedulers would warn otherwise
             optimizer.__dict__["_opt_called"] = True

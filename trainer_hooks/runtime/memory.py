@@ -6,6 +6,8 @@ import gc
 
 import torch
 
+from trainer_hooks.errors import message_of
+
 __all__ = ["free_memory", "is_out_of_memory"]
 
 _SIGNS = (
@@ -21,7 +23,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that there is no memory left, on a device or on the host."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
+    return isinstance(error, RuntimeError) and any(sign in message_of(error) for sign in _SIGNS)
 
 
 def free_memory() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TextIO
 
 from trainer_hooks import checkpoint, loops
 from trainer_hooks.connector import CallbackConnector
-from trainer_hooks.errors import CallbackError, StopTraining, UsageError
+from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
 from trainer_hooks.runtime import make_precision, pick_device
 from trainer_hooks.trainer import run, verbs
@@ -236,8 +235,9 @@ class Trainer(TrainerView):
         return kind(session, twin, job, overridden_losses(twin, Trainer))
 
     def _twin(self, session: run.Session) -> Self:
-        twin = copy.copy(self)
-        twin._session = session  # noqa: SLF001 - it is of this class
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin._session = session
         return twin
 
     def close(self) -> None:
@@ -259,7 +259,7 @@ class Trainer(TrainerView):
                 if fault is None:
                     fault = error
                 else:
-                    fault.add_note(f"and then: {describe_error(error)}")
+                    add_note(fault, f"and then: {describe_error(error)}")
         if fault is not None:
             raise fault
 
@@ -272,7 +272,18 @@ class Trainer(TrainerView):
         except BaseException as fault:
             if error is None:
                 raise
-            error.add_note(f"and then, while closing: {describe_error(fault)}")
+            add_note(error, f"and then, while closing: {describe_error(fault)}")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the same trainer for the copy of what refers to it; alone it is not copied."""
+        return self if memo else self.__reduce_ex__(4)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__qualname__} cannot be copied or pickled: its callbacks, loggers and "
+            "loaders belong to it alone. Make another one with the same options, and save what was "
+            "trained with save_checkpoint."
+        )
 
     # --- verbs: hooks return None, and act on the run by calling one of these ---
 

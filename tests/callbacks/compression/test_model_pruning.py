@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from trainer_hooks import Callback
+from trainer_hooks import Band, Callback, Module
 from trainer_hooks.callbacks import ModelCheckpoint, ModelPruning, WeightAveraging
 from trainer_hooks.errors import CallbackError, OptionError
 from trainer_hooks.testing import TinyModule
@@ -84,6 +84,64 @@ def test_the_share_is_of_all_together(quiet_trainer) -> None:
     assert sum(zeros(module, "layer.weight", "first.weight", "last.weight")) == 10
     assert not prune.is_pruned(module)
     assert set(dict(module.named_parameters())) == set(dict(Wide().named_parameters()))
+
+
+class Falling(Module):
+    """One layer of three weights, of which each step takes 0.2 from the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1, bias=False)
+        self.layer.weight.data = torch.tensor([[1.0, 1.3, 0.0]])
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.2)
+
+
+FALLS = [torch.tensor([[0.0, 1.0, 0.0]])]
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (L1, {}),
+        (L1, STRUCTURED),
+        ("ln_structured", {"pruning_dim": 1, "pruning_norm": 1, **STRUCTURED}),
+    ],
+)
+def test_the_weights_of_now_are_ranked(method, options, quiet_trainer) -> None:
+    """What the last step made the smallest is pruned, in the first pruning and in a later one."""
+    module = Falling()
+    pruning = ModelPruning(method, amount=1, **WEIGHTS, **options)
+    quiet_trainer(callbacks=[pruning], max_epochs=2).fit(module, FALLS)
+    # after the first epoch [1, 1.1, 0], after the second [1, 0.9, 0]
+    assert module.layer.weight.tolist() == [[1.0, 0.0, 0.0]]
+
+
+def test_a_resume_at_the_last_batch_ranks_the_weights_that_were_saved(
+    quiet_trainer, tmp_path
+) -> None:
+    """Between the epoch's last batch and its pruning nothing is computed, and nothing is lost."""
+
+    class Save(Callback):
+        band = Band.SAVE
+
+        def on_batch_checkpoint(self, trainer, module):
+            trainer.save_checkpoint(tmp_path / f"{trainer.progress.batches_completed}.ckpt")
+
+    def make():
+        return ModelPruning(L1, amount=1, **WEIGHTS)
+
+    whole, resumed = Falling(), Falling()
+    resumed.layer.weight.data = torch.tensor([[0.1, 5.0, 7.0]])
+    quiet_trainer(callbacks=[make(), Save()], max_epochs=2).fit(whole, FALLS)
+    quiet_trainer(callbacks=[make()], max_epochs=2).fit(
+        resumed, FALLS, ckpt_path=tmp_path / "2.ckpt"
+    )
+    assert resumed.layer.weight.tolist() == whole.layer.weight.tolist() == [[1.0, 0.0, 0.0]]
 
 
 def test_each_on_its_own(quiet_trainer) -> None:

@@ -121,6 +121,10 @@ def names(folder) -> list[str]:
     return sorted(path.name for path in Path(folder).iterdir())
 
 
+def visible(folder) -> list[str]:
+    return [name for name in names(folder) if not name.startswith(".")]
+
+
 def test_the_file_holds_the_moment_of_the_save(fit, tmp_path, gate):
     """Batches trained while the file is written do not reach it; a blocking save is the same."""
     states = {}
@@ -131,7 +135,7 @@ def test_the_file_holds_the_moment_of_the_save(fit, tmp_path, gate):
 
     def at_three(trainer) -> None:
         assert gate.begun.wait(30)
-        assert not list((tmp_path / "bg").glob("*"))
+        assert visible(tmp_path / "bg") == []
         gate.open.set()
 
     fit(At({3: at_three}), Note(), saver(tmp_path / "bg"))
@@ -180,7 +184,7 @@ def test_what_is_under_way_is_not_named_yet(fit, tmp_path, gate):
 
     def at(step):
         def look(trainer) -> None:
-            seen.append((Path(saving.best_model_path).name, names(tmp_path)))
+            seen.append((Path(saving.best_model_path).name, visible(tmp_path)))
             gate.open.set()
 
         return look
@@ -379,7 +383,7 @@ SCRIPT = textwrap.dedent(
     def fsync(descriptor):
         # of a file that is written, but has not its place yet
         if threading.current_thread() is not threading.main_thread():
-            if any(folder.glob(".*")):
+            if any(folder.glob(".*[0-9a-f].trainer_hooks.part")):
                 count[0] += 1
             if count[0] == kill_at:
                 reached.set()
@@ -428,3 +432,17 @@ def test_a_kill_in_mid_write_leaves_the_file_before(fit, tmp_path):
 
     uncut = fit(enable_checkpointing=False, max_epochs=2)
     assert torch.equal(uncut.module.layer.weight, trainer.module.layer.weight)
+
+
+def test_a_fit_ends_where_no_thread_can_be_started(fit, monkeypatch) -> None:
+    """A limit on processes is raised from `fit`, which does not wait for what never began."""
+    start = threading.Thread.start
+
+    def refused(thread) -> None:
+        if thread.name == "checkpoint writer":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(CheckpointError, match="can't start new thread"):
+        fit(ModelCheckpoint(async_save=True))

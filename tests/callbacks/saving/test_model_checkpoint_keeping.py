@@ -15,6 +15,10 @@ def files(folder):
     return sorted(path.name for path in Path(folder).iterdir())
 
 
+def visible(folder):
+    return [name for name in files(folder) if not name.startswith(".")]
+
+
 def run(fake, scores, saver, values, **options):
     trainer = fake(saver, **options)
     trainer.on_validation = scores(*values)
@@ -147,7 +151,10 @@ def test_new_file_is_durable_before_the_old_goes(fake, tmp_path):
     trainer = fake(saver)
     seen = []
     save = trainer.save_checkpoint
-    trainer.save_checkpoint = lambda path, weights_only: (seen.append(files(tmp_path)), save(path))
+    trainer.save_checkpoint = lambda path, weights_only: (
+        seen.append(visible(tmp_path)),
+        save(path),
+    )
     trainer.fit(2)
     assert seen == [[], ["epoch=0.ckpt"]]
     assert files(tmp_path) == ["epoch=1.ckpt"]
@@ -161,7 +168,7 @@ def test_nothing_is_removed_until_a_background_save_is_durable(fake, tmp_path):
     save, pending = trainer.save_checkpoint, []
     trainer.save_checkpoint = lambda path, weights_only: pending.append(path)
     trainer.fit(2)
-    assert files(tmp_path) == ["epoch=0.ckpt"]
+    assert visible(tmp_path) == ["epoch=0.ckpt"]
     save(pending[0])
     assert files(tmp_path) == ["epoch=1.ckpt"]
 

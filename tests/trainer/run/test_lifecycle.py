@@ -288,6 +288,99 @@ def test_a_failing_on_exception_hides_nothing(bare) -> None:
         assert said in notes
 
 
+class MutedError(Exception):
+    """Cannot say what it is."""
+
+    def __str__(self) -> str:
+        return self.args[0].missing
+
+
+def test_an_error_that_cannot_be_told_leaves_the_trainer_usable(bare) -> None:
+    """The first error is raised, teardown runs for all, and the trainer can be used again."""
+    seen: list[str] = []
+
+    class Ends(Callback):
+        def on_train_start(self, trainer, module):
+            raise ValueError("first")
+
+        def teardown(self, trainer, module, stage):
+            seen.append("teardown")
+            raise MutedError(1)
+
+    class Late(Callback):
+        def teardown(self, trainer, module, stage):
+            seen.append("late")
+
+    trainer = bare(Ends(), Late())
+    for _ in range(2):
+        with pytest.raises(ValueError, match="first") as caught:
+            trainer.fit(Line(), DATA)
+        assert any("MutedError: <str() of it raised" in note for note in caught.value.__notes__)
+    assert seen == ["teardown", "late"] * 2
+
+
+def test_a_run_is_let_go_of_whatever_fails(bare) -> None:
+    """A fault in the tidying itself does not keep the trainer from its next run."""
+
+    class Clings(Callback):
+        is_stuck = True
+
+        def attach_module(self, module):
+            if module is None and self.is_stuck:
+                self.is_stuck = False
+                raise OSError("stuck")
+
+    trainer = bare(Clings())
+    with pytest.raises(OSError, match="stuck"):
+        trainer.fit(Line(), DATA)
+    trainer.fit(Line(), DATA)
+    assert trainer.global_step > 0
+
+
+def test_an_error_that_is_raised_again_and_again_keeps_each_note_once(bare) -> None:
+    """One exception instance that ends ten fits does not grow."""
+    error = ValueError("shared")
+
+    class Raises(Callback):
+        def on_train_start(self, trainer, module):
+            raise error
+
+        def teardown(self, trainer, module, stage):
+            raise OSError("every time")
+
+    trainer = bare(Raises())
+    for _ in range(10):
+        with pytest.raises(ValueError, match="shared"):
+            trainer.fit(Line(), DATA)
+    assert len(error.__notes__) == len(set(error.__notes__)) == 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_stop_asked_for_in_teardown_does_not_escape(fails, bare) -> None:
+    """`StopTraining` is no error where nothing is left to stop, and hides none of the others."""
+
+    class Stops(Callback):
+        def teardown(self, trainer, module, stage):
+            raise StopTraining("too late")
+
+    class Fails(Callback):
+        def teardown(self, trainer, module, stage):
+            if fails:
+                raise OSError("real")
+
+    class Data(Batches):
+        def teardown(self, stage):
+            raise StopTraining("too late as well")
+
+    trainer = bare(Stops(), Fails())
+    if fails:
+        with pytest.raises(OSError, match="real"):
+            trainer.fit(Line(), datamodule=Data())
+    else:
+        trainer.fit(Line(), datamodule=Data())
+    assert trainer.global_step > 0
+
+
 def test_a_failing_teardown_is_raised(bare) -> None:
     """Where nothing else failed, an error in teardown is raised, and all are torn down."""
     events: list[str] = []

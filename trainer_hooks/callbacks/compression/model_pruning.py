@@ -244,6 +244,8 @@ class ModelPruning(WeightOwner):
         """Prune by an amount."""
         before = [pruned.counts() for pruned in self._pruned]
         with torch.no_grad():
+            for pruned in self._pruned:
+                pruned.recompute()  # torch ranks by the product, which is one step old
             self._method.apply(self._pruned, amount)
         if self._verbose:
             has_details = self._verbose == 2

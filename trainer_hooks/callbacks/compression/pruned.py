@@ -44,6 +44,12 @@ class Pruned:
         values: Tensor = getattr(self.module, self.name + suffix)
         return values
 
+    def recompute(self) -> None:
+        """Let the product of the values and their mask be that of now; forwards alone renew it."""
+        if self.is_pruned:
+            values, mask = self.values(), getattr(self.module, f"{self.name}_mask")
+            setattr(self.module, self.name, values * mask.to(values.dtype))
+
     def left(self, dim: int | None = None) -> int:
         """Return how many numbers are not pruned, or how many slices along a dimension are not."""
         if not self.is_pruned:

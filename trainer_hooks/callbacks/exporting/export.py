@@ -20,7 +20,7 @@ from trainer_hooks.callbacks.exporting.verifying import verify
 from trainer_hooks.callbacks.monitoring import check_number
 from trainer_hooks.callbacks.summary.layers import seen_through
 from trainer_hooks.checkpoint import name_of
-from trainer_hooks.errors import ExportError, OptionError
+from trainer_hooks.errors import ExportError, OptionError, described
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def export_call(module: nn.Module, sample: Call, options: ExportOptions) -> str:
             options.format.write(exported, call, file, options.names)
             run = options.format.load(file)
         except Exception as error:
-            told = error if isinstance(error, ExportError) else f"{type(error).__name__}: {error}"
+            told = error if isinstance(error, ExportError) else described(error)
             raise ExportError(
                 f"export of {what}: it cannot be exported, and nothing was written there. Change "
                 "what forward does at the place that is named here, pass a sample_input that it "

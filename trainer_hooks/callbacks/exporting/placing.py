@@ -16,7 +16,7 @@ from trainer_hooks.checkpoint import (
     require_reachable,
     write_whole,
 )
-from trainer_hooks.errors import ExportError, OptionError
+from trainer_hooks.errors import ExportError, OptionError, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +109,6 @@ def _attempt(action: Callable[[], None], target: str) -> None:
         action()
     except Exception as error:  # a store raises errors of its own kinds
         raise ExportError(
-            f"export {target!r} could not be written ({type(error).__name__}: {error}); what was "
+            f"export {target!r} could not be written ({described(error)}); what was "
             "there before is untouched. Check the folder, the rights and the room."
         ) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import ExportError, TrainerHooksWarning
+from trainer_hooks.errors import ExportError, TrainerHooksWarning, described, message_of
 from trainer_hooks.module import Module
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def to_torchscript(module: nn.Module, call: Call) -> Any:
             return _traced(module, call)
         except Exception as error:
             raise ExportError(
-                f"scripting: {_short(why_not)}\ntracing: {type(error).__name__}: {error}"
+                f"scripting: {_short(why_not)}\ntracing: {described(error)}"
             ) from error
 
 
@@ -98,7 +98,7 @@ def _traced(module: nn.Module, call: Call) -> Any:
 
 def _short(error: Exception) -> str:
     """Return the first lines of what torch says; it shows the code of all that it looked at."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in message_of(error).splitlines() if line.strip()]
     more = ["..."] if len(lines) > _LINES else []
     return "\n".join(
         [f"{type(error).__name__}: {lines[0] if lines else ''}", *lines[1:_LINES], *more]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainer_hooks.callbacks.exporting.call import Call, tensors_in
-from trainer_hooks.errors import ExportError
+from trainer_hooks.errors import ExportError, described
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -36,7 +36,7 @@ def verify(run: Loaded, module: nn.Module, call: Call, tolerance: float, what: s
         except Exception as error:
             raise ExportError(
                 f"export of {what}: it cannot be run with a batch of {size} "
-                f"({type(error).__name__}: {error}). Nothing was written there. Let forward take "
+                f"({described(error)}). Nothing was written there. Let forward take "
                 "the size of the batch from its input and not from a number that is fixed."
             ) from error
         difference, allowed = _difference(found, expected, tolerance)

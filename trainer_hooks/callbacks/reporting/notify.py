@@ -16,7 +16,7 @@ from trainer_hooks.callbacks.reporting.notify_options import (
     check_url,
 )
 from trainer_hooks.callbacks.reporting.sending import SendError, post, run_command
-from trainer_hooks.errors import OptionError
+from trainer_hooks.errors import OptionError, message_of
 from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Notify(Callback):
             "exception": None,
         }
         if error is not None:
-            said = str(error)[:_LONGEST_MESSAGE]
+            said = message_of(error)[:_LONGEST_MESSAGE]
             body["exception"] = {"type": type(error).__qualname__, "message": said}
         if self.text_field is not None:
             body[self.text_field] = _sentence(body)

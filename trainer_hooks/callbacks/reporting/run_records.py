@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.reporting import run_facts
-from trainer_hooks.errors import TerminationSignal
+from trainer_hooks.errors import TerminationSignal, message_of
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
@@ -73,5 +73,5 @@ def ending_of(error: BaseException) -> dict[str, Any]:
         return {"status": "signal", "signal": signal.Signals(error.signum).name}
     if isinstance(error, KeyboardInterrupt):
         return {"status": "signal", "signal": signal.SIGINT.name}
-    told = {"type": type(error).__qualname__, "message": str(error)[:_LONGEST_MESSAGE]}
+    told = {"type": type(error).__qualname__, "message": message_of(error)[:_LONGEST_MESSAGE]}
     return {"status": "failed", "error": told}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainer_hooks.callbacks.saving.books import Books
+from trainer_hooks.callbacks.saving.claims import Claims
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks.saving.saved_files import Plan
@@ -33,13 +34,16 @@ class Ledger:
 
     Attributes:
         under_way: the save in the background that was begun last, until its end is seen.
+        claims: the names of the files that are not there yet.
     """
 
     def __init__(self, mode: str) -> None:
+        self.claims = Claims()
         self.open(mode)
 
     def open(self, mode: str) -> None:
         """Open new books."""
+        self.claims.release_all()
         self._books = Books.opened(mode)
         self._plans: dict[str, Plan] = {}
         self.under_way: UnderWay | None = None
@@ -80,6 +84,7 @@ class Ledger:
         """Take out a plan that could not be carried out."""
         self._books = before
         self._plans.pop(plan.files[-1], None)
+        self.claims.release(*plan.files, plan.link)
 
     def follow(self, save: BackgroundSave, before: Books) -> None:
         """Keep an eye on a save in the background."""
@@ -99,3 +104,4 @@ class Ledger:
         if under_way is not None and under_way.save.has_failed:
             self.under_way, self._books = None, under_way.before
             self._plans.pop(under_way.save.paths[-1], None)
+            self.claims.release_all()

@@ -259,8 +259,9 @@ class ModelCheckpoint(Checkpoint):
             self._saves.save_on_exception(trainer)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Forget where this fit began."""
+        """Forget where this fit began, and the names of files that could not be written."""
         self._schedule.stop()
+        self.ledger.claims.release_all()
 
     def format_checkpoint_name(
         self, metrics: Mapping[str, Any], filename: str | None = None, ver: int | None = None

@@ -71,7 +71,7 @@ class FileNames:
 
         if not saver.enable_version_counter and not is_versioned:
             return name(None)
-        return free_path(name, saver.STARTING_VERSION, reusable)
+        return free_path(name, saver.STARTING_VERSION, reusable, saver.ledger.claims)
 
     def _warn_of_gaps(self, metrics: Mapping[str, Any], template: str) -> None:
         """Say once which metrics of a filename were not logged."""

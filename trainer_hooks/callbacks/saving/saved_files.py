@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer_hooks._files import hidden_beside
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint import exists, is_inside, is_remote, joined, located, remove
+from trainer_hooks.checkpoint import is_inside, is_remote, joined, located, remove
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from trainer_hooks.callbacks.saving.claims import Claims
     from trainer_hooks.context import Trainer
 
 __all__ = [
@@ -80,16 +82,19 @@ def earlier_folders(trainer: Trainer) -> list[str]:
     return folders
 
 
-def free_path(name: Callable[[int | None], str], first: int, reusable: Collection[str]) -> str:
+def free_path(
+    name: Callable[[int | None], str], first: int, reusable: Collection[str], claims: Claims
+) -> str:
     """Return the first of `name(None)`, `name(first)`, `name(first + 1)`... that no file has.
 
     Args:
         name: gives the path for a version.
         first: the first version.
         reusable: paths that may be written over.
+        claims: keep it from others until its file is there.
     """
     path, version = name(None), first
-    while path not in reusable and exists(path):
+    while path not in reusable and not claims.take(path):
         path, version = name(version), version + 1
     return path
 
@@ -130,7 +135,7 @@ def link_to(target: str, link: str) -> None:
         return
     path = Path(link)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
+    fresh = hidden_beside(path, ".new")
     fresh.unlink(missing_ok=True)
     try:
         fresh.symlink_to(_seen_from(path.parent, target))

@@ -58,9 +58,11 @@ class Writer:
         saver = self._saver
         plan = saver.ledger.close(path)
         if plan is None or not trainer.is_global_zero:
+            saver.ledger.claims.release(path)
             return
         if plan.link is not None:
             link_to(plan.files[0], plan.link)
+        saver.ledger.claims.release(path, plan.link)
         for old in plan.obsolete:
             is_wanted = saver.ledger.books.names(old) or old in plan.files or old == plan.link
             if not is_wanted and is_removable(old, saver.dirpath, trainer.named_ckpt_path):

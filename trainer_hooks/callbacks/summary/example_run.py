@@ -14,7 +14,7 @@ import torch
 from torch.backends import mha
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.errors import TrainerHooksWarning, described
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -67,7 +67,7 @@ def run_example(
     except Exception as error:  # noqa: BLE001 - user code may fail in any way; it is reported
         warn(
             f"example_input_array of {type(module).__qualname__} could not be run for the summary, "
-            f"so the table has no sizes: {type(error).__name__}: {error}. Set it to what forward "
+            f"so the table has no sizes: {described(error)}. Set it to what forward "
             "takes, or to None.",
             TrainerHooksWarning,
         )

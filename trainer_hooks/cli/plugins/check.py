@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.cli.commands import USAGE_ERROR, failed
 from trainer_hooks.cli.plugins.survey import prints_diverted, survey
-from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.errors import OptionError, described, nearest
 from trainer_hooks.hooks import (
     HOOKS_GROUP,
     Plugin,
-    described,
     imported,
     installed,
     is_request,

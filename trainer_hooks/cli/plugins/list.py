@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import Branch, show_table, show_tree
 from trainer_hooks.cli.plugins.survey import Survey, survey
-from trainer_hooks.hooks import ALIASES, described, is_request, overrides
+from trainer_hooks.errors import described
+from trainer_hooks.hooks import ALIASES, is_request, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

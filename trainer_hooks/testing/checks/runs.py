@@ -7,6 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from trainer_hooks.callback import Callback
+from trainer_hooks.errors import described, message_of
 from trainer_hooks.hooks import HookRelay, Member
 from trainer_hooks.testing.checks.finding import Findings, Note, raised
 from trainer_hooks.testing.entry import enter
@@ -48,8 +49,8 @@ def check_orders(bench: Bench) -> Findings:
                 try:
                     enter(trainer, step, module)
                 except Exception as error:  # noqa: BLE001 - reported, once for each kind
-                    if (step, str(error)) not in seen:
-                        seen.add((step, str(error)))
+                    if (step, message_of(error)) not in seen:
+                        seen.add((step, message_of(error)))
                         before = f"after {', '.join(order[:index])}" if index else "first of all"
                         yield raised(error, f"in {step}, {before}")
             trainer.close()
@@ -143,7 +144,7 @@ def check_failing_run(bench: Bench) -> Findings:
             if error is not saboteur.error or notes:
                 yield Defect(
                     "an error of somebody else leaves the fit as it was raised",
-                    "; ".join(notes) or f"{type(error).__name__}: {error}",
+                    "; ".join(notes) or described(error),
                     "Make on_exception, teardown and the end hooks bear a run that was cut short.",
                 )
         trainer.close()

@@ -18,6 +18,7 @@ from trainer_hooks.errors import (
     StopTraining,
     TerminationSignal,
     TrainerHooksWarning,
+    add_note,
 )
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
@@ -156,6 +157,12 @@ class Run:
 
     def close(self) -> None:
         """Tear down; a fault in that is raised unless another error is on its way already."""
+        try:
+            self._tear_down()
+        finally:
+            self.session.let_go()
+
+    def _tear_down(self) -> None:
         session, module = self.session, self.job.module
         fault = self._error
         steps: list[tuple[Any, tuple[Any, ...]]] = [
@@ -177,11 +184,13 @@ class Run:
         for step, arguments in steps:
             try:
                 step(*arguments)
+            except StopTraining:
+                pass  # there is nothing left to stop
             except BaseException as error:  # noqa: BLE001 - noted on the first, which is raised
                 if fault is None:
                     fault = error
                 else:
-                    fault.add_note(f"and then, while tearing down: {describe_error(error)}")
+                    add_note(fault, f"and then, while tearing down: {describe_error(error)}")
         for part, mode in self._modes:
             part.training = mode
         session.connector.relay.on_stop = None
@@ -190,7 +199,6 @@ class Run:
         module.attach(self.trainer, None)
         module.attach_manual(None)
         session.training.metrics.enter(Scope.CLOSED)
-        session.let_go()
         if fault is not None and fault is not self._error:
             raise fault
 
