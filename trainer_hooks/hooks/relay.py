@@ -265,5 +265,5 @@ def is_isolated(hook: str) -> bool:
     return hook in _ISOLATED
 
 
-_FIRING = (_fan_out("", (), print).__code__, _fan_out_to_all("", ()).__code__)
+_FIRING = (_fan_out("", (), print).__code__, _fan_out_to_all("", (), print).__code__)
 """What runs while a hook is fired."""
