@@ -107,14 +107,14 @@ class RunContext:
 
     def places(self) -> dict[str, Any]:
         """Return where the loaders of a fit stand, as a checkpoint holds it."""
-        progress, stream = self.training.progress, self.data.stream
+        stream = self.data.stream
         found: dict[str, Any] = {
             "evaluators": dict(self.validation.evaluators),
             "inside_batch": self.batch.is_taken,
         }
         if stream is not None:
             found |= {
-                "stream": stream.state_dict(progress.batches_in_epoch),
+                "stream": stream.state_dict(inside_batch=self.batch.is_taken),
                 "accumulate_grad_batches": self.plan.accumulate_grad_batches,
                 "val_generators": self.data.evaluation["validate"].generator_states(),
             }

@@ -101,18 +101,20 @@ def warn_of_workers(loader: Any, before: list[dict[str, Any]]) -> None:
             )
 
 
-def warn_of_another(loader: Any, what: str) -> None:
-    """Warn that what was passed over is not what the run that was cut had.
+def warn_of_another(loader: Any, part: str) -> None:
+    """Warn that the last batch before the cut, loaded again, is not what it was.
 
     Args:
         loader: the training loader.
-        what: what of it was compared.
+        part: where in the batch it is seen.
     """
     warn(
-        f"this run does not go on exactly where the one that was cut would have: {what} drawn by "
-        f"{loader!r} came out otherwise, so it draws random numbers that no checkpoint holds. Let "
-        "it draw from the global ones of torch, Python or NumPy, or from a generator that is an "
-        "attribute of it, its data set or its sampler; or give it state_dict and load_state_dict.",
+        "this run does not go on exactly where the one that was cut would have: the last batch "
+        f"before the cut was loaded again from {loader!r}, and its {part} is another one. The data "
+        "changed, or what makes batches of it draws random numbers that no checkpoint holds, such "
+        "as those of a generator in a global variable. Let it draw from the global ones of torch, "
+        "Python or NumPy, or from a generator that is an attribute of it, its data set or its "
+        "sampler; or give it state_dict and load_state_dict.",
         TrainerHooksWarning,
     )
 

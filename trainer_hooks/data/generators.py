@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import torch
 
+from trainer_hooks.data.fingerprint import fingerprint
+from trainer_hooks.runtime import rng
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["KeptGenerator", "draw_salt", "generators_in", "reseed"]
+__all__ = ["DrawWatch", "KeptGenerator", "draw_salt", "generators_in", "reseed"]
 
 _DEPTH = 3
 _MOST_ITEMS = 64
@@ -74,6 +77,31 @@ class _LegacyBits:
     @state.setter
     def state(self, value: Any) -> None:
         self._generator.set_state(value)
+
+
+class DrawWatch:
+    """Tells whether random numbers were drawn: global ones on the host, or from generators.
+
+    Args:
+        generators: the generators.
+    """
+
+    def __init__(self, generators: list[KeptGenerator]) -> None:
+        self._generators = generators
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was drawn until now."""
+        self._states = self._read()
+        self._moment = rng.moment()
+
+    @property
+    def has_seen_any(self) -> bool:
+        """Whether a number was drawn since it was begun."""
+        return self._read() != self._states or rng.has_moved_since(self._moment)
+
+    def _read(self) -> list[Any]:
+        return [fingerprint(generator.get_state()) for generator in self._generators]
 
 
 def generators_in(owners: Iterable[Any]) -> list[KeptGenerator]:

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, SubsetRandomSampler
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+)
 
 from trainer_hooks.data.combined import CombinedLoader
 from trainer_hooks.data.generators import KeptGenerator, generators_in
@@ -17,6 +23,7 @@ __all__ = [
     "as_train_loader",
     "copy_loader",
     "generators_of",
+    "has_indices",
     "set_epoch",
     "singles_of",
     "without_shuffling",
@@ -98,6 +105,11 @@ def generators_of(loaders: Iterable[Any]) -> list[KeptGenerator]:
 def singles_of(loader: Any) -> list[Any]:
     """Return the loaders that one consists of: itself, or several combined."""
     return loader.flattened if isinstance(loader, CombinedLoader) else [loader]
+
+
+def has_indices(loader: Any) -> bool:
+    """Return whether a loader is torch's and loads by index: nothing but that decides a batch."""
+    return type(loader) is DataLoader and not isinstance(loader.dataset, IterableDataset)
 
 
 def _parts_of(loader: Any) -> list[Any]:

@@ -48,7 +48,7 @@ def iterator_of(loader: Any) -> Iterator[Any]:
         with _begun(loader, watch, _KEEP):
             return iter(loader)
     own = loader.generator
-    with _begun(loader, watch, rng.draw_seed()):
+    with _begun(loader, watch, rng.draw_seed()), _sampler_begun_late(loader):
         # what `worker_init_fn` finds must not depend on the epoch that the workers are started in
         loader.generator = torch.Generator().manual_seed(torch.initial_seed() % 2**32)
         try:
@@ -134,17 +134,14 @@ class _WatchedWorker:
         if self._kept:
             # whether those are drawn from cannot be told cheaply
             self._shared[_DREW] = 1
-        self._seen = _probe()
+        self._seen = rng.moment()
         fetcher.fetch = partial(self._fetch, fetcher.fetch)
         return fetcher
 
     def _fetch(self, fetch: Callable[[Any], Any], index: Any) -> Any:
         batch = fetch(index)
         if not self._shared[_DREW]:
-            seen = _probe()
-            if not _is_same(seen, self._seen):
-                self._shared[_DREW] = 1
-            self._seen = seen
+            self._shared[_DREW] = rng.has_moved_since(self._seen)
         return batch
 
 
@@ -193,6 +190,34 @@ def _begun(loader: DataLoader[Any], watch: WorkerWatch, seed: int) -> Iterator[N
         loader.worker_init_fn = own
 
 
+@contextmanager
+def _sampler_begun_late(loader: DataLoader[Any]) -> Iterator[None]:
+    """Let the sampler of an iterator that is made inside be begun when an index is asked for.
+
+    torch begins that of persistent workers twice as they are started, and once in later epochs.
+    """
+    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    own = vars(loader)[name]
+    vars(loader)[name] = _BegunLate(own)
+    try:
+        yield
+    finally:
+        vars(loader)[name] = own
+
+
+class _BegunLate:
+    """A sampler whose iterators ask for its own no sooner than they are asked for an index."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._sampler
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+
 def _draw_salts() -> tuple[int, int, int]:
     """Draw a number from each of Python's, torch's and NumPy's global random numbers."""
     numpy = sys.modules.get("numpy")
@@ -206,18 +231,3 @@ def _seed_all(seed: int, salts: tuple[int, int, int]) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed((salts[2] + seed) % 2**32)
-
-
-def _probe() -> tuple[Any, Any, Any]:
-    """Return the state of the global random numbers, which changes with each that is drawn."""
-    numpy = sys.modules.get("numpy")
-    drawn = None if numpy is None else numpy.random.get_state()
-    return random.getstate(), torch.get_rng_state(), drawn
-
-
-def _is_same(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]) -> bool:
-    if first[0] != second[0] or not torch.equal(first[1], second[1]):
-        return False
-    if first[2] is None or second[2] is None:
-        return first[2] is second[2]
-    return first[2][2:] == second[2][2:] and bool((first[2][1] == second[2][1]).all())

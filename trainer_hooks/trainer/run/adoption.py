@@ -94,7 +94,7 @@ def _position(stream: TrainStream, later: dict[str, Any]) -> dict[str, Any]:
     seed = int(later["torch"][:8].sum())
     return {
         **state,
-        "opened_with": {"rng": now, "rng_at_first": now, "generators": state["generators"]},
+        "opened_with": {"rng": now, "generators": state["generators"]},
         "generators": [
             # those of Python and NumPy have states of their own kinds, and go on as they are
             torch.Generator().manual_seed(seed + number).get_state()
