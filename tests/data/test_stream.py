@@ -145,7 +145,7 @@ def test_what_cannot_be_known_of_a_loader_is_not_compared():
     [shape] = shape_of(iter([]))
     assert not any(shape.values())
     _, state, _ = cut(TrainStream(DataLoader(Counted(), batch_size=3)), 1)
-    TrainStream(iter([])).require_same({**state, "generators": []})
+    TrainStream(iter([])).require_same({**state, "generators": {}})
 
 
 @pytest.mark.parametrize("generator", [None, 4], ids=["global", "own"])

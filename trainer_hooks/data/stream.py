@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.data.comparing import (
+    compare_last,
     require_same,
     shape_of,
-    warn_of_another,
     warn_of_changes,
     warn_of_workers,
 )
-from trainer_hooks.data.fingerprint import LastBatch, differing_part, fingerprint
-from trainer_hooks.data.generators import DrawWatch
-from trainer_hooks.data.loaders import generators_of, has_indices, set_epoch, singles_of
+from trainer_hooks.data.fingerprint import LastBatch
+from trainer_hooks.data.generators import (
+    DrawWatch,
+    KeptGenerator,
+    generator_states,
+    generators_in,
+    restore_generators,
+)
+from trainer_hooks.data.loaders import has_indices, set_epoch, singles_of
 from trainer_hooks.data.lookahead import LookAhead
 from trainer_hooks.data.own_items import own_items
 from trainer_hooks.data.passage import pass_over, why_loading
@@ -86,7 +92,7 @@ class TrainStream:
     def _openings(self, epoch: int) -> Iterator[Iterator[Any]]:
         self._opened_with = {
             "rng": rng.capture(),
-            "generators": self._generator_states(),
+            "generators": generator_states(self._generators()),
             "positions": self._positions.read(),
         }
         self._positions.note_opened()
@@ -112,7 +118,7 @@ class TrainStream:
         if not is_direct:
             self._positions.restore(self._opened_with.get("positions", []))
         rng.restore(self._opened_with["rng"])
-        self._set_generator_states(self._opened_with["generators"])
+        restore_generators(self._generators(), self._opened_with["generators"])
         if is_direct:
             self.loader.load_state_dict(state["loader"])
             has_seen_end = self._size == math.inf and state["num_batches"] == done
@@ -124,7 +130,7 @@ class TrainStream:
         self._positions.note_opened()
         iterator = self._watched(iterator, done)
         self.last.forget(state.get("last_print"))
-        self._set_generator_states(state["generators"])
+        restore_generators(self._generators(), state["generators"])
         return iterator
 
     def restore_between(self, state: dict[str, Any]) -> None:
@@ -132,8 +138,7 @@ class TrainStream:
         self.num_batches = state["num_batches"]
         warn_of_changes(self.loader, state.get("shape", []))
         self._positions.restore(state.get("positions", []))
-        if len(state["generators"]) == len(self._generator_states()):
-            self._set_generator_states(state["generators"])
+        restore_generators(self._generators(), state["generators"])
 
     def close(self, *, is_complete: bool) -> None:
         """Forget the epoch that is over.
@@ -159,14 +164,14 @@ class TrainStream:
     @contextmanager
     def replayed(self) -> Iterator[Iterator[Any]]:
         """Give the batches of one more epoch; what the next one depends on is put back after."""
-        generators, positions = self._generator_states(), self._positions.read()
+        generators, positions = generator_states(self._generators()), self._positions.read()
         kept = self.loader.state_dict() if has_state(self.loader) else None
         try:
             with rng.isolated():
                 count = None if self.num_batches == math.inf else int(self.num_batches)
                 yield islice(iterator_of(self.loader), count)
         finally:
-            self._set_generator_states(generators)
+            restore_generators(self._generators(), generators)
             self._positions.restore(positions)
             if kept is not None:
                 self.loader.load_state_dict(kept)
@@ -199,7 +204,7 @@ class TrainStream:
             )
         return {
             "opened_with": self._opened_with,
-            "generators": self._generator_states(),
+            "generators": generator_states(self._generators()),
             "loader": loader_state,
             "positions": [] if is_open else self._positions.read(),
             "num_batches": self.num_batches,
@@ -216,13 +221,17 @@ class TrainStream:
             DataError: the loader is not built as it was; the message says what differs.
         """
         if state["opened_with"]:
-            require_same(self.loader, state, len(self._generator_states()))
+            require_same(self.loader, state, self._generators())
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
         set_epoch(self.loader, epoch)
         self.num_batches = self._size
         self._ahead = None
-        if has_indices(self.loader) or has_state(self.loader) or isinstance(self.loader, list | tuple):
+        if (
+            has_indices(self.loader)
+            or has_state(self.loader)
+            or isinstance(self.loader, list | tuple)
+        ):
             return iterator_of(self._opened)
         return own_items(lambda: iterator_of(self.loader))
 
@@ -235,7 +244,7 @@ class TrainStream:
         iterator = self._iterate(epoch)
         if done:
             last = pass_over(iterator, done, why_loading(self.loader))
-            self._compare(last, state)
+            compare_last(self.loader, last, state)
         return iterator
 
     def _iterate_by_index(
@@ -249,7 +258,7 @@ class TrainStream:
         if self._late is None:
             self._opened, self._late = with_late_sampler(self.loader)
         loaded = (done - 1) % max(workers, 1) + 1
-        draws = DrawWatch(generators_of([self.loader]))
+        draws = DrawWatch(self._generators())
         self._late.skip, self._late.tell_begun = done - loaded, draws.begin
         iterator = self._iterate(epoch)
         self._late.skip = 0
@@ -260,7 +269,7 @@ class TrainStream:
         self._late.tell_begun = bool
         # what is drawn while this batch is loaded is not what was drawn then
         if not (self._have_workers_drawn() if workers else draws.has_seen_any):
-            self._compare(last, state)
+            compare_last(self.loader, last, state)
         return iterator
 
     def _watched(self, iterator: Iterator[Any], done: int) -> Iterator[Any]:
@@ -281,16 +290,5 @@ class TrainStream:
             if getattr(single, "num_workers", 0)
         )
 
-    def _compare(self, last: Any, state: dict[str, Any]) -> None:
-        """Warn if the last batch that was passed over is another than the cut run had."""
-        if all(getattr(single, "in_order", True) for single in singles_of(self.loader)):
-            part = differing_part(state.get("last_print", {}), fingerprint(last))
-            if part:
-                warn_of_another(self.loader, part)
-
-    def _generator_states(self) -> list[Any]:
-        return [generator.get_state() for generator in generators_of([self.loader])]
-
-    def _set_generator_states(self, states: list[Any]) -> None:
-        for generator, state in zip(generators_of([self.loader]), states, strict=True):
-            generator.set_state(state)
+    def _generators(self) -> dict[str, KeptGenerator]:
+        return generators_in({"train loader": self.loader})

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import DataLoader
 
-from trainer_hooks.data.generators import draw_salt, generators_in, reseed
+from trainer_hooks.data.generators import (
+    KeptGenerator,
+    draw_salt,
+    generator_states,
+    generators_in,
+    reseed,
+    restore_generators,
+)
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -100,8 +107,7 @@ class _WatchedWorker:
 
     def __init__(self, shared: torch.Tensor) -> None:
         self._shared = shared
-        info = get_worker_info()
-        self._kept = generators_in([info.dataset] if info is not None else [])
+        self._kept: dict[str, KeptGenerator] | None = None
         # what tells this worker's random numbers from those of others, in every epoch
         self._salts: tuple[int, int, int] | None = None
         self._kept_salts: list[int] = []
@@ -118,7 +124,6 @@ class _WatchedWorker:
 
         if int(self._shared[_SEED]) != _KEEP:
             self._salts = _draw_salts()
-            self._kept_salts = [draw_salt(generator) for generator in self._kept]
         self._create_fetcher = _DatasetKind.create_fetcher
         _DatasetKind.create_fetcher = staticmethod(self.begin_epoch)  # type: ignore[method-assign]
         self._shared[_STARTED] = 1
@@ -126,9 +131,14 @@ class _WatchedWorker:
     def begin_epoch(self, *arguments: Any) -> Any:
         """Return a fetcher that is watched, its random numbers being those of the epoch."""
         seed = int(self._shared[_SEED])
+        if self._kept is None:
+            # of the data set, and of the function that collates
+            self._kept = generators_in({"worker": arguments})
+            if self._salts is not None:
+                self._kept_salts = [draw_salt(generator) for generator in self._kept.values()]
         if self._salts is not None and seed != _KEEP:
             _seed_all(seed, self._salts)
-            for generator, salt in zip(self._kept, self._kept_salts, strict=True):
+            for generator, salt in zip(self._kept.values(), self._kept_salts, strict=True):
                 reseed(generator, salt + seed)
         fetcher = self._create_fetcher(*arguments)
         if self._kept:
@@ -164,10 +174,10 @@ def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
         if not (is_first and loader.persistent_workers) or _has_to_continue(loader):
             return iter(loader)
         # the first iterator draws its order twice, those that follow with the same workers once
-        kept = [(generator, generator.get_state()) for generator in generators_in([loader.sampler])]
+        kept = generators_in({"sampler": loader.sampler})
+        states = generator_states(kept)
         iter(loader)
-        for generator, state in kept:
-            generator.set_state(state)
+        restore_generators(kept, states)
         return iter(loader)
 
 

@@ -160,8 +160,8 @@ def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
     own["state_versions"] = session.connector.state_versions()
     own["plugins"] = session.connector.plugin_records()
     own["loggers"] = session.guards.state()
-    own["stream"] = {"opened_with": {}, "generators": [], "loader": None, "num_batches": math.inf}
-    own["val_generators"] = []
+    own["stream"] = {"opened_with": {}, "generators": {}, "loader": None, "num_batches": math.inf}
+    own["val_generators"] = {}
     own["evaluators"] = {}
     own["gradients"] = {}
     own["inside_batch"] = False
