@@ -112,7 +112,7 @@ class RunContext:
         }
         if self.data.stream is not None:
             found |= {
-                "stream": self.data.stream.state_dict(self.training.progress.batches_in_epoch),
+                "stream": self.data.stream.state_dict(inside_batch=self.batch.is_taken),
                 "val_generators": self.data.evaluation["validate"].generator_states(),
                 "accumulate_grad_batches": self.plan.accumulate_grad_batches,
             }

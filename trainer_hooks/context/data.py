@@ -46,14 +46,13 @@ class EvalData:
             return f"/{self.evaluators[index].label}"
         return f"/dataloader_idx_{index}" if len(self.loaders) > 1 else ""
 
-    def generator_states(self) -> list[Any]:
+    def generator_states(self) -> dict[str, Any]:
         """Return the states of the loaders' own random generators."""
-        return [generator.get_state() for generator in loading.generators_of(self.loaders)]
+        return loading.generator_states(loading.generators_in({"loaders": self.loaders}))
 
-    def set_generator_states(self, states: list[Any]) -> None:
+    def set_generator_states(self, states: Any) -> None:
         """Take them back, as far as the loaders still have generators."""
-        for generator, state in zip(loading.generators_of(self.loaders), states, strict=False):
-            generator.set_state(state)
+        loading.restore_generators(loading.generators_in({"loaders": self.loaders}), states)
 
 
 @dataclass(slots=True)

@@ -163,6 +163,7 @@ class FitLoop:
             except BaseException as error:
                 call_noting(error, hooks.on_after_dataloader, trainer, module, None)
                 raise
+            stream.last.keep(batch)
             hooks.on_after_dataloader(trainer, module, batch)
             if transfer.is_needed:
                 batch = transfer(batch)

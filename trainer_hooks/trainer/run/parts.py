@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.context import REFUSE, MovingParts, Part
-from trainer_hooks.data import generators_in
+from trainer_hooks.data import generator_states, generators_in, restore_generators
 from trainer_hooks.loops import overrides
 from trainer_hooks.metrics import load_metric_states, metric_parts, metric_states
 from trainer_hooks.runtime import rng
@@ -20,7 +20,6 @@ from trainer_hooks.trainer.run.modes import Modes
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext, Training
-    from trainer_hooks.data import KeptGenerator
     from trainer_hooks.module import Module
     from trainer_hooks.trainer.run.session import Session
 
@@ -176,21 +175,24 @@ def _add_places(
 
     def stream() -> dict[str, Any]:
         source = None if context is None else context.data.stream
-        if source is None:
+        if context is None or source is None:
             return left.get("stream") or dict(_UNOPENED)
-        return source.state_dict(training.progress.batches_in_epoch)
+        return source.state_dict(inside_batch=context.batch.is_taken)
 
     def take_up(state: dict[str, Any]) -> None:
         assert context is not None
         context.data.take_up(state, training.progress)
 
-    def val_generators() -> list[Any]:
+    def val_generators() -> dict[str, Any]:
         data = None if context is None else context.data.evaluation.get("validate")
-        return left.get("val_generators", []) if data is None else data.generator_states()
+        return left.get("val_generators", {}) if data is None else data.generator_states()
 
-    def load_val_generators(states: list[Any]) -> None:
+    def load_val_generators(states: Any) -> None:
         if context is not None and "validate" in context.data.evaluation:
             context.data.evaluation["validate"].set_generator_states(states)
+
+    def kept() -> dict[str, Any]:
+        return generators_in({"module": module, **_owners(session)})
 
     def evaluators() -> dict[str, Any]:
         return dict(
@@ -219,8 +221,8 @@ def _add_places(
     parts.register(
         Part(
             "generators",
-            lambda: {name: g.get_state() for name, g in _generators(session, module).items()},
-            lambda s: _load_generators(session, module, s),
+            lambda: generator_states(kept()),
+            lambda s: restore_generators(kept(), s),
             is_place=True,
         )
     )
@@ -239,21 +241,6 @@ def _owners(session: Session) -> dict[str, object]:
         for entry in session.connector.entries
     }
     return {**owners, "datamodule": session.datamodule}
-
-
-def _generators(session: Session, module: Module) -> dict[str, KeptGenerator]:
-    """Return the random generators that module, callbacks and data module keep, by name."""
-    found: dict[str, KeptGenerator] = {}
-    for name, owner in {"module": module, **_owners(session)}.items():
-        for number, generator in enumerate(generators_in([owner])):
-            found[f"{name} {number}"] = generator
-    return found
-
-
-def _load_generators(session: Session, module: Module, states: dict[str, Any]) -> None:
-    for name, generator in _generators(session, module).items():
-        if name in states:
-            generator.set_state(states[name])
 
 
 def _gradients(module: Module, training: Training) -> dict[str, Any]:
