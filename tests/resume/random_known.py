@@ -11,15 +11,8 @@ if TYPE_CHECKING:
 
 # What is known to go wrong, by number, and why. It is drawn again once its line is taken out.
 KNOWN: dict[int, str] = {
-    1: "metric objects and callbacks count twice what a signal breaks off in a validation",
-    2: "persistent workers draw once more from the global random numbers for an own sampler",
-    4: "16-mixed has no scale yet where the rest of a window has no backward",
-    5: "modes and requires_grad that are set at an epoch's start are not saved",
-    6: "generators are not found deep in a data set, in the module, or in a callback",
     9: "SWA's replay after the last epoch does not tell the sampler the epoch",
     10: "a save in a hook that is no slot loses or doubles hook calls",
-    13: "ModelPruning ranks by the weights of the step before",
-    14: "NAdam's mu_product takes the dtype of the parameters",
     16: "trainer.is_last_batch is False between epochs after a resume, and else what it was last",
     17: "a cycle of epochs that the run's end cuts short is closed again after a resume",
     18: "after a resume at an epoch's end a filter of batches or epochs is due once more",

@@ -99,8 +99,6 @@ def run(
             trainer.fit(setup.module, setup.train, setup.val, ckpt_path=resume_from)
         except (Cut, TerminationSignal):
             outcome.is_cut = True
-        finally:
-            _release(trainer)
     _note(outcome, trainer, setup)
     outcome.warned = [str(one.message) for one in caught]
     return outcome
@@ -112,12 +110,6 @@ def _note(outcome: Outcome, trainer: Trainer, setup: Setup) -> None:
     outcome.metrics["weights"] = digest(dict(setup.module.state_dict()))
     outcome.random_numbers = random_numbers()
     outcome.cutter.end.get("trainer_hooks", {}).pop("wall_times", None)
-
-
-def _release(trainer: Trainer) -> None:
-    """Let go of the loaders: workers that the garbage collector ends take 5 s each."""
-    session = trainer._session
-    session.context = session.fit_context = session.job = None
 
 
 def compared(uncut: Outcome, other: Outcome, calls_before: int | None) -> list[str]:
