@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 KNOWN: dict[int, str] = {
     9: "SWA's replay after the last epoch does not tell the sampler the epoch",
     10: "a save in a hook that is no slot loses or doubles hook calls",
-    16: "trainer.is_last_batch is False between epochs after a resume, and else what it was last",
-    17: "a cycle of epochs that the run's end cuts short is closed again after a resume",
     18: "after a resume at an epoch's end a filter of batches or epochs is due once more",
     19: "a checkpoint saved in the slot that serves a request holds the request still",
 }

@@ -50,7 +50,7 @@ def _to_3(checkpoint: dict[str, Any]) -> dict[str, Any]:
         return checkpoint
     empty: dict[str, Any] = {
         "clock": {}, "wall_times": {}, "history": {}, "evaluated": {}, "evaluators": {},
-        "loggers": [], "modes": {}, "generators": {},
+        "loggers": [], "modes": {}, "generators": {}, "loop": {},
     }  # fmt: skip
     return {**checkpoint, "trainer_hooks": {**empty, **own}}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.context.asked import Asked
 from trainer_hooks.context.data import RunData
 from trainer_hooks.context.moving import MovingParts
-from trainer_hooks.context.work import BatchInWork, OverriddenSteps, ValidationInWork
+from trainer_hooks.context.work import BatchInWork, CycleInWork, OverriddenSteps, ValidationInWork
 
 if TYPE_CHECKING:
     from trainer_hooks.checkpoint import BackgroundSaves
@@ -45,6 +45,7 @@ class RunContext:
         data: the loaders.
         asked: what was asked of the run while it goes on.
         batch: the batch in work.
+        cycle: the cycle of epochs in work.
         validation: the validations inside fit.
         steps: methods of the trainer in place of the module's step.
         parts: everything that moves in the run: what is saved, restored and undone.
@@ -65,6 +66,7 @@ class RunContext:
     data: RunData = field(default_factory=RunData)
     asked: Asked = field(default_factory=Asked)
     batch: BatchInWork = field(default_factory=BatchInWork)
+    cycle: CycleInWork = field(default_factory=CycleInWork)
     validation: ValidationInWork = field(default_factory=ValidationInWork)
     steps: OverriddenSteps = field(default_factory=OverriddenSteps)
     parts: MovingParts = field(default_factory=MovingParts)
@@ -109,6 +111,7 @@ class RunContext:
         found: dict[str, Any] = {
             "evaluators": dict(self.validation.evaluators),
             "inside_batch": self.batch.is_taken,
+            "loop": {"is_last_batch": self.batch.is_last, "is_in_cycle": self.cycle.is_open},
         }
         if self.data.stream is not None:
             found |= {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BatchInWork", "OverriddenSteps", "ValidationInWork"]
+__all__ = ["BatchInWork", "CycleInWork", "OverriddenSteps", "ValidationInWork"]
 
 
 @dataclass(slots=True)
@@ -26,6 +26,17 @@ class BatchInWork:
     is_last: bool = False
     indices: list[Any] | None = None
     loader_label: str = ""
+
+
+@dataclass(slots=True)
+class CycleInWork:
+    """The cycle of epochs that a fit is in.
+
+    Attributes:
+        is_open: whether one is begun and not ended; None where a file does not say.
+    """
+
+    is_open: bool | None = False
 
 
 @dataclass(slots=True)

@@ -25,17 +25,19 @@ class Iterations:
         self._context = context
         self._requests = requests
         self._length = context.plan.iteration_length
-        # a run that is resumed inside a cycle does not begin it again
-        progress, length = context.training.progress, self._length or 1
-        self._is_open = bool(context.resumed) and (
-            progress.stage is not EpochStage.BETWEEN or progress.epochs_completed % length != 0
-        )
+        self._cycle = context.cycle
+        if self._cycle.is_open is None:
+            # an older file does not say: a run that is resumed inside a cycle is in it
+            progress, length = context.training.progress, self._length or 1
+            self._cycle.is_open = (
+                progress.stage is not EpochStage.BETWEEN or progress.epochs_completed % length != 0
+            )
 
     def before_epoch(self) -> None:
         """Open a cycle, unless the epoch that begins is inside of one."""
         context = self._context
-        if self._length is not None and not self._is_open:
-            self._is_open = True
+        if self._length is not None and not self._cycle.is_open:
+            self._cycle.is_open = True
             context.training.timekeeper.begin_iteration(context.training.progress)
             context.hooks.on_iteration_start(context.trainer, context.module)
 
@@ -50,9 +52,9 @@ class Iterations:
     def close(self) -> None:
         """Close the cycle that is open, as at the end of a fit."""
         context = self._context
-        if self._length is None or not self._is_open:
+        if self._length is None or not self._cycle.is_open:
             return
-        self._is_open = False
+        self._cycle.is_open = False
         context.hooks.on_iteration_end(context.trainer, context.module)
         context.hooks.on_iteration_checkpoint(context.trainer, context.module)
         if context.training.progress.is_checkpoint_requested:

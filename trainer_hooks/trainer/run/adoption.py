@@ -75,6 +75,7 @@ def adopted(checkpoint: dict[str, Any], context: RunContext, source: str) -> dic
         "metric_objects": {},
         "clock": {},
         "wall_times": {},
+        "loop": {},
     }
     return {**checkpoint, "trainer_hooks": own}
 

@@ -47,7 +47,9 @@ def moving_parts(session: Session, module: Module, context: RunContext | None) -
     _add_optimization(parts, session, context)
     _add_metrics(parts, session, module)
     _add_callbacks(parts, session)
-    _add_places(parts, session, module, context)
+    _add_loop(parts, training.left, context)
+    _add_loaders(parts, training, context)
+    _add_module(parts, session, module)
     return parts
 
 
@@ -166,12 +168,34 @@ def _add_callbacks(parts: MovingParts, session: Session) -> None:
     )
 
 
-def _add_places(
-    parts: MovingParts, session: Session, module: Module, context: RunContext | None
-) -> None:
-    """Add what the loop takes up as it enters its place in the epoch; random numbers come last."""
-    training, left = session.training, session.training.left
-    modes = Modes(module, training)
+def _add_loop(parts: MovingParts, left: dict[str, Any], context: RunContext | None) -> None:
+    """Add what the training loop knows; between two runs, as the last fit left it."""
+
+    def loop() -> dict[str, Any]:
+        if context is None:
+            return dict(left.get("loop", {}))
+        return {"is_last_batch": context.batch.is_last, "is_in_cycle": context.cycle.is_open}
+
+    def load_loop(state: dict[str, Any]) -> None:
+        assert context is not None
+        context.batch.is_last = state.get("is_last_batch", False)
+        context.cycle.is_open = state.get("is_in_cycle")
+
+    def evaluators() -> dict[str, Any]:
+        known = left.get("evaluators", {}) if context is None else context.validation.evaluators
+        return dict(known)
+
+    def load_evaluators(state: dict[str, Any]) -> None:
+        assert context is not None
+        context.validation.evaluators = dict(state)
+
+    parts.register(Part("loop", loop, load_loop, by_training_alone=True))
+    parts.register(Part("evaluators", evaluators, load_evaluators, by_training_alone=True))
+
+
+def _add_loaders(parts: MovingParts, training: Training, context: RunContext | None) -> None:
+    """Add the places of the loaders and their generators; between two runs, likewise."""
+    left = training.left
 
     def stream() -> dict[str, Any]:
         source = None if context is None else context.data.stream
@@ -191,22 +215,20 @@ def _add_places(
         if context is not None and "validate" in context.data.evaluation:
             context.data.evaluation["validate"].set_generator_states(states)
 
-    def kept() -> dict[str, Any]:
-        return generators_in({"module": module, **_owners(session)})
-
-    def evaluators() -> dict[str, Any]:
-        return dict(
-            left.get("evaluators", {}) if context is None else context.validation.evaluators
-        )
-
-    def load_evaluators(state: dict[str, Any]) -> None:
-        assert context is not None
-        context.validation.evaluators = dict(state)
-
-    parts.register(Part("evaluators", evaluators, load_evaluators, by_training_alone=True))
     parts.register(
         Part("stream", stream, take_up, is_place=True, missing=REFUSE, by_training_alone=True)
     )
+    parts.register(Part("val_generators", val_generators, load_val_generators, is_place=True))
+
+
+def _add_module(parts: MovingParts, session: Session, module: Module) -> None:
+    """Add what of the module is no weight, and what is random; the global numbers come last."""
+    training = session.training
+    modes = Modes(module, training)
+
+    def kept() -> dict[str, Any]:
+        return generators_in({"module": module, **_owners(session)})
+
     parts.register(
         Part(
             "gradients",
@@ -217,7 +239,6 @@ def _add_places(
         )
     )
     parts.register(Part("modes", modes.state_dict, modes.load_state_dict, is_place=True))
-    parts.register(Part("val_generators", val_generators, load_val_generators, is_place=True))
     parts.register(
         Part(
             "generators",
