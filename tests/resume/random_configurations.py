@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
+SEEDS_OF_A_POOL = 250
+"""Then fresh processes are begun, so that what runs leave behind does not pile up."""
+
+
 def draw(seed: int) -> Options:
     """Return the configuration of a seed: each option is the simplest in half of them."""
     chosen = random.Random(seed)
@@ -102,12 +106,15 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     first, last = map(int, given.seeds.split(":"))
     statuses: Counter[str] = Counter()
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(given.jobs, context, _begin, max_tasks_per_child=100) as pool:
-        for found in pool.map(check, range(first, last)):
-            statuses[found[1].status] += 1
-            if found[1].status == "differs":
-                print(told(*found), flush=True)
+    for start in range(first, last, SEEDS_OF_A_POOL):
+        part = range(start, min(start + SEEDS_OF_A_POOL, last))
+        # spawned, since threads of torch do not survive a fork
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(given.jobs, context, _begin) as pool:
+            for found in pool.map(check, part):
+                statuses[found[1].status] += 1
+                if found[1].status == "differs":
+                    print(told(*found), flush=True)
     counts = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
     print(f"{last - first} configurations: {counts}")
     return 1 if statuses["differs"] else 0

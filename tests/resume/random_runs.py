@@ -6,6 +6,7 @@ import contextlib
 import io
 import random
 import shutil
+import traceback
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -150,26 +151,34 @@ class Result:
 
 def examine(options: Options, folder: Path, seed: int) -> Result:
     """Run a configuration uncut, uncut with saves, and cut and resumed; compare."""
-    chosen = random.Random(seed)
+    is_run = False
     try:
         uncut = run(options, folder)
+        is_run = True
+        return _compared_with(uncut, options, folder, random.Random(seed))
     except TrainerHooksError as error:
-        return Result("refused", [f"{type(error).__name__}: {error}"])
-    if not uncut.cutter.slots:
-        return Result("refused", ["there is nothing to cut"])
-    places = sorted(set(uncut.cutter.slots), key=uncut.cutter.slots.index)
-    try:
-        saving = run(options, folder, saves=chosen.sample(places, min(3, len(places))))
-        wrong = compared(uncut, saving, 0)
-        if wrong:
-            return Result("differs", ["saving changes the run", *wrong])
-        return _cut(options, folder, chosen, uncut, saving)
+        status = "differs" if is_run else "refused"
+        return Result(status, [f"{type(error).__name__}: {error} at {_place(error)}"])
     except Exception as error:
-        place = error.__traceback__
-        while place is not None and place.tb_next is not None:
-            place = place.tb_next
-        where = "" if place is None else f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}"
-        return Result("differs", [f"{type(error).__name__}: {str(error)[:300]} at {where}"])
+        told = f"{type(error).__name__}: {str(error)[:300]} at {_place(error)}"
+        return Result("differs", [told if is_run else f"the uncut run fails: {told}"])
+
+
+def _place(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}:{last.lineno}"
+
+
+def _compared_with(uncut: Outcome, options: Options, folder: Path, chosen: random.Random) -> Result:
+    """Compare an uncut run with one that saves, and with one that is cut."""
+    places = sorted(set(uncut.cutter.slots), key=uncut.cutter.slots.index)
+    if not places:
+        return Result("refused", ["there is nothing to cut"])
+    saving = run(options, folder, saves=chosen.sample(places, min(3, len(places))))
+    wrong = compared(uncut, saving, 0)
+    if wrong:
+        return Result("differs", ["saving changes the run", *wrong])
+    return _cut(options, folder, chosen, uncut, saving)
 
 
 def _cut(

@@ -107,6 +107,7 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: o["batch_norm"], ("microbatch_size",)),
     (lambda o: o["optimizer"] == "LBFGS", MANUAL),
     (lambda o: o["optimizer"] == "LBFGS" and o["precision"] == "16-mixed", ("precision",)),
+    (lambda o: o["optimizer"] == "LBFGS" and o["scheduler"] == "one cycle", ("scheduler",)),
     (lambda o: o["val"] == "none", OF_VALIDATION),
     (lambda o: o["val"] == "none" and o["cut"] == "signal in validation", ("cut",)),
     (lambda o: o["val"] == "none" and o["average"] == "validated ema", ("average",)),
