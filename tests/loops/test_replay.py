@@ -7,9 +7,9 @@ import itertools
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
-from trainer_hooks import Callback
+from trainer_hooks import Band, Callback
 from trainer_hooks.errors import UsageError
 from trainer_hooks.testing import TinyModule
 
@@ -81,6 +81,44 @@ def test_the_next_epoch_is_as_without(quiet_trainer) -> None:
         ends.append((module.layer.weight.detach(), torch.rand(2)))
     assert torch.equal(ends[0][0], ends[1][0])
     assert torch.equal(ends[0][1], ends[1][1])
+
+
+class EpochSampler(Sampler):
+    """Another order each epoch, and the first one until an epoch is told."""
+
+    epoch = 0
+
+    def __len__(self) -> int:
+        return 4
+
+    def __iter__(self):
+        order = torch.randperm(6, generator=torch.Generator().manual_seed(self.epoch))
+        return iter(order[:4].tolist())
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+def test_the_last_epochs_batches_come_again_after_a_resume(quiet_trainer, tmp_path) -> None:
+    """A sampler is told the epoch that was trained last, though another process trained it."""
+    data = TensorDataset(torch.arange(12.0).reshape(6, 2), torch.arange(6) % 2)
+
+    class Saving(Callback):
+        band = Band.SAVE
+
+        def on_epoch_checkpoint(self, trainer, module):
+            trainer.save_checkpoint(tmp_path / f"{trainer.current_epoch}.ckpt")
+
+    def replayed(*callbacks, **kwargs):
+        module = Seeing()
+        loader = DataLoader(data, batch_size=2, sampler=EpochSampler())
+        trainer = quiet_trainer(callbacks=[Replay(), *callbacks], max_epochs=3, limit_val_batches=0)
+        trainer.fit(module, loader, **kwargs)
+        return [total for _, total, _ in module.seen[-2:]]
+
+    uncut = replayed(Saving())
+    for epoch in range(3):
+        assert replayed(ckpt_path=tmp_path / f"{epoch}.ckpt") == uncut
 
 
 def test_limits_hold(quiet_trainer) -> None:

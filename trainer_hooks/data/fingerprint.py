@@ -69,7 +69,9 @@ def differing_part(saved: dict[str, list[int]], present: dict[str, list[int]]) -
 def _parts(item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     """Give the tensors, numbers and strings in dicts, lists and tuples, with their places."""
     if isinstance(item, torch.Tensor):
-        if item.layout is torch.strided and not (item.is_meta or item.is_quantized):
+        if item.layout is torch.strided and not (
+            item.is_meta or item.is_quantized or item.is_nested
+        ):
             yield path, item.detach()
     elif isinstance(item, int | float | str):
         yield path, item

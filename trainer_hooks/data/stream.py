@@ -162,11 +162,16 @@ class TrainStream:
         self.last.forget()
 
     @contextmanager
-    def replayed(self) -> Iterator[Iterator[Any]]:
-        """Give the batches of one more epoch; what the next one depends on is put back after."""
+    def replayed(self, epoch: int) -> Iterator[Iterator[Any]]:
+        """Give the batches of an epoch once more; what the next one depends on is put back after.
+
+        Args:
+            epoch: the one that samplers are told; a resumed run may not have opened it.
+        """
         generators, positions = generator_states(self._generators()), self._positions.read()
         kept = self.loader.state_dict() if has_state(self.loader) else None
         try:
+            set_epoch(self.loader, epoch)
             with rng.isolated():
                 count = None if self.num_batches == math.inf else int(self.num_batches)
                 yield islice(iterator_of(self.loader), count)

@@ -20,15 +20,16 @@ __all__ = ["replay"]
 def replay(context: RunContext) -> int:
     """Run the module on an epoch of training batches; return how many there were.
 
-    It is run in the mode that it is in, without gradients and without hooks; what it logs is
-    dropped. So only what a forward changes is changed, such as the statistics of BatchNorm. The
-    random numbers and the loader's generators are put back.
+    The batches are those of the last epoch. It is run in the mode that it is in, without gradients
+    and without hooks; what it logs is dropped. So only what a forward changes is changed, such as
+    the statistics of BatchNorm. The random numbers and the loader's generators are put back.
 
     Raises:
         UsageError: the module optimizes by itself in its training step, or there is no telling
             where an epoch ends.
     """
     module, stream = context.module, context.data.stream
+    last_epoch = max(context.training.progress.epochs_completed - 1, 0)
     name = type(module).__qualname__
     if not module.automatic_optimization:
         raise UsageError(
@@ -47,7 +48,7 @@ def replay(context: RunContext) -> int:
     module.attach(context.trainer, dropped)
     count = 0
     try:
-        with torch.no_grad(), context.parts.put_back(), stream.replayed() as batches:
+        with torch.no_grad(), context.parts.put_back(), stream.replayed(last_epoch) as batches:
             for batch in batches:
                 if context.transfer.is_needed:
                     batch = context.transfer(batch)
