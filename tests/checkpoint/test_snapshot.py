@@ -56,7 +56,7 @@ def test_the_keys_of_a_file_are_those_that_other_tools_know(fitted, tmp_path):
     assert checkpoint["hyper_parameters"] == {"width": 2, "rate": 0.1}
     assert len(checkpoint["optimizer_states"]) == len(checkpoint["lr_schedulers"]) == 1
     own = checkpoint["trainer_hooks"]
-    assert (own["format"], own["version"]) == (2, __version__)
+    assert (own["format"], own["version"]) == (3, __version__)
     assert own["progress"]["epochs_completed"] == 1
 
 

@@ -22,7 +22,6 @@ from trainer_hooks.data.loaders import (
     as_eval_loaders,
     as_train_loader,
     copy_loader,
-    generators_of,
     set_epoch,
     without_shuffling,
 )
@@ -293,16 +292,6 @@ def test_samplers_are_told_of_the_epoch() -> None:
     set_epoch(CombinedLoader([first, second, third]), 7)
     set_epoch([1, 2], 3)
     assert [sampler.epochs for sampler in samplers] == [[7]] * 3
-
-
-def test_generators_are_found_once_in_order() -> None:
-    """The random generators of loaders and their samplers are listed, shared ones once."""
-    one, two = torch.Generator(), torch.Generator()
-    shuffled = loader(shuffle=True, generator=one)
-    sampled = loader(sampler=RandomSampler(range(4), generator=two), generator=one)
-    plain = loader(shuffle=True)
-    found = generators_of([CombinedLoader([shuffled, sampled]), plain, [1, 2]])
-    assert [id(generator) for generator in found] == [id(one), id(two)]
 
 
 def collate(items: list) -> torch.Tensor:

@@ -15,6 +15,10 @@ from trainer_hooks.hooks.places import hooks_in
 from trainer_hooks.hooks.spec import HOOKS
 from trainer_hooks.hooks.tree import ANY_MOMENT, FUNCTIONS, LOOP, Block, Runs
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 ASIDE = frozenset(hooks_in([ANY_MOMENT]))
 NOWHERE: frozenset[int] = frozenset()
 

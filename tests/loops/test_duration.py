@@ -11,6 +11,10 @@ from trainer_hooks import Callback, Time, Trainer, every, once
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.testing import TinyModule
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 QUIET = {
     "accelerator": "cpu", "logger": False, "plugins": False, "enable_checkpointing": False,
     "enable_progress_bar": False, "enable_model_summary": False,

@@ -8,6 +8,10 @@ import torch
 from trainer_hooks import Callback, Evaluator, every
 from trainer_hooks.errors import OptionError
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 class Seen(Callback):
     """Notes at which batch which loader was evaluated, and what was known then."""

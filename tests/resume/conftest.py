@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -288,9 +287,8 @@ class Laboratory:
 
 
 @pytest.fixture
-def lab(tmp_path, monkeypatch) -> Laboratory:
-    """A laboratory whose files need not survive a power cut."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+def lab(tmp_path) -> Laboratory:
+    """A laboratory that keeps its files in a folder of its own."""
     return Laboratory(tmp_path)
 
 

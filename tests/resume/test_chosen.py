@@ -13,6 +13,10 @@ from trainer_hooks import Callback
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 def setup(kit, callbacks=(), net=None, **options):
     train = DataLoader(kit.Samples(), batch_size=4, shuffle=True)

@@ -13,6 +13,10 @@ from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import TerminationSignal
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 class Breaker(Callback):
     """Does something once, when a hook is called for the n-th time."""

@@ -13,6 +13,10 @@ from trainer_hooks import Callback, Evaluator
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, ModelEmaCallback
 from trainer_hooks.errors import TerminationSignal
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 class Counting(Callback):
     """Draws and counts in the average's validation."""

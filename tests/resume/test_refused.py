@@ -135,9 +135,9 @@ def test_a_file_of_another_framework(saved):
 
 def test_a_newer_format(saved):
     """A format from the future is refused by its number, with the version that wrote it."""
-    path = change(saved / "epoch-0.ckpt", format=3, version="9.9")
+    path = change(saved / "epoch-0.ckpt", format=4, version="9.9")
     text = refuse(path, CheckpointError)
-    assert "has format 3, saved by trainer_hooks 9.9: this version knows formats up to 2" in text
+    assert "has format 4, saved by trainer_hooks 9.9: this version knows formats up to 3" in text
 
 
 def test_another_models_weights(saved):

@@ -9,6 +9,10 @@ from torch.utils.data import DataLoader
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 def calls_of(trainer, recorder) -> list:
     return next(c for c in trainer.callbacks if isinstance(c, recorder)).calls

@@ -71,6 +71,20 @@ class Wandering:
             yield left.pop(int(torch.randint(len(left), ())))
 
 
+class EagerBatches:
+    """A batch sampler that draws its order as soon as it is asked for an iterator."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return -(-self.count // 4)
+
+    def __iter__(self):
+        order = [row.tolist() for row in torch.randperm(self.count).split(4)]
+        return iter(sorted(order, key=lambda rows: np.random.random()))
+
+
 class Own(DataLoader):
     """A loader of a class that torch does not know."""
 
@@ -112,6 +126,25 @@ def persistent(kit):
 
 def persistent_with_generator(kit):
     return loader(kit, persistent_workers=True, generator=seeded()), None
+
+
+def persistent_with_a_sampler_that_draws_as_it_goes(kit):
+    data = augmented_data(kit)
+    return loader(kit, data=data, sampler=Wandering(18), persistent_workers=True), None
+
+
+def eager(kit, *, kind=DataLoader, count: int = 18):
+    """Return a loader whose sampler torch begins twice as it starts the workers."""
+    data = augmented_data(kit, count)
+    return kind(data, batch_sampler=EagerBatches(count), num_workers=1, persistent_workers=True)
+
+
+def persistent_with_a_sampler_that_draws_at_once(kit):
+    return eager(kit), eager(kit, count=7)
+
+
+def persistent_with_samplers_of_ones_own_combined(kit):
+    return [eager(kit), eager(kit, kind=Own, count=9)], None
 
 
 def augmented(kit):
@@ -161,6 +194,9 @@ SCENARIOS = [
     with_a_sampler_that_draws_as_it_goes,
     persistent,
     persistent_with_generator,
+    persistent_with_a_sampler_that_draws_as_it_goes,
+    persistent_with_a_sampler_that_draws_at_once,
+    persistent_with_samplers_of_ones_own_combined,
     augmented,
     augmented_by_kept_generators,
     augmented_persistent,

@@ -30,10 +30,6 @@ def _to_2(checkpoint: dict[str, Any]) -> dict[str, Any]:
         changed["loops"] = loops_of(progress)
         # whether it was saved inside a batch was not noted
         own |= {"world_size": 1, "inside_batch": False, "stream": _stream_of_2(own["stream"])}
-        # nor when epochs began, and how long it all took
-        own |= {"clock": {}, "wall_times": {}}
-        # files of format 2 that are older than the history lack these, too: all may be empty
-        own |= {"history": {}, "evaluated": {}, "evaluators": {}, "loggers": []}
     return {**changed, "trainer_hooks": own}
 
 
@@ -47,7 +43,19 @@ def _stream_of_2(stream: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-MIGRATIONS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (_to_2,)
+def _to_3(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """What moves in a run, each by its name; format 2 knew nothing of modes and generators."""
+    own = checkpoint["trainer_hooks"]
+    if "progress" not in own:
+        return checkpoint
+    empty: dict[str, Any] = {
+        "clock": {}, "wall_times": {}, "history": {}, "evaluated": {}, "evaluators": {},
+        "loggers": [], "modes": {}, "generators": {},
+    }  # fmt: skip
+    return {**checkpoint, "trainer_hooks": {**empty, **own}}
+
+
+MIGRATIONS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (_to_2, _to_3)
 """From format 1 to 2, from 2 to 3, and so on. Each has an example in tests/checkpoint/examples."""
 
 FORMAT = len(MIGRATIONS) + 1

@@ -117,22 +117,22 @@ class Timekeeper:
         }
         return {**self.stopwatch.state_dict(), **starts}
 
-    def load_state_dict(
-        self, counts: Mapping[str, Any], times: Mapping[str, Any], progress: Progress
-    ) -> None:
+    def load_wall_times(self, times: Mapping[str, Any]) -> None:
+        """Take back what `wall_times` returned; of an older checkpoint that is nothing."""
+        self.stopwatch.load_state_dict(times)
+        for name in _STARTS:
+            self._starts[name] = _with_known(self._starts[name], times.get(name, {}))
+
+    def load_state_dict(self, counts: Mapping[str, Any], progress: Progress) -> None:
         """Go on from a checkpoint.
 
         Args:
             counts: what `state_dict` returned; of an older checkpoint nothing, and then what
                 happened in the epoch before the resume is known for batches alone.
-            times: what `wall_times` returned, likewise.
             progress: its counters.
         """
-        self.stopwatch.load_state_dict(times)
         for name in _STARTS:
-            saved = {**counts.get(name, {}), **times.get(name, {})}
-            known = {key: saved[key] for key in _COUNTED if key in saved}
-            self._starts[name] = Counts(**known)
+            self._starts[name] = _with_known(self._starts[name], counts.get(name, {}))
         if "epoch_start" not in counts:
             begun = progress.batches_completed - progress.batches_in_epoch
             self._starts["epoch_start"] = replace(self._counts(progress), batches=begun)
@@ -146,3 +146,8 @@ class Timekeeper:
             progress.tokens_completed,
             *self.stopwatch.read(),
         )
+
+
+def _with_known(counts: Counts, saved: Mapping[str, Any]) -> Counts:
+    """Return counts with those numbers that a checkpoint knows."""
+    return replace(counts, **{key: saved[key] for key in _COUNTED if key in saved})

@@ -81,7 +81,7 @@ class Failures:
             is_active=False,
             hook=hook,
             error=described(error),
-            traceback="".join(traceback.format_exception(error)),
+            traceback=_traceback_of(error),
             state=self._keep_state(entry, hook),
         )
         self._reports.append(report)
@@ -128,3 +128,11 @@ class Failures:
             self._states[key], self._versions[key] = self._loaded[key]
             return f"the state that it was given on the resume is kept in checkpoints: {reason}"
         return f"its state is lost: {reason}"
+
+
+def _traceback_of(error: Exception) -> str:
+    """Return an error's traceback as Python prints it; without its notes where those fail."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - an error whose attributes fail, in any way
+        return "".join([*traceback.format_tb(error.__traceback__), described(error)])

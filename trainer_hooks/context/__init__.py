@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.context.context import Trainer as Trainer  # for annotations alone
     from trainer_hooks.context.data import EvalData, RunData
+    from trainer_hooks.context.moving import LEAVE, REFUSE, MovingParts, Part
     from trainer_hooks.context.plan import IN_OTHER_LIMITS, Plan
     from trainer_hooks.context.state import RunState, present_step
     from trainer_hooks.context.training import Training
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IN_OTHER_LIMITS",
+    "LEAVE",
+    "REFUSE",
     "Asked",
     "EvalData",
+    "MovingParts",
     "OverriddenSteps",
+    "Part",
     "Plan",
     "RunContext",
     "RunData",
@@ -36,8 +41,12 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Asked": "asked",
             "EvalData": "data",
             "IN_OTHER_LIMITS": "plan",
+            "LEAVE": "moving",
+            "MovingParts": "moving",
             "OverriddenSteps": "work",
+            "Part": "moving",
             "Plan": "plan",
+            "REFUSE": "moving",
             "RunContext": "context",
             "RunData": "data",
             "RunState": "state",

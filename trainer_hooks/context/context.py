@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.context.asked import Asked
 from trainer_hooks.context.data import RunData
+from trainer_hooks.context.moving import MovingParts
 from trainer_hooks.context.work import BatchInWork, OverriddenSteps, ValidationInWork
-from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from trainer_hooks.checkpoint import BackgroundSaves
@@ -47,7 +47,8 @@ class RunContext:
         batch: the batch in work.
         validation: the validations inside fit.
         steps: methods of the trainer in place of the module's step.
-        resumed: what a checkpoint says on the place in the epoch, until the loop has taken it.
+        parts: everything that moves in the run: what is saved, restored and undone.
+        resumed: the checkpoint whose place in the epoch the loop has yet to take up, or nothing.
     """
 
     trainer: Trainer
@@ -66,6 +67,7 @@ class RunContext:
     batch: BatchInWork = field(default_factory=BatchInWork)
     validation: ValidationInWork = field(default_factory=ValidationInWork)
     steps: OverriddenSteps = field(default_factory=OverriddenSteps)
+    parts: MovingParts = field(default_factory=MovingParts)
     resumed: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -93,38 +95,25 @@ class RunContext:
         if self.asked.stop_requests == 1:
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
 
-    def random_states(self) -> dict[str, Any]:
-        """Return the global random numbers and those of the validation loaders.
-
-        Beside them is what a validation adds to, too.
-        """
-        return {
-            "history": self.training.history.state_dict(),
-            "evaluated": dict(self.training.metrics.evaluated),
-            "rng": rng.capture(),
-            "val_generators": self.data.evaluation["validate"].generator_states(),
-        }
-
-    def places(self) -> dict[str, Any]:
-        """Return where the loaders of a fit stand, as a checkpoint holds it."""
-        progress, stream = self.training.progress, self.data.stream
-        found: dict[str, Any] = {
-            "evaluators": dict(self.validation.evaluators),
-            "inside_batch": self.batch.is_taken,
-        }
-        if stream is not None:
-            found |= {
-                "stream": stream.state_dict(progress.batches_in_epoch),
-                "accumulate_grad_batches": self.plan.accumulate_grad_batches,
-                "val_generators": self.data.evaluation["validate"].generator_states(),
-            }
-        return found
-
     def let_go(self) -> None:
         """End: leave to the training what it goes on with, and forget the rest."""
         if self.state.fn == "fit":
-            self.training.left = self.places()
+            self.training.left = self._places()
             self.training.scaler = self.precision.state_dict()
             if self.data.stream is not None:
                 self.training.num_batches = self.data.stream.num_batches
         self.data.let_go()
+
+    def _places(self) -> dict[str, Any]:
+        """Return, as plain data, where the loaders stand and what they are like."""
+        found: dict[str, Any] = {
+            "evaluators": dict(self.validation.evaluators),
+            "inside_batch": self.batch.is_taken,
+        }
+        if self.data.stream is not None:
+            found |= {
+                "stream": self.data.stream.state_dict(inside_batch=self.batch.is_taken),
+                "val_generators": self.data.evaluation["validate"].generator_states(),
+                "accumulate_grad_batches": self.plan.accumulate_grad_batches,
+            }
+        return found

@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks import data as loading
+from trainer_hooks.clock import EpochStage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer_hooks.clock import Progress
     from trainer_hooks.data import Evaluator, TrainStream
 
 __all__ = ["EvalData", "RunData"]
@@ -42,14 +46,13 @@ class EvalData:
             return f"/{self.evaluators[index].label}"
         return f"/dataloader_idx_{index}" if len(self.loaders) > 1 else ""
 
-    def generator_states(self) -> list[Any]:
+    def generator_states(self) -> dict[str, Any]:
         """Return the states of the loaders' own random generators."""
-        return [generator.get_state() for generator in loading.generators_of(self.loaders)]
+        return loading.generator_states(loading.generators_in({"loaders": self.loaders}))
 
-    def set_generator_states(self, states: list[Any]) -> None:
+    def set_generator_states(self, states: Any) -> None:
         """Take them back, as far as the loaders still have generators."""
-        for generator, state in zip(loading.generators_of(self.loaders), states, strict=False):
-            generator.set_state(state)
+        loading.restore_generators(loading.generators_in({"loaders": self.loaders}), states)
 
 
 @dataclass(slots=True)
@@ -59,15 +62,35 @@ class RunData:
     Attributes:
         stream: the training batches; None outside fit, and before the loaders were found.
         evaluation: loaders by stage: validate, test, predict.
+        reopened: what is left of the epoch in which a resumed run goes on, until the loop takes it.
     """
 
     stream: TrainStream | None = None
     evaluation: dict[str, EvalData] = field(default_factory=dict)
+    reopened: Iterator[Any] | None = None
 
     @property
     def is_loaded(self) -> bool:
         """Whether the loaders were found."""
         return self.stream is not None or bool(self.evaluation)
+
+    def take_up(self, state: dict[str, Any], progress: Progress) -> None:
+        """Come back to the place of the training loader at which a checkpoint was saved."""
+        assert self.stream is not None
+        if progress.stage is EpochStage.BATCHES and state["opened_with"]:
+            self.reopened = self.stream.reopen(
+                progress.epochs_completed, progress.batches_in_epoch, state
+            )
+        else:
+            self.stream.restore_between(state)
+
+    def batches(self, epoch: int) -> Iterator[Any]:
+        """Return the iterator over an epoch's batches, opened anew or where a resume left it."""
+        assert self.stream is not None
+        if self.reopened is not None:
+            iterator, self.reopened = self.reopened, None
+            return iterator
+        return self.stream.open(epoch)
 
     def let_go(self) -> None:
         """Forget the loaders, and keep how many batches those of the evaluations have.
@@ -76,6 +99,6 @@ class RunData:
         """
         if self.stream is not None:
             self.stream.let_go()
-            self.stream = None
+            self.stream = self.reopened = None
         for data in self.evaluation.values():
             data.loaders, data.evaluators, data.chosen = [], [], None

@@ -28,10 +28,12 @@ class Training:
         history: what of them was due, over the whole training.
         optimization: optimizers and schedulers.
         is_configured: whether a fit has made those.
+        began: which parts trained, and which parameters required gradients, as it began.
         scaler: the state of the loss scaler, between two fits.
         num_batches: training batches an epoch of the last fit; infinity where that is unknown.
         left: what the last fit left of its loaders and places, for checkpoints saved after it.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
+        saved_batches: batches that were done when a checkpoint was saved last that can be resumed.
     """
 
     module: Module | None = None
@@ -41,10 +43,12 @@ class Training:
     history: History = field(init=False)
     optimization: Optimization = field(default_factory=Optimization)
     is_configured: bool = False
+    began: dict[str, Any] = field(default_factory=dict)
     scaler: dict[str, Any] = field(default_factory=dict)
     num_batches: int | float = math.inf
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0
+    saved_batches: int = -1
 
     def __post_init__(self) -> None:
         self.history = History(self.progress)

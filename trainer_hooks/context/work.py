@@ -33,13 +33,13 @@ class ValidationInWork:
     """What the validations inside a fit go by, and what the one under way put aside.
 
     Attributes:
-        before: the run's `random_states()` as it began, while it runs: what a checkpoint holds that
-            is saved in it, so that it is run again from there.
+        aside: how the parts that it may change were as it began, while it runs. A checkpoint that
+            is saved in it holds those, so that it is run again from there.
         limit: batches of each of its loaders at most, or None.
         evaluators: when evaluators with an interval of their own were asked and run last.
     """
 
-    before: dict[str, Any] = field(default_factory=dict)
+    aside: dict[str, Any] = field(default_factory=dict)
     limit: int | None = None
     evaluators: dict[str, Any] = field(default_factory=dict)
 

@@ -9,12 +9,17 @@ from trainer_hooks._lazy import loader_of
 if TYPE_CHECKING:
     from trainer_hooks.data.counting import checked_counter, count_samples, count_tokens, measure
     from trainer_hooks.data.evaluator import Evaluator, evaluators_in
+    from trainer_hooks.data.generators import (
+        KeptGenerator,
+        generator_states,
+        generators_in,
+        restore_generators,
+    )
     from trainer_hooks.data.hooks import DataHooks, defines
     from trainer_hooks.data.indices import IndexNotes, noting_indices
     from trainer_hooks.data.loaders import (
         as_eval_loaders,
         as_train_loader,
-        generators_of,
         without_shuffling,
     )
     from trainer_hooks.data.module import DataModule
@@ -30,6 +35,7 @@ __all__ = [
     "DataModule",
     "Evaluator",
     "IndexNotes",
+    "KeptGenerator",
     "TrainStream",
     "as_eval_loaders",
     "as_train_loader",
@@ -38,13 +44,15 @@ __all__ = [
     "count_tokens",
     "defines",
     "evaluators_in",
-    "generators_of",
+    "generator_states",
+    "generators_in",
     "iterator_of",
     "limited",
     "measure",
     "no_batch",
     "noting_indices",
     "number_of_batches",
+    "restore_generators",
     "samples_in",
     "shortage",
     "split_batch",
@@ -60,6 +68,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "DataModule": "module",
             "Evaluator": "evaluator",
             "IndexNotes": "indices",
+            "KeptGenerator": "generators",
             "TrainStream": "stream",
             "as_eval_loaders": "loaders",
             "as_train_loader": "loaders",
@@ -68,13 +77,15 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "count_tokens": "counting",
             "defines": "hooks",
             "evaluators_in": "evaluator",
-            "generators_of": "loaders",
+            "generator_states": "generators",
+            "generators_in": "generators",
             "iterator_of": "workers",
             "limited": "sizes",
             "measure": "counting",
             "no_batch": "sizes",
             "noting_indices": "indices",
             "number_of_batches": "sizes",
+            "restore_generators": "generators",
             "samples_in": "splitting",
             "shortage": "sizes",
             "split_batch": "splitting",

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import IterableDataset
 
 from trainer_hooks._log import warn
+from trainer_hooks.data.fingerprint import differing_part, fingerprint
 from trainer_hooks.data.loaders import singles_of
 from trainer_hooks.data.sizes import number_of_batches
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-__all__ = ["require_same", "shape_of", "warn_of_another", "warn_of_changes", "warn_of_workers"]
+__all__ = ["compare_last", "require_same", "shape_of", "warn_of_changes", "warn_of_workers"]
 
 _WORKERS = "num_workers"
 _IS_STREAM = "is a stream"
@@ -44,30 +45,36 @@ def shape_of(loader: Any) -> list[dict[str, int | float | None]]:
     return found
 
 
-def require_same(loader: Any, state: dict[str, Any], generators: int) -> None:
+def require_same(loader: Any, state: dict[str, Any], generators: Collection[str]) -> None:
     """Make sure that the batches of an epoch that was cut can be found again.
 
     Args:
         loader: the training loader.
         state: what the stream saved inside that epoch.
-        generators: how many random generators the loader and its parts keep.
+        generators: where the loader and its parts keep random generators.
 
     Raises:
         DataError: the loader is not built as it was; the message says what differs.
     """
     changes = _changes(state["shape"], shape_of(loader), state.get("workers_have_drawn", True))
-    saved = len(state["generators"])
-    if saved != generators:
-        changes.append(
-            f"the number of random generators of its own (generator=) was {saved} and is "
-            f"{generators}"
-        )
+    changes += _other_generators(state["generators"], generators)
     if changes:
         raise DataError(
             "the training loader is not the one of the epoch that was cut, so its batches cannot "
             f"be found again: {'; '.join(changes)}. Build it as it was, or resume from a "
             "checkpoint that was saved at the end of an epoch."
         )
+
+
+def _other_generators(saved: Collection[Any], present: Collection[str]) -> list[str]:
+    """Return how the random generators differ; older checkpoints do not say where they were."""
+    if len(saved) <= len(present) if isinstance(saved, list) else set(saved) == set(present):
+        return []
+    was, now = (f" ({', '.join(map(str, places))})" for places in (saved, present))
+    if isinstance(saved, list) or not saved:
+        was = ""
+    counts = f"was {len(saved)}{was} and is {len(present)}{now if present else ''}"
+    return [f"the number of random generators of its own (generator=) {counts}"]
 
 
 def warn_of_changes(loader: Any, before: list[dict[str, Any]]) -> None:
@@ -101,18 +108,26 @@ def warn_of_workers(loader: Any, before: list[dict[str, Any]]) -> None:
             )
 
 
-def warn_of_another(loader: Any, what: str) -> None:
-    """Warn that what was passed over is not what the run that was cut had.
+def compare_last(loader: Any, last: Any, state: dict[str, Any]) -> None:
+    """Warn if the last batch before the cut, loaded again, is not what it was.
 
     Args:
         loader: the training loader.
-        what: what of it was compared.
+        last: the batch.
+        state: what the stream saved inside that epoch; older ones do not say what the batch was.
     """
+    if not all(getattr(single, "in_order", True) for single in singles_of(loader)):
+        return  # its batches come in any order, which is said in any case
+    part = differing_part(state.get("last_print", {}), fingerprint(last))
+    if not part:
+        return
     warn(
-        f"this run does not go on exactly where the one that was cut would have: {what} drawn by "
-        f"{loader!r} came out otherwise, so it draws random numbers that no checkpoint holds. Let "
-        "it draw from the global ones of torch, Python or NumPy, or from a generator that is an "
-        "attribute of it, its data set or its sampler; or give it state_dict and load_state_dict.",
+        "this run does not go on exactly where the one that was cut would have: the last batch "
+        f"before the cut was loaded again from {loader!r}, and its {part} is another one. The data "
+        "changed, or what makes batches of it draws random numbers that no checkpoint holds, such "
+        "as those of a generator in a global variable. Let it draw from the global ones of torch, "
+        "Python or NumPy, or from a generator that is an attribute of it, its data set or its "
+        "sampler; or give it state_dict and load_state_dict.",
         TrainerHooksWarning,
     )
 

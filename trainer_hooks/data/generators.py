@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeGuard
 
 import torch
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from trainer_hooks.data.fingerprint import fingerprint
+from trainer_hooks.data.walking import walk
+from trainer_hooks.runtime import rng
 
-__all__ = ["KeptGenerator", "draw_salt", "generators_in", "reseed"]
-
-_DEPTH = 3
-_MOST_ITEMS = 64
-_MOST_OBJECTS = 2000
+__all__ = [
+    "DrawWatch",
+    "KeptGenerator",
+    "draw_salt",
+    "generator_states",
+    "generators_in",
+    "reseed",
+    "restore_generators",
+]
 
 
 class KeptGenerator(Protocol):
@@ -76,23 +82,101 @@ class _LegacyBits:
         self._generator.set_state(value)
 
 
-def generators_in(owners: Iterable[Any]) -> list[KeptGenerator]:
-    """Return the generators among the attributes of objects, each once, in the order of attributes.
+class DrawWatch:
+    """Tells whether random numbers were drawn: global ones on the host, or from generators.
 
-    Attributes are followed a few steps deep, through lists and dicts as well. Long containers are
-    data and are left alone.
+    Args:
+        generators: the generators.
     """
-    found: list[KeptGenerator] = []
-    known: set[int] = {id(torch.default_generator)}
-    for owner in owners:
-        for item in _walk(owner, _DEPTH, known):
+
+    def __init__(self, generators: Mapping[str, KeptGenerator]) -> None:
+        self._generators = generators
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was drawn until now."""
+        self._states = self._read()
+        self._moment = rng.moment()
+
+    @property
+    def has_seen_any(self) -> bool:
+        """Whether a number was drawn since it was begun."""
+        return self._read() != self._states or rng.has_moved_since(self._moment)
+
+    def _read(self) -> dict[str, Any]:
+        states = generator_states(self._generators)
+        return {place: fingerprint(state) for place, state in states.items()}
+
+
+def generators_in(owners: Mapping[str, Any]) -> dict[str, KeptGenerator]:
+    """Return the random generators that objects keep, each once, by the place it was found at.
+
+    Torch's, Python's and NumPy's are found, wherever they hang: see `walk`. The global ones are
+    none of them, and one in a global variable is not found.
+
+    Args:
+        owners: where to look, by the name that places begin with, such as `"module"`.
+    """
+    found: dict[str, KeptGenerator] = {}
+    known = _global_ones()
+    for name, owner in owners.items():
+        for place, item in walk(name, owner, known):
             if isinstance(item, torch.Generator):
-                found.append(item)
-            elif isinstance(item, random.Random):
-                found.append(_PythonGenerator(item))
+                found[place] = item
+            elif isinstance(item, random.Random) and not isinstance(item, random.SystemRandom):
+                found[place] = _PythonGenerator(item)
             elif _is_numpy(item):
-                found.append(_NumpyGenerator(item))
+                found[place] = _NumpyGenerator(item)
     return found
+
+
+def generator_states(generators: Mapping[str, KeptGenerator]) -> dict[str, Any]:
+    """Return the states of generators, as plain data and tensors, by their places."""
+    return {place: generator.get_state() for place, generator in generators.items()}
+
+
+def restore_generators(
+    generators: Mapping[str, KeptGenerator], states: Mapping[str, Any] | list[Any]
+) -> None:
+    """Put states back into the generators at the same places; others stay as they are.
+
+    Args:
+        generators: what `generators_in` returned.
+        states: what `generator_states` returned; or a list, as in older checkpoints, whose states
+            go to the first generators that can take them.
+    """
+    if isinstance(states, Mapping):
+        pairs = [(generators[place], states[place]) for place in states if place in generators]
+    else:
+        left, pairs = list(generators.values()), []
+        for state in states:
+            taker = next((generator for generator in left if _can_take(generator, state)), None)
+            if taker is not None:
+                left.remove(taker)
+                pairs.append((taker, state))
+    for generator, state in pairs:
+        if _can_take(generator, state):
+            generator.set_state(state)
+
+
+def _can_take(generator: KeptGenerator, state: Any) -> bool:
+    """Return whether a state is one of a generator of that kind."""
+    if isinstance(generator, torch.Generator):
+        return isinstance(state, torch.Tensor)
+    if isinstance(generator, _PythonGenerator):
+        return isinstance(state, tuple | list)
+    same: Any = generator.get_state()
+    return isinstance(state, dict) and state["bit_generator"] == same["bit_generator"]
+
+
+def _global_ones() -> set[int]:
+    """Return the ids of the generators that random numbers come from where none is named."""
+    numpy = sys.modules.get("numpy")
+    ones: list[Any] = [torch.default_generator, *torch.cuda.default_generators]
+    ones.append(random._inst)  # noqa: SLF001 - reached by way of its methods
+    if numpy is not None:
+        ones.append(numpy.random.mtrand._rand)  # noqa: SLF001 - likewise
+    return {id(one) for one in ones}
 
 
 def draw_salt(generator: KeptGenerator) -> int:
@@ -119,37 +203,9 @@ def reseed(generator: KeptGenerator, seed: int) -> None:
         inner.seed(seed % 2**32)
 
 
-def _walk(item: Any, depth: int, known: set[int]) -> Iterator[Any]:
-    """Give an object and what hangs on it, each once."""
-    if id(item) in known or len(known) > _MOST_OBJECTS or _is_leaf(item):
-        return
-    known.add(id(item))
-    yield item
-    if depth == 0:
-        return
-    if isinstance(item, dict):
-        parts = list(item.values())
-    elif isinstance(item, list | tuple):
-        parts = list(item)
-    else:
-        parts = list(getattr(item, "__dict__", {}).values())
-        depth -= 1
-    if len(parts) <= _MOST_ITEMS:
-        for part in parts:
-            yield from _walk(part, depth, known)
-
-
-def _is_leaf(item: Any) -> bool:
-    """Return whether an object is data, code or a name, and nothing that keeps a generator."""
-    plain = (str, bytes, int, float, complex, type(None), type, torch.Tensor, type(sys))
-    return isinstance(item, plain) or hasattr(item, "__array__") or hasattr(item, "__code__")
-
-
 def _is_numpy(item: Any) -> TypeGuard[Any]:
     numpy = sys.modules.get("numpy")
-    if numpy is None or item is numpy.random.mtrand._rand:  # noqa: SLF001 - the global one
-        return False
-    return isinstance(item, numpy.random.Generator | numpy.random.RandomState)
+    return numpy is not None and isinstance(item, numpy.random.Generator | numpy.random.RandomState)
 
 
 def _plain(state: Any) -> Any:

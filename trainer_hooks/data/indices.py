@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainer_hooks.data.loaders import copy_loader
-from trainer_hooks.data.sampling import has_indices
+from trainer_hooks.data.loaders import copy_loader, has_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,17 +6,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, SubsetRandomSampler
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+)
 
 from trainer_hooks.data.combined import CombinedLoader
-from trainer_hooks.data.generators import KeptGenerator, generators_in
 from trainer_hooks.errors import DataError
 
 __all__ = [
     "as_eval_loaders",
     "as_train_loader",
     "copy_loader",
-    "generators_of",
+    "has_indices",
     "set_epoch",
     "singles_of",
     "without_shuffling",
@@ -81,23 +86,14 @@ def set_epoch(loader: Any, epoch: int) -> None:
             tell(epoch)
 
 
-def generators_of(loaders: Iterable[Any]) -> list[KeptGenerator]:
-    """Return the random generators that loaders, samplers and data sets keep, each once.
-
-    Torch's, Python's and NumPy's are found among the attributes; the global ones are none of them.
-    """
-    owners: list[Any] = []
-    for loader in loaders:
-        for part in _parts_of(loader):
-            owners.append(getattr(part, "generator", None))
-            # a DataLoader's other attributes are torch's own, among them its running iterator
-            owners += [part.dataset, part.collate_fn] if isinstance(part, DataLoader) else [part]
-    return generators_in(owners)
-
-
 def singles_of(loader: Any) -> list[Any]:
     """Return the loaders that one consists of: itself, or several combined."""
     return loader.flattened if isinstance(loader, CombinedLoader) else [loader]
+
+
+def has_indices(loader: Any) -> bool:
+    """Return whether a loader is torch's and loads by index: nothing but that decides a batch."""
+    return type(loader) is DataLoader and not isinstance(loader.dataset, IterableDataset)
 
 
 def _parts_of(loader: Any) -> list[Any]:

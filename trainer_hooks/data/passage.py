@@ -5,13 +5,18 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.data import DataLoader
+
 from trainer_hooks._log import log
+from trainer_hooks.data.combined import CombinedLoader
+from trainer_hooks.data.loaders import has_indices
+from trainer_hooks.data.workers import has_state
 from trainer_hooks.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["pass_over"]
+__all__ = ["pass_over", "why_loading"]
 
 _END = object()
 _FIRST_LINE = 3.0
@@ -49,3 +54,14 @@ def pass_over(items: Iterator[Any], count: int, why: str = "") -> Any:
             log.warning(line, what, f"{number + 1:,}", f"{count:,}", monotonic() - began, reason)
             due = monotonic() + _NEXT_LINE
     return item
+
+
+def why_loading(loader: Any) -> str:
+    """Return why the batches of a loader must be loaded to be passed over."""
+    if has_indices(loader) or has_state(loader):
+        return "its workers draw random numbers, which depend on what they loaded before"
+    if isinstance(loader, CombinedLoader):
+        return "several loaders are combined"
+    if isinstance(loader, DataLoader) and type(loader) is not DataLoader:
+        return f"a {type(loader).__qualname__} may do anything in its iterator"
+    return "only by going through an iterable a place in it is found"

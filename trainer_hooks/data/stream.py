@@ -7,28 +7,28 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import DataLoader
-
 from trainer_hooks._log import warn
-from trainer_hooks.data.combined import CombinedLoader
 from trainer_hooks.data.comparing import (
+    compare_last,
     require_same,
     shape_of,
-    warn_of_another,
     warn_of_changes,
     warn_of_workers,
 )
-from trainer_hooks.data.loaders import generators_of, set_epoch, singles_of
-from trainer_hooks.data.lookahead import LookAhead
-from trainer_hooks.data.own_items import OwnItems
-from trainer_hooks.data.passage import pass_over
-from trainer_hooks.data.positions import Positions
-from trainer_hooks.data.sampling import (
-    LateSampler,
-    has_indices,
-    has_own_sampler,
-    with_late_sampler,
+from trainer_hooks.data.fingerprint import LastBatch
+from trainer_hooks.data.generators import (
+    DrawWatch,
+    KeptGenerator,
+    generator_states,
+    generators_in,
+    restore_generators,
 )
+from trainer_hooks.data.loaders import has_indices, set_epoch, singles_of
+from trainer_hooks.data.lookahead import LookAhead
+from trainer_hooks.data.own_items import own_items
+from trainer_hooks.data.passage import pass_over, why_loading
+from trainer_hooks.data.positions import Positions
+from trainer_hooks.data.sampling import LateSampler, has_own_sampler, with_late_sampler
 from trainer_hooks.data.sizes import limited, no_batch, number_of_batches, shortage
 from trainer_hooks.data.workers import has_state, have_drawn, iterator_of
 from trainer_hooks.errors import DataError, TrainerHooksWarning
@@ -39,15 +39,18 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainStream"]
 
+_TO_COMPARE = "the last one is compared with what it was"
+
 
 class TrainStream:
     """Opens the training loader once an epoch, at its start or where a checkpoint was saved.
 
-    What an epoch's batches depend on is noted when it is opened and when its first batch is taken,
-    for that is when samplers draw: the random numbers, and the states of the generators that the
-    loader and its parts keep. To come back to batch k, these are put back, the loader is opened
-    again, and k batches are passed over: by index where a batch depends on its indices alone, by
-    loading and dropping them otherwise. A loader that keeps its own position is asked for it.
+    An epoch is opened as its first batch is asked for. What its batches depend on is noted then:
+    the random numbers, and the states of the generators that the loader and its parts keep. To come
+    back to batch k, these are put back, the loader is opened again, and k batches are passed over:
+    by index where a batch depends on its indices alone, by loading and dropping them otherwise. The
+    last one is loaded in any case, and compared with what it was. A loader that keeps its own
+    position is asked for it instead.
 
     What is not torch's own, and may draw random numbers while the training does so too, is given
     random numbers of its own: iterables, combined loaders, and samplers of other classes.
@@ -61,6 +64,7 @@ class TrainStream:
         loader: the loader.
         num_batches: batches an epoch, infinity where the loader cannot say; then it becomes known
             when the last batch is taken.
+        last: what keeps the last batch that was taken; the loop hands each over.
     """
 
     def __init__(
@@ -74,20 +78,25 @@ class TrainStream:
         self._late: LateSampler | None = None
         if has_indices(loader) and has_own_sampler(loader):
             self._opened, self._late = with_late_sampler(loader)
+        self.last = LastBatch()
         self._opened_with: dict[str, Any] = {}
         self._ahead: LookAhead | None = None
-        self._own: OwnItems | None = None
         self._stateful: Iterator[Any] | None = None
 
     def open(self, epoch: int) -> Iterator[Any]:
-        """Return an iterator over the batches of a new epoch."""
+        """Return an iterator over the batches of a new epoch, which opens it when it is asked."""
+        self.num_batches = self._size
+        # there is no frame of Python between the loader's iterator and who takes the batches
+        return chain.from_iterable(self._openings(epoch))
+
+    def _openings(self, epoch: int) -> Iterator[Iterator[Any]]:
         self._opened_with = {
             "rng": rng.capture(),
-            "generators": self._generator_states(),
+            "generators": generator_states(self._generators()),
             "positions": self._positions.read(),
         }
         self._positions.note_opened()
-        return self._watched(self._iterate(epoch), 0)
+        yield self._watched(self._iterate(epoch), 0)
 
     def reopen(self, epoch: int, done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Return an iterator over what is left of an epoch after `done` batches.
@@ -109,7 +118,7 @@ class TrainStream:
         if not is_direct:
             self._positions.restore(self._opened_with.get("positions", []))
         rng.restore(self._opened_with["rng"])
-        self._set_generator_states(self._opened_with["generators"])
+        restore_generators(self._generators(), self._opened_with["generators"])
         if is_direct:
             self.loader.load_state_dict(state["loader"])
             has_seen_end = self._size == math.inf and state["num_batches"] == done
@@ -118,10 +127,10 @@ class TrainStream:
             rng.restore(state.get("rng_ahead") or self._opened_with["rng"])
         else:
             iterator = self._iterate_after(epoch, done, state)
-            self._warn_of_another(done, state)
         self._positions.note_opened()
         iterator = self._watched(iterator, done)
-        self._set_generator_states(state["generators"])
+        self.last.forget(state.get("last_print"))
+        restore_generators(self._generators(), state["generators"])
         return iterator
 
     def restore_between(self, state: dict[str, Any]) -> None:
@@ -129,8 +138,7 @@ class TrainStream:
         self.num_batches = state["num_batches"]
         warn_of_changes(self.loader, state.get("shape", []))
         self._positions.restore(state.get("positions", []))
-        if len(state["generators"]) == len(self._generator_states()):
-            self._set_generator_states(state["generators"])
+        restore_generators(self._generators(), state["generators"])
 
     def close(self, *, is_complete: bool) -> None:
         """Forget the epoch that is over.
@@ -143,25 +151,27 @@ class TrainStream:
         if is_complete and self._stateful is not None and is_whole:
             next(self._stateful, None)
         self._opened_with = {}
-        self._ahead = self._own = self._stateful = None
+        self._ahead = self._stateful = None
+        self.last.forget()
 
     def let_go(self) -> None:
         """Forget the loader, at the end of the run; whoever else holds on to it decides its end."""
         self.loader = self._opened = ()
         self._positions, self._late = Positions(()), None
-        self._ahead = self._own = self._stateful = None
+        self._ahead = self._stateful = None
+        self.last.forget()
 
     @contextmanager
     def replayed(self) -> Iterator[Iterator[Any]]:
         """Give the batches of one more epoch; what the next one depends on is put back after."""
-        generators, positions = self._generator_states(), self._positions.read()
+        generators, positions = generator_states(self._generators()), self._positions.read()
         kept = self.loader.state_dict() if has_state(self.loader) else None
         try:
             with rng.isolated():
                 count = None if self.num_batches == math.inf else int(self.num_batches)
                 yield islice(iterator_of(self.loader), count)
         finally:
-            self._set_generator_states(generators)
+            restore_generators(self._generators(), generators)
             self._positions.restore(positions)
             if kept is not None:
                 self.loader.load_state_dict(kept)
@@ -177,11 +187,11 @@ class TrainStream:
         if given < number_of_batches(self.loader) < math.inf:
             warn(shortage(self.loader, "training", given), TrainerHooksWarning)
 
-    def state_dict(self, done: int = 0) -> dict[str, Any]:
+    def state_dict(self, *, inside_batch: bool = False) -> dict[str, Any]:
         """Return what `reopen` needs at the present batch, and what the loader must be like.
 
         Args:
-            done: batches of the epoch that are behind.
+            inside_batch: whether the last batch that was taken is not done yet.
         """
         is_open = bool(self._opened_with)
         loader_state = None
@@ -194,14 +204,14 @@ class TrainStream:
             )
         return {
             "opened_with": self._opened_with,
-            "generators": self._generator_states(),
+            "generators": generator_states(self._generators()),
             "loader": loader_state,
             "positions": [] if is_open else self._positions.read(),
             "num_batches": self.num_batches,
             "shape": shape_of(self.loader),
             "rng_ahead": self._ahead.rng_before if self._ahead is not None else None,
             "workers_have_drawn": is_open and self._have_workers_drawn(),
-            "last_batch": self._last_print(done) if is_open else None,
+            "last_print": {} if inside_batch else self.last.fingerprint,
         }
 
     def require_same(self, state: dict[str, Any]) -> None:
@@ -211,57 +221,59 @@ class TrainStream:
             DataError: the loader is not built as it was; the message says what differs.
         """
         if state["opened_with"]:
-            require_same(self.loader, state, len(self._generator_states()))
+            require_same(self.loader, state, self._generators())
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
         set_epoch(self.loader, epoch)
         self.num_batches = self._size
         self._ahead = None
-        if has_indices(self.loader) or has_state(self.loader) or _is_list(self.loader):
+        if (
+            has_indices(self.loader)
+            or has_state(self.loader)
+            or isinstance(self.loader, list | tuple)
+        ):
             return iterator_of(self._opened)
-        numbers = rng.OwnNumbers(rng.draw_seed())
-        self._own = OwnItems(lambda: iterator_of(self.loader), numbers)
-        return iter(self._own)
+        return own_items(lambda: iterator_of(self.loader))
 
     def _iterate_after(self, epoch: int, done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Open an epoch and pass over its first batches, without loading them where it may be."""
         workers = getattr(self.loader, "num_workers", 0)
         has_drawn = state.get("workers_have_drawn", True)
-        if not done or not has_indices(self.loader) or (workers and has_drawn):
-            iterator = self._iterate(epoch)
-            if "rng_at_first" in self._opened_with:
-                rng.restore(self._opened_with["rng_at_first"])
-            if done:
-                pass_over(iterator, done, self._why_loading())
-            return iterator
-        if self._late is None:
-            self._opened, self._late = with_late_sampler(self.loader)
-        # so that each of the batches to come is loaded by the worker that it would have had
-        rest = done % workers if workers else 0
-        self._late.skip = done - rest
+        if done and has_indices(self.loader) and not (workers and has_drawn):
+            return self._iterate_by_index(epoch, done, workers, state)
         iterator = self._iterate(epoch)
-        self._late.skip = 0
-        if not state["shape"][0].get("num_workers"):
-            # for workers, the order is drawn as the loader is opened, else with the first batch
-            rng.restore(self._opened_with["rng_at_first"])
-        self._late.begin()
-        for _ in range(rest):
-            next(iterator, None)
+        if done:
+            last = pass_over(iterator, done, why_loading(self.loader))
+            compare_last(self.loader, last, state)
         return iterator
 
-    def _why_loading(self) -> str:
-        if has_indices(self.loader) or has_state(self.loader):
-            return "its workers draw random numbers, which depend on what they loaded before"
-        if isinstance(self.loader, CombinedLoader):
-            return "several loaders are combined"
-        if isinstance(self.loader, DataLoader) and type(self.loader) is not DataLoader:
-            return f"a {type(self.loader).__qualname__} may do anything in its iterator"
-        return "only by going through an iterable a place in it is found"
+    def _iterate_by_index(
+        self, epoch: int, done: int, workers: int, state: dict[str, Any]
+    ) -> Iterator[Any]:
+        """Open an epoch later, and load the last batch that is behind, to compare it.
+
+        With workers, as many are loaded as it takes for each of the batches to come to be loaded by
+        the worker that it would have had.
+        """
+        if self._late is None:
+            self._opened, self._late = with_late_sampler(self.loader)
+        loaded = (done - 1) % max(workers, 1) + 1
+        draws = DrawWatch(self._generators())
+        self._late.skip, self._late.tell_begun = done - loaded, draws.begin
+        iterator = self._iterate(epoch)
+        self._late.skip = 0
+        if not workers and "rng_at_first" in self._opened_with:
+            # of a checkpoint that was saved when epochs were opened before their first batch
+            rng.restore(self._opened_with["rng_at_first"])
+        last = pass_over(iterator, loaded, _TO_COMPARE)
+        self._late.tell_begun = bool
+        # what is drawn while this batch is loaded is not what was drawn then
+        if not (self._have_workers_drawn() if workers else draws.has_seen_any):
+            compare_last(self.loader, last, state)
+        return iterator
 
     def _watched(self, iterator: Iterator[Any], done: int) -> Iterator[Any]:
-        """Return the iterator with what has still to be noted of it, and no Python frame more."""
-        if "rng_at_first" not in self._opened_with:
-            iterator = chain(self._noted_first(iterator), iterator)
+        """Return the iterator with what has still to be noted of it."""
         if self._size == math.inf:
             self._ahead = iterator = LookAhead(self.loader, iterator, done, self._learn_size)
         elif has_state(self.loader):
@@ -271,11 +283,6 @@ class TrainStream:
     def _learn_size(self, size: int) -> None:
         self.num_batches = size
 
-    def _noted_first(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """Give the first batch, and note the random numbers that it begins with."""
-        self._opened_with["rng_at_first"] = rng.capture()
-        yield from islice(iterator, 1)
-
     def _have_workers_drawn(self) -> bool:
         return any(
             have_drawn(self._opened if single is self.loader else single)
@@ -283,30 +290,5 @@ class TrainStream:
             if getattr(single, "num_workers", 0)
         )
 
-    def _own_items(self) -> OwnItems | None:
-        """Return what the batches come from, or their indices, if torch does not know its class."""
-        return self._own if self._own is not None or self._late is None else self._late.own
-
-    def _last_print(self, done: int) -> tuple[int, int] | None:
-        items = self._own_items()
-        return None if items is None else items.print_of(done)
-
-    def _warn_of_another(self, done: int, state: dict[str, Any]) -> None:
-        """Warn if what was passed over is seen to be something else than the cut run had."""
-        what = "batches" if self._late is None else "an order"
-        items, saved, present = self._own_items(), state.get("last_batch"), self._last_print(done)
-        is_another = saved is not None and present is not None and tuple(saved) != present
-        if is_another or (items is not None and items.has_slipped):
-            warn_of_another(self.loader, what)
-
-    def _generator_states(self) -> list[Any]:
-        return [generator.get_state() for generator in generators_of([self.loader])]
-
-    def _set_generator_states(self, states: list[Any]) -> None:
-        for generator, state in zip(generators_of([self.loader]), states, strict=True):
-            generator.set_state(state)
-
-
-def _is_list(loader: Any) -> bool:
-    """Return whether a loader is a list of batches, which draws nothing."""
-    return isinstance(loader, list | tuple)
+    def _generators(self) -> dict[str, KeptGenerator]:
+        return generators_in({"train loader": self.loader})

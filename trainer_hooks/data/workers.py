@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import DataLoader
 
-from trainer_hooks.data.generators import draw_salt, generators_in, reseed
+from trainer_hooks.data.generators import (
+    KeptGenerator,
+    draw_salt,
+    generator_states,
+    generators_in,
+    reseed,
+    restore_generators,
+)
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -48,7 +55,7 @@ def iterator_of(loader: Any) -> Iterator[Any]:
         with _begun(loader, watch, _KEEP):
             return iter(loader)
     own = loader.generator
-    with _begun(loader, watch, rng.draw_seed()):
+    with _begun(loader, watch, rng.draw_seed()), _sampler_begun_late(loader):
         # what `worker_init_fn` finds must not depend on the epoch that the workers are started in
         loader.generator = torch.Generator().manual_seed(torch.initial_seed() % 2**32)
         try:
@@ -100,8 +107,7 @@ class _WatchedWorker:
 
     def __init__(self, shared: torch.Tensor) -> None:
         self._shared = shared
-        info = get_worker_info()
-        self._kept = generators_in([info.dataset] if info is not None else [])
+        self._kept: dict[str, KeptGenerator] | None = None
         # what tells this worker's random numbers from those of others, in every epoch
         self._salts: tuple[int, int, int] | None = None
         self._kept_salts: list[int] = []
@@ -118,7 +124,6 @@ class _WatchedWorker:
 
         if int(self._shared[_SEED]) != _KEEP:
             self._salts = _draw_salts()
-            self._kept_salts = [draw_salt(generator) for generator in self._kept]
         self._create_fetcher = _DatasetKind.create_fetcher
         _DatasetKind.create_fetcher = staticmethod(self.begin_epoch)  # type: ignore[method-assign]
         self._shared[_STARTED] = 1
@@ -126,25 +131,27 @@ class _WatchedWorker:
     def begin_epoch(self, *arguments: Any) -> Any:
         """Return a fetcher that is watched, its random numbers being those of the epoch."""
         seed = int(self._shared[_SEED])
+        if self._kept is None:
+            # of the data set, and of the function that collates
+            self._kept = generators_in({"worker": arguments})
+            if self._salts is not None:
+                self._kept_salts = [draw_salt(generator) for generator in self._kept.values()]
         if self._salts is not None and seed != _KEEP:
             _seed_all(seed, self._salts)
-            for generator, salt in zip(self._kept, self._kept_salts, strict=True):
+            for generator, salt in zip(self._kept.values(), self._kept_salts, strict=True):
                 reseed(generator, salt + seed)
         fetcher = self._create_fetcher(*arguments)
         if self._kept:
             # whether those are drawn from cannot be told cheaply
             self._shared[_DREW] = 1
-        self._seen = _probe()
+        self._seen = rng.moment()
         fetcher.fetch = partial(self._fetch, fetcher.fetch)
         return fetcher
 
     def _fetch(self, fetch: Callable[[Any], Any], index: Any) -> Any:
         batch = fetch(index)
         if not self._shared[_DREW]:
-            seen = _probe()
-            if not _is_same(seen, self._seen):
-                self._shared[_DREW] = 1
-            self._seen = seen
+            self._shared[_DREW] = rng.has_moved_since(self._seen)
         return batch
 
 
@@ -167,10 +174,10 @@ def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
         if not (is_first and loader.persistent_workers) or _has_to_continue(loader):
             return iter(loader)
         # the first iterator draws its order twice, those that follow with the same workers once
-        kept = [(generator, generator.get_state()) for generator in generators_in([loader.sampler])]
+        kept = generators_in({"sampler": loader.sampler})
+        states = generator_states(kept)
         iter(loader)
-        for generator, state in kept:
-            generator.set_state(state)
+        restore_generators(kept, states)
         return iter(loader)
 
 
@@ -193,6 +200,34 @@ def _begun(loader: DataLoader[Any], watch: WorkerWatch, seed: int) -> Iterator[N
         loader.worker_init_fn = own
 
 
+@contextmanager
+def _sampler_begun_late(loader: DataLoader[Any]) -> Iterator[None]:
+    """Let the sampler of an iterator that is made inside be begun when an index is asked for.
+
+    torch begins that of persistent workers twice as they are started, and once in later epochs.
+    """
+    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    own = vars(loader)[name]
+    vars(loader)[name] = _BegunLate(own)
+    try:
+        yield
+    finally:
+        vars(loader)[name] = own
+
+
+class _BegunLate:
+    """A sampler whose iterators ask for its own no sooner than they are asked for an index."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._sampler
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+
 def _draw_salts() -> tuple[int, int, int]:
     """Draw a number from each of Python's, torch's and NumPy's global random numbers."""
     numpy = sys.modules.get("numpy")
@@ -206,18 +241,3 @@ def _seed_all(seed: int, salts: tuple[int, int, int]) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed((salts[2] + seed) % 2**32)
-
-
-def _probe() -> tuple[Any, Any, Any]:
-    """Return the state of the global random numbers, which changes with each that is drawn."""
-    numpy = sys.modules.get("numpy")
-    drawn = None if numpy is None else numpy.random.get_state()
-    return random.getstate(), torch.get_rng_state(), drawn
-
-
-def _is_same(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]) -> bool:
-    if first[0] != second[0] or not torch.equal(first[1], second[1]):
-        return False
-    if first[2] is None or second[2] is None:
-        return first[2] is second[2]
-    return first[2][2:] == second[2][2:] and bool((first[2][1] == second[2][1]).all())

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.places import branches_of, hooks_in, places_of
     from trainer_hooks.hooks.plugin import HOOKS_GROUP, Plugin, PluginFilter, normal_name
     from trainer_hooks.hooks.profile import HookProfile
-    from trainer_hooks.hooks.relay import HookRelay, call_noting, describe_error, is_isolated
+    from trainer_hooks.hooks.relay import (
+        HookRelay,
+        call_noting,
+        describe_error,
+        hook_in_work,
+        is_isolated,
+    )
     from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, empty_hook, overrides
     from trainer_hooks.hooks.tree import ANY_MOMENT, FUNCTIONS, LOOP, Block
 
@@ -58,6 +64,7 @@ __all__ = [
     "duration",
     "empty_hook",
     "faults",
+    "hook_in_work",
     "hooks_in",
     "imported",
     "in_order",
@@ -106,6 +113,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "duration": "costs",
             "empty_hook": "spec",
             "faults": "check",
+            "hook_in_work": "relay",
             "hooks_in": "places",
             "imported": "discovery",
             "in_order": "order",

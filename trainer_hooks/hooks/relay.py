@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,11 +12,12 @@ from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
 
     from trainer_hooks.hooks.member import Member
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["HookRelay", "Monitor", "call_noting", "describe_error", "is_isolated"]
+__all__ = ["HookRelay", "Monitor", "call_noting", "describe_error", "hook_in_work", "is_isolated"]
 
 _ISOLATED = frozenset(
     {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
@@ -244,6 +246,24 @@ def describe_error(error: BaseException) -> str:
     return described(error) + (f" ({notes})" if notes else "")
 
 
+def hook_in_work() -> str:
+    """Return the hook from inside which this is called, the innermost; an empty text if none.
+
+    It is read from the stack, so that a firing need not note what it fires.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented
+    while frame is not None:
+        if frame.f_code in _FIRING:
+            hook: str = frame.f_locals["hook"]
+            return hook
+        frame = frame.f_back
+    return ""
+
+
 def is_isolated(hook: str) -> bool:
     """Return whether `hook` runs for every listener, even if one of them fails."""
     return hook in _ISOLATED
+
+
+_FIRING = (_fan_out("", (), print).__code__, _fan_out_to_all("", (), print).__code__)
+"""What runs while a hook is fired."""

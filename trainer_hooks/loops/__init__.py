@@ -9,6 +9,7 @@ from trainer_hooks._lazy import loader_of
 if TYPE_CHECKING:
     from trainer_hooks.loops.evaluation import EvaluationLoop
     from trainer_hooks.loops.fit import FitLoop
+    from trainer_hooks.loops.leaving import Leaving
     from trainer_hooks.loops.prediction import PredictionLoop
     from trainer_hooks.loops.requests import drop_requests
     from trainer_hooks.loops.second_validation import validate_again
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EvaluationLoop",
     "FitLoop",
+    "Leaving",
     "PredictionLoop",
     "drop_requests",
     "has_evaluation",
@@ -30,6 +32,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
         {
             "EvaluationLoop": "evaluation",
             "FitLoop": "fit",
+            "Leaving": "leaving",
             "PredictionLoop": "prediction",
             "drop_requests": "requests",
             "has_evaluation": "steps",

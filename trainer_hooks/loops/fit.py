@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.errors import StopTraining
@@ -18,11 +18,8 @@ from trainer_hooks.loops.step_choice import make_step
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.loops.validation import FitValidation
 from trainer_hooks.metrics import Scope
-from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trainer_hooks.context import RunContext
     from trainer_hooks.data import TrainStream
 
@@ -47,7 +44,6 @@ class FitLoop:
         self._validation = FitValidation(context, stream.num_batches)
         self._measure = counter_of(context.module)
         self._duration = duration_of(context)
-        self._reopened: Iterator[Any] | None = None
 
     def run(self) -> None:
         """Train.
@@ -69,7 +65,8 @@ class FitLoop:
         """
         context, progress = self.context, self.context.training.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        with Leaving(context):
+        leaving = Leaving(context)
+        with leaving:
             try:
                 if not context.resumed and not context.has_to_stop:
                     self._validation.check_sanity()
@@ -97,6 +94,7 @@ class FitLoop:
             self._iterations.close()
         hooks.on_train_end(trainer, module)
         context.training.timekeeper.stopwatch.stop()
+        leaving.after_training()
 
     def reason_to_end(self) -> str:
         """Return why there is nothing more to train, or an empty string."""
@@ -139,7 +137,7 @@ class FitLoop:
         max_steps = context.plan.max_steps if context.plan.max_steps >= 0 else math.inf
         steps_schedulers = self._schedulers.has_step_schedulers
         measure, duration = self._measure, self._duration
-        iterator = self._batches()
+        iterator = context.data.batches(progress.epochs_completed)
         metrics.enter(Scope.TRAIN_BATCH)
         while progress.batches_in_epoch < stream.num_batches:
             if (
@@ -165,6 +163,7 @@ class FitLoop:
             except BaseException as error:
                 call_noting(error, hooks.on_after_dataloader, trainer, module, None)
                 raise
+            stream.last.keep(batch)
             hooks.on_after_dataloader(trainer, module, batch)
             if transfer.is_needed:
                 batch = transfer(batch)
@@ -207,13 +206,6 @@ class FitLoop:
         context.hooks.on_batch_checkpoint(context.trainer, context.module)
         if progress.is_checkpoint_requested:
             self._requests.save()
-
-    def _batches(self) -> Iterator[Any]:
-        """Return the iterator over the epoch's batches, opened anew or where a resume left it."""
-        if self._reopened is not None:
-            iterator, self._reopened = self._reopened, None
-            return iterator
-        return self.stream.open(self.context.training.progress.epochs_completed)
 
     def _begin_epoch(self) -> None:
         context = self.context
@@ -291,22 +283,12 @@ class FitLoop:
     def _resume(self) -> None:
         """Come back to the place in the epoch at which the checkpoint was saved."""
         context, progress = self.context, self.context.training.progress
-        resumed, context.resumed = context.resumed, {}
-        if not resumed:
+        checkpoint, context.resumed = context.resumed, {}
+        if not checkpoint:
             return
-        if progress.stage is EpochStage.BATCHES and resumed["stream"]["opened_with"]:
-            self._reopened = self.stream.reopen(
-                progress.epochs_completed, progress.batches_in_epoch, resumed["stream"]
-            )
-        else:
-            self.stream.restore_between(resumed["stream"])
+        context.parts.load(checkpoint, places=True)
         if progress.stage is not EpochStage.BETWEEN:
             context.batch.is_last = self._is_complete()
-        for name, parameter in context.module.named_parameters():
-            gradient = resumed["gradients"].get(name)
-            parameter.grad = None if gradient is None else gradient.to(parameter.device)
-        context.data.evaluation["validate"].set_generator_states(resumed["val_generators"])
-        rng.restore(resumed["rng"])
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
             context.training.metrics.enter(Scope.TRAIN_BATCH)
             self._finish_batch(closes_window=progress.batches_in_window == 0)
@@ -316,7 +298,7 @@ class FitLoop:
         context, progress = self.context, self.context.training.progress
         context.stop_by(request)
         context.state.stage = "train"
-        context.validation.before = {}
+        context.validation.aside = {}
         progress.is_batch_open = False
         if progress.stage is EpochStage.BATCHES:
             self._close_batches()

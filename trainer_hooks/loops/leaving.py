@@ -44,6 +44,22 @@ class Leaving:
             context.state.stage = "train"
             context.hooks.on_train_end(context.trainer, context.module)
 
+    def after_training(self) -> None:
+        """Heed a signal that came when the training was over, as in `on_train_end`.
+
+        Raises:
+            TerminationSignal: there was one; a checkpoint of the end is saved before, unless there
+                is one.
+            KeyboardInterrupt: it was Ctrl-C.
+        """
+        training = self._context.training
+        try:
+            self._context.asked.heed_signal()
+        except TerminationSignal as error:
+            if training.saved_batches != training.progress.batches_completed:
+                self._save(signal.Signals(error.signum).name)
+            raise
+
     def _save(self, name: str) -> None:
         """Let one callback save; the time that is left may be short."""
         context = self._context

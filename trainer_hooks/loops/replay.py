@@ -47,7 +47,7 @@ def replay(context: RunContext) -> int:
     module.attach(context.trainer, dropped)
     count = 0
     try:
-        with torch.no_grad(), stream.replayed() as batches:
+        with torch.no_grad(), context.parts.put_back(), stream.replayed() as batches:
             for batch in batches:
                 if context.transfer.is_needed:
                     batch = context.transfer(batch)

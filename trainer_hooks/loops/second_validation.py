@@ -10,7 +10,6 @@ from trainer_hooks.connector import collect
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.steps import has_evaluation
-from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -105,25 +104,25 @@ def _traceless(context: RunContext) -> Iterator[None]:
     data, state, stopwatch = (
         context.data.evaluation["validate"], context.state, context.training.timekeeper.stopwatch
     )  # fmt: skip
-    before, latest, stage = context.random_states(), context.training.metrics.latest(), state.stage
+    training, stage = context.training, state.stage
+    before, latest = context.parts.put_aside(), training.metrics.latest()
     # what a stop left of the validation before
     data.chosen = context.validation.limit = None
     # a checkpoint that is saved inside is one of the moment before
-    context.validation.before = before
+    context.validation.aside = before
     state.stage = "validate"
     stopwatch.start_evaluating()
     try:
-        with rng.isolated():
+        with context.parts.put_back():
             yield
     except BaseException:
-        context.training.history.load_state_dict(before["history"])
-        context.training.metrics.evaluated = dict(before["evaluated"])
-        context.training.metrics.set_latest(latest)
+        training.history.load_state_dict(before["history"])
+        training.metrics.evaluated = before["evaluated"]
+        training.metrics.set_latest(latest)
         raise
     finally:
-        data.set_generator_states(before["val_generators"])
         context.validation.limit = None
         context.batch.loader_label = ""
-        context.validation.before = {}
+        context.validation.aside = {}
         state.stage = stage
         stopwatch.end_evaluating()

@@ -9,7 +9,6 @@ from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.steps import has_evaluation
 from trainer_hooks.loops.validation_schedule import ValidationSchedule
-from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
@@ -50,7 +49,7 @@ class FitValidation:
     def check_sanity(self) -> None:
         """Run a few validation batches, so that a fault in them shows before hours of training.
 
-        It leaves no trace: random numbers, the loaders' generators and the metrics are put back.
+        It leaves no trace: random numbers, generators, modes and metrics are put back.
         """
         context = self._context
         trainer, module, hooks = context.trainer, context.module, context.hooks
@@ -58,12 +57,10 @@ class FitValidation:
         if limit == 0 or not context.data.evaluation["validate"]:
             return
         context.state.stage = "sanity_check"
-        generators = context.data.evaluation["validate"].generator_states()
-        with rng.isolated(), context.training.metrics.isolated():
+        with context.parts.put_back(), context.training.metrics.isolated():
             hooks.on_sanity_check_start(trainer, module)
             EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
             hooks.on_sanity_check_end(trainer, module)
-        context.data.evaluation["validate"].set_generator_states(generators)
 
     def start(self) -> None:
         """Begin to ask what is due, or go on where the checkpoint was saved."""
@@ -107,7 +104,7 @@ class FitValidation:
             data = context.data.evaluation["validate"]
             data.chosen = chosen
             # one that is broken off is run again on a resume, from where it began
-            context.validation.before = context.random_states()
+            context.validation.aside = context.parts.put_aside()
             context.state.stage = "validate"
             context.training.timekeeper.stopwatch.start_evaluating()
             hooks.on_validation_run_start(trainer, module)
@@ -122,7 +119,7 @@ class FitValidation:
             if self._evaluators is not None:
                 self._evaluators.note(chosen or [])
             data.chosen = None
-            context.validation.before = {}
+            context.validation.aside = {}
         elif not self._is_told:
             self._is_told = True
             warn(

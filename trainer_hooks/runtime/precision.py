@@ -134,6 +134,8 @@ class _ScaledAutocast(_Autocast):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.scaler.load_state_dict(state_dict)
+        # torch makes the scale with the first loss, and a resumed window may end without one
+        self.scaler.scale(torch.zeros((), device=self._device_type))
 
 
 def make_precision(precision: str | int | None, device: torch.device) -> Precision:

@@ -16,7 +16,17 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["OwnNumbers", "capture", "draw_seed", "isolated", "reseed", "restore", "seed_everything"]
+__all__ = [
+    "OwnNumbers",
+    "capture",
+    "draw_seed",
+    "has_moved_since",
+    "isolated",
+    "moment",
+    "reseed",
+    "restore",
+    "seed_everything",
+]
 
 _MAX_SEED = 2**32 - 1
 
@@ -126,6 +136,23 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
     return int(torch.randint(_MAX_SEED + 1, (), generator=generator))
 
 
+def moment() -> tuple[Any, Any, Any]:
+    """Return what `has_moved_since` compares with: where the global numbers on the host stand."""
+    numpy = _numpy()
+    drawn = None if numpy is None else numpy.random.get_state()
+    return random.getstate(), torch.get_rng_state(), drawn
+
+
+def has_moved_since(before: tuple[Any, Any, Any]) -> bool:
+    """Return whether a global random number was drawn on the host since a moment."""
+    (python, torch_state, drawn), now = before, moment()
+    if python != now[0] or not torch.equal(torch_state, now[1]):
+        return True
+    if drawn is None or now[2] is None:
+        return drawn is not now[2]
+    return drawn[2:] != now[2][2:] or bool((drawn[1] != now[2][1]).any())
+
+
 class OwnNumbers:
     """Random numbers that only what runs inside the `with` draws from, and that only it moves on.
 
@@ -157,19 +184,6 @@ class OwnNumbers:
         if numpy is not None:
             self._numpy = self._numpy or numpy.random.MT19937(self._seed)
             numpy.random.set_bit_generator(self._numpy)
-
-    def moment(self) -> tuple[Any, ...]:
-        """Return what `has_moved_since` compares with; to be asked for outside of the `with`."""
-        if self._numpy is None:
-            return self._torch, self._python, None
-        numbers = self._numpy.state["state"]
-        return self._torch, self._python, (numbers["key"].tobytes(), numbers["pos"])
-
-    def has_moved_since(self, moment: tuple[Any, ...]) -> bool:
-        """Return whether something was drawn since a moment after the first `with`."""
-        before, *others = moment
-        now, *others_now = self.moment()
-        return others != others_now or not torch.equal(before, now)
 
     def __exit__(self, *error: object) -> None:
         self._python, self._torch = random.getstate(), torch.get_rng_state()

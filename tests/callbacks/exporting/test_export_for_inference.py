@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib.util
 import os
 import random
@@ -95,6 +96,20 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_table_of_operators():
+    """Make torch's table of ONNX operators once: that is half of each export."""
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            from torch.onnx._internal.exporter._registration import ONNXRegistry
+        except ImportError:  # not public: another torch may have it elsewhere
+            pass
+        else:
+            made = staticmethod(functools.cache(ONNXRegistry.from_torchlib))
+            patch.setattr(ONNXRegistry, "from_torchlib", made)
+        yield
 
 
 @pytest.fixture(scope="module")

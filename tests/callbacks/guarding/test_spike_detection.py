@@ -10,6 +10,10 @@ from trainer_hooks import Module
 from trainer_hooks.callbacks import SpikeDetection, TrainingSpikeException
 from trainer_hooks.errors import OptionError, UsageError
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 @pytest.mark.parametrize(
     ("options", "message"),

@@ -18,6 +18,10 @@ from trainer_hooks.callbacks import RunManifest
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers import CSVLogger
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -8,6 +8,10 @@ import torch
 from trainer_hooks.callbacks import GradientAccumulationScheduler
 from trainer_hooks.errors import CheckpointError, OptionError, UsageError
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 @pytest.mark.parametrize(
     ("scheduling", "message"),

@@ -10,6 +10,10 @@ from trainer_hooks.callbacks.tuning.size_search import largest_fitting
 from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
 from trainer_hooks.runtime.memory import is_out_of_memory
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 @pytest.mark.parametrize(
     ("options", "message"),

@@ -14,6 +14,10 @@ import torch
 from trainer_hooks.checkpoint.difference import How, Tolerance, differences
 from trainer_hooks.checkpoint.inspection import Contents, Kind
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 @pytest.fixture
 def pair(ask, tmp_path):

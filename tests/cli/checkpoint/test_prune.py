@@ -19,6 +19,10 @@ from trainer_hooks.cli.checkpoint import prune as checkpoint_prune
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 @pytest.fixture
 def folder(save, tmp_path) -> Path:

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 
 def verdicts(ask, *paths) -> dict[str, tuple[str, str]]:
     answer = ask("verify", *paths, "--json")

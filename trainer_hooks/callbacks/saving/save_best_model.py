@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SaveBestModelCallback"]
 
 
-# a metaclass, so that ModelEmaCallback can count as one, as it does elsewhere, and not stand on it
+# a metaclass, so that ModelEmaCallback counts as one, as elsewhere, and does not stand on it
 class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
     """Save to one file whenever an epoch is the best so far, and end with the best weights.
 

@@ -69,10 +69,12 @@ def adopted(checkpoint: dict[str, Any], context: RunContext, source: str) -> dic
         "plugins": [],
         "rng": later if place.batches_in_epoch else rng.capture(),
         "stream": position,
-        "val_generators": [],
+        "val_generators": {},
         "gradients": {},
         "metrics": MetricStore().state_dict({}),
         "metric_objects": {},
+        "clock": {},
+        "wall_times": {},
     }
     return {**checkpoint, "trainer_hooks": own}
 
@@ -94,13 +96,13 @@ def _position(stream: TrainStream, later: dict[str, Any]) -> dict[str, Any]:
     seed = int(later["torch"][:8].sum())
     return {
         **state,
-        "opened_with": {"rng": now, "rng_at_first": now, "generators": state["generators"]},
-        "generators": [
+        "opened_with": {"rng": now, "generators": state["generators"]},
+        "generators": {
             # those of Python and NumPy have states of their own kinds, and go on as they are
-            torch.Generator().manual_seed(seed + number).get_state()
+            place: torch.Generator().manual_seed(seed + number).get_state()
             if isinstance(kept, torch.Tensor)
             else kept
-            for number, kept in enumerate(state["generators"])
-        ],
+            for number, (place, kept) in enumerate(state["generators"].items())
+        },
         "loader": None,
     }

@@ -24,6 +24,8 @@ from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
 from trainer_hooks.module import Module, parse
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
+from trainer_hooks.trainer.run.modes import modes_of
+from trainer_hooks.trainer.run.parts import moving_parts
 from trainer_hooks.trainer.run.profiling import begin_run, report_run
 from trainer_hooks.trainer.run.signals import heeding_signals
 
@@ -64,6 +66,7 @@ class Run:
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
         self._checkpoint: dict[str, Any] | None = None
+        self._has_ended = False
         check_kinds(job)
 
     def prepare(self) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
@@ -95,6 +98,7 @@ class Run:
         load_data(job, context)
         if job.fn == "fit":
             self._configure_optimizers(module)
+            session.training.began = session.training.began or modes_of(module)
         self._restore(context)
         loop = self._make_loop(context)
         if job.fn == "fit":
@@ -107,15 +111,22 @@ class Run:
         return loop
 
     def complete(self) -> None:
-        """End a run that went through."""
-        hooks, module = self.session.connector.relay, self.job.module
-        self._guards.close()
+        """End a run that went through.
+
+        A signal that comes as a fit ends is heeded, too: what it was to save is saved.
+        """
+        hooks, module, context = self.session.connector.relay, self.job.module, self.session.context
+        assert context is not None
         self.session.training.metrics.enter(Scope.CLOSED)
         self.session.background.finish()
         if self.job.fn == "fit":
+            self._has_ended = True
             hooks.on_fit_end(self.trainer, module)
-        elif self.job.fn != "predict":
-            hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
+            loops.Leaving(context).after_training()
+        else:
+            context.asked.heed_signal()
+            if self.job.fn != "predict":
+                hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
         self.session.state.status = "finished"
 
     def stop_in_order(self, request: StopTraining) -> None:
@@ -135,7 +146,8 @@ class Run:
         hooks, module = self.session.connector.relay, self.job.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
         if is_in_order and self.job.fn == "fit":
-            call_noting(error, hooks.on_fit_end, self.trainer, module)
+            if not self._has_ended:
+                call_noting(error, hooks.on_fit_end, self.trainer, module)
             return
         if isinstance(error, KeyboardInterrupt):
             call_noting(error, hooks.on_keyboard_interrupt, self.trainer, module)
@@ -154,7 +166,6 @@ class Run:
         session, module = self.session, self.job.module
         fault = self._error
         steps: list[tuple[Any, tuple[Any, ...]]] = [
-            (self._guards.close, ()),
             (session.training.timekeeper.stopwatch.stop, ()),
             (session.background.finish, ()),
             (session.background.release, ()),
@@ -168,6 +179,8 @@ class Run:
         if self.job.fn == "fit":
             steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
+        # last: until here a signal does not end the process in the midst of all this
+        steps.append((self._guards.close, ()))
         for step, arguments in steps:
             try:
                 step(*arguments)
@@ -207,6 +220,7 @@ class Run:
         # at once, so that its hooks hear of it if something fails from here on
         session.connector.attach(module)
         context = session.context = self._make_context(module)
+        context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
         session.connector.attach(module, module.configure_callbacks())
         session.occupation.take(session.connector.entries)
@@ -296,11 +310,13 @@ class Run:
             restoring.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
                 restoring.restore_training(session, context, checkpoint)
-                session.training.saved_at = max(
-                    session.training.saved_at, files.summarize(path).saved_at
-                )
-            if takes_callbacks:
-                start.report = restoring.restore_callbacks(session, checkpoint, upgraded)
+                saved_at = files.summarize(path).saved_at
+                session.training.saved_at = max(session.training.saved_at, saved_at)
+            elif takes_callbacks:
+                start.found = session.connector.load_state_dict(checkpoint["callbacks"])
+            if start.found is not None:
+                found, start.found = start.found, None
+                start.report = restoring.report_callbacks(session, checkpoint, found, upgraded)
             if self.job.fn == "fit":
                 self._tell_place(path)
         elif self.job.fn == "fit" and session.training.progress.stage is EpochStage.BATCHES:

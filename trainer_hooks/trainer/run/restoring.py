@@ -13,16 +13,16 @@ from trainer_hooks.errors import (
     OptimizationError,
     TrainerHooksWarning,
 )
-from trainer_hooks.metrics import load_metric_states, lost_metrics
-from trainer_hooks.trainer.run.snapshot import parts_of
+from trainer_hooks.metrics import lost_metrics
+from trainer_hooks.trainer.run.parts import kept_metrics
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
     from trainer_hooks.trainer.run.session import Session
 
 __all__ = [
+    "report_callbacks",
     "require_resumable",
-    "restore_callbacks",
     "restore_module",
     "restore_training",
     "upgrade_callbacks",
@@ -54,17 +54,17 @@ def upgrade_callbacks(session: Session, checkpoint: dict[str, Any]) -> tuple[str
     return upgraded
 
 
-def restore_callbacks(
-    session: Session, checkpoint: dict[str, Any], upgraded: tuple[str, ...]
+def report_callbacks(
+    session: Session, checkpoint: dict[str, Any], found: LoadReport, upgraded: tuple[str, ...]
 ) -> LoadReport:
-    """Put the callbacks' states back, and say what did not match.
+    """Return what restoring the callbacks found, and say what did not match.
 
     Args:
         session: whose callbacks.
-        checkpoint: one whose states `upgrade_callbacks` has brought to their present versions.
-        upgraded: what it returned.
+        checkpoint: what their states came from.
+        found: what the connector said.
+        upgraded: what `upgrade_callbacks` returned.
     """
-    found = session.connector.load_state_dict(checkpoint.get("callbacks", {}))
     saved = checkpoint.get("trainer_hooks", {}).get("plugins", [])
     present = {
         record["distribution"]: record["version"] for record in session.connector.plugin_records()
@@ -103,6 +103,7 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
             "neither by trainer_hooks nor by Lightning. To start anew from its weights, use "
             f"{module}.load_from_checkpoint."
         )
+    context.parts.require(checkpoint, source)
     _require_same_conditions(context, checkpoint, source)
     require_fitting(context.module, checkpoint["state_dict"], source)
     try:
@@ -144,26 +145,13 @@ def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], so
 
 
 def restore_training(session: Session, context: RunContext, checkpoint: dict[str, Any]) -> None:
-    """Put back what a training needs to go on: counters, optimizers, metrics, random numbers."""
-    own, training = checkpoint["trainer_hooks"], context.training
-    training.progress.load_state_dict(own["progress"])
-    training.timekeeper.load_state_dict(
-        own.get("clock", {}), own.get("wall_times", {}), training.progress
-    )
-    training.optimization.load_state_dict(checkpoint)
-    if "MixedPrecision" in checkpoint:
-        context.precision.load_state_dict(checkpoint["MixedPrecision"])
-    parts = parts_of(session, context.module)
-    training.metrics.load_state_dict(own["metrics"], parts, session.device)
-    training.metrics.evaluated = dict(own.get("evaluated", {}))
-    training.history.load_state_dict(own.get("history", {}))  # older ones hold none
-    load_metric_states(parts, own["metric_objects"], session.device)
-    _warn_of_gaps(session, own, parts)
-    context.validation.evaluators = dict(own.get("evaluators", {}))
-    context.resumed = {name: own[name] for name in ("rng", "stream", "gradients", "val_generators")}
+    """Put back all that moves, but for what the loop takes up as it enters its place."""
+    context.parts.load(checkpoint, places=False)
+    _warn_of_gaps(context, checkpoint["trainer_hooks"], kept_metrics(session, context.module))
+    context.resumed = checkpoint
 
 
-def _warn_of_gaps(session: Session, own: dict[str, Any], parts: dict[str, Any]) -> None:
+def _warn_of_gaps(context: RunContext, own: dict[str, Any], parts: dict[str, Any]) -> None:
     """Say what of a checkpoint cannot be gone on from exactly."""
     lost = lost_metrics(own["metrics"]["epoch"], parts)
     if lost:
@@ -174,7 +162,7 @@ def _warn_of_gaps(session: Session, own: dict[str, Any], parts: dict[str, Any]) 
             TrainerHooksWarning,
         )
     if own.get("inside_batch"):
-        progress = session.training.progress
+        progress = context.training.progress
         warn(
             f"the checkpoint was saved inside batch {progress.batches_in_epoch} of epoch "
             f"{progress.epochs_completed}, before that was done. It is trained again from "

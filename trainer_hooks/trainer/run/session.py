@@ -54,6 +54,7 @@ class Session:
         training: how far the module of the last fit was trained.
         start: the checkpoint that the last run was given.
         stop_reason: why the run was asked to stop.
+        told_hooks: hooks in which saving was warned of.
         was_stopping: whether somebody asked the last run to stop.
         has_run: whether there was a run before, or is one.
         job: what the run under way was asked to do; None between runs.
@@ -77,6 +78,7 @@ class Session:
     training: Training = field(default_factory=Training)
     start: Start = field(default_factory=Start)
     stop_reason: str = ""
+    told_hooks: set[str] = field(default_factory=set)
     was_stopping: bool = False
     has_run: bool = False
     job: Job | None = None

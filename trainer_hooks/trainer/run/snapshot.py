@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint import (
     FORMAT,
@@ -19,12 +19,9 @@ from trainer_hooks.checkpoint import (
     require_writable,
     write_checkpoint,
 )
-from trainer_hooks.errors import (
-    UsageError,
-)
-from trainer_hooks.loops import overrides
-from trainer_hooks.metrics import metric_parts, metric_states
-from trainer_hooks.runtime import rng
+from trainer_hooks.errors import TrainerHooksWarning, UsageError
+from trainer_hooks.hooks import hook_in_work
+from trainer_hooks.trainer.run.parts import moving_parts
 
 if TYPE_CHECKING:
     import os
@@ -35,7 +32,18 @@ if TYPE_CHECKING:
     from trainer_hooks.module import Module
     from trainer_hooks.trainer.run.session import Session
 
-__all__ = ["build", "parts_of", "save", "save_in_background", "tell_saved"]
+__all__ = ["build", "save", "save_in_background", "tell_saved"]
+
+_EXACT = frozenset(
+    {
+        "on_batch_checkpoint", "on_epoch_checkpoint", "on_iteration_checkpoint", "on_fit_start",
+        "on_train_start", "on_train_batches_end", "on_validation_run_start", "on_train_end",
+        "on_fit_end", "teardown", "on_close", "on_post_close", "on_checkpoint_saved",
+        # what is saved as a run breaks off is marked, and warned of when it is resumed from
+        "on_exception", "on_keyboard_interrupt", "on_stop_training_error",
+    }
+)  # fmt: skip
+"""Hooks at whose moment a run can be cut and resumed, whoever has had a turn in them."""
 
 
 def save(
@@ -53,8 +61,10 @@ def save(
     """
     session.background.catch_up()
     _require_writable([path], weights_only)
+    _warn_of_place(session, weights_only)
     checkpoint = build(session, trainer, weights_only)
     written = _writer(session)(checkpoint, path)
+    _note_saved(session, weights_only)
     tell_saved(session, trainer, written)
     session.background.finish()
     return written
@@ -86,9 +96,33 @@ def save_in_background(
         raise UsageError("save_in_background() was given no path: pass at least one.")
     session.background.finish()
     _require_writable(paths, weights_only)
+    _warn_of_place(session, weights_only)
     checkpoint = build(session, trainer, weights_only)
     files = tuple(located(path) for path in paths)
-    return session.background.start(checkpoint, files, _writer(session))
+    save = session.background.start(checkpoint, files, _writer(session))
+    _note_saved(session, weights_only)
+    return save
+
+
+def _warn_of_place(session: Session, weights_only: bool) -> None:
+    """Say once of each hook that what is saved in it cannot be resumed from exactly."""
+    if weights_only or session.state.fn != "fit":
+        return
+    hook = hook_in_work()
+    if hook and hook not in _EXACT and hook not in session.told_hooks:
+        session.told_hooks.add(hook)
+        warn(
+            f"a checkpoint was saved in the hook {hook}: a run that is resumed from it fires the "
+            "hooks of that moment once more, or leaves out those whose turn was still to come. "
+            "Save in on_batch_checkpoint or on_epoch_checkpoint, or call "
+            f"trainer.request_checkpoint() in {hook}, which saves at the next such moment.",
+            TrainerHooksWarning,
+        )
+
+
+def _note_saved(session: Session, weights_only: bool) -> None:
+    if not weights_only:
+        session.training.saved_batches = session.training.progress.batches_completed
 
 
 def _require_writable(paths: Sequence[str | os.PathLike[str]], weights_only: bool) -> None:
@@ -136,68 +170,31 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
             if state:
                 checkpoint[type(datamodule).__qualname__] = state
         if not weights_only and module is session.training.module:
-            _add_training(checkpoint, session)
+            _add_training(checkpoint, session, module)
         session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     return _encoded(checkpoint, session)
 
 
-def _add_training(checkpoint: dict[str, Any], session: Session) -> None:
-    """Add what a resumed run needs beyond the weights."""
+def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) -> None:
+    """Add what a resumed run needs beyond the weights: all that moves, and what it is to fit."""
     context = session.context if session.state.fn == "fit" else None
-    training = session.training
-    checkpoint["callbacks"] = session.connector.state_dict()
-    if training.is_configured:
-        checkpoint.update(training.optimization.state_dict())
-    progress = training.progress.state_dict()
-    checkpoint["loops"] = lightning.loops_of(progress)
-    scaler = training.scaler if context is None else context.precision.state_dict()
-    if scaler:
-        checkpoint["MixedPrecision"] = scaler
+    checkpoint["loops"] = lightning.loops_of(session.training.progress.state_dict())
     own = checkpoint["trainer_hooks"]
-    own["progress"] = progress
-    own["clock"] = training.timekeeper.state_dict()
-    own["wall_times"] = training.timekeeper.wall_times()
     own["state_versions"] = session.connector.state_versions()
     own["plugins"] = session.connector.plugin_records()
     own["loggers"] = session.guards.state()
-    own["stream"] = {"opened_with": {}, "generators": [], "loader": None, "num_batches": math.inf}
-    own["val_generators"] = []
-    own["evaluators"] = {}
-    own["gradients"] = {}
-    own["inside_batch"] = False
     own["world_size"] = 1
-    own.update(training.left if context is None else context.places())
-    module = session.module
-    if module is None:
+    if context is None:
+        moving_parts(session, module, None).write(checkpoint, {})
+        left = session.training.left
+        own["inside_batch"] = left.get("inside_batch", False)
+        if "accumulate_grad_batches" in left:
+            own["accumulate_grad_batches"] = left["accumulate_grad_batches"]
         return
-    parts = parts_of(session, module)
-    own["metrics"] = training.metrics.state_dict(parts)
-    own["metric_objects"] = metric_states(parts)
-    own["history"] = training.history.state_dict()
-    own["evaluated"] = dict(training.metrics.evaluated)
-    own["rng"] = rng.capture()
-    if context is not None:
-        own.update(context.validation.before)
-    if training.progress.batches_in_window or _keeps_gradients(module):
-        own["gradients"] = {
-            name: parameter.grad
-            for name, parameter in module.named_parameters()
-            if parameter.grad is not None
-        }
-
-
-def parts_of(session: Session, module: Module) -> dict[str, Any]:
-    """Return the module's parts, and the metric objects that are kept elsewhere, by name."""
-    owners = {
-        f"callback {entry.callback.state_key}": entry.callback
-        for entry in session.connector.entries
-    }
-    return metric_parts(module, {**owners, "datamodule": session.datamodule})
-
-
-def _keeps_gradients(module: Module) -> bool:
-    """Return whether gradients may outlive a step: the module itself says when they are cleared."""
-    return not module.automatic_optimization or overrides(module, "optimizer_zero_grad")
+    context.parts.write(checkpoint, context.validation.aside)
+    own["inside_batch"] = context.batch.is_taken
+    if context.data.stream is not None:
+        own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
 
 
 def _encoded(checkpoint: dict[str, Any], session: Session) -> dict[str, Any]:

@@ -24,12 +24,14 @@ class Start:
         path: its path, or None.
         named_path: the same, but None where `"last"`, `"best"` or `"auto"` chose it.
         is_open: whether the run under way has yet to read it.
+        found: what the connector found as it restored the callbacks, until it is reported.
         report: what restoring it found.
     """
 
     path: str | None = None
     named_path: str | None = None
     is_open: bool = False
+    found: LoadReport | None = None
     report: LoadReport | None = None
 
     def choose(self, path: str | os.PathLike[str] | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import UsageError
-from trainer_hooks.runtime import Memento, rng
+from trainer_hooks.runtime import Memento
 from trainer_hooks.trainer.run.job import Job, load_data
 from trainer_hooks.trainer.run.lifecycle import Run
 
@@ -66,7 +66,11 @@ def run_trial(
     )  # fmt: skip
     inner = session.for_trial(plan, [*callbacks, _Enough(steps)])
     brief = replace(job, ckpt_path=None, keeps_predictions=False)
-    with rng.isolated(), Memento(context.module, context.datamodule), _loaders_kept(context):
+    with (
+        context.parts.put_back(),
+        Memento(context.module, context.datamodule),
+        _loaders_kept(context),
+    ):
         try:
             loop = begin(_TrialRun, inner, brief).prepare()
             loop.run()

@@ -1,0 +1,132 @@
+"""What a random configuration can be, and which options go together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Options = dict[str, Any]
+
+# What an option can be; what is simplest comes first, and is drawn as often as all others together.
+SPACE: dict[str, tuple[Any, ...]] = {
+    "cut": ("error", "file", "stop", "signal", "signal in validation", "hook"),
+    "second_cut": (False, True),
+    "data": ("map", "list", "sized stream", "stream", "buffered stream", "iterable", "own sized"),
+    "samples": (20, 15, 16, 30),  # so that no batch is of one sample, which BatchNorm refuses
+    "augment": ("none", "torch", "numpy", "python", "all", "own generators"),
+    "is_deep": (False, True),
+    "order": (
+        "as they are",
+        "shuffle",
+        "shuffle by a generator",
+        "with replacement",
+        "weighted",
+        "batches",
+        "distributed",
+        "own: at once",
+        "own: numpy at once",
+        "own: as it goes",
+        "own: own torch generator",
+        "own: own numpy generator",
+        "own: own python generator",
+        "own: by epoch",
+        "own batches: as it goes",
+        "own batches: own torch generator",
+        "own batches: by epoch",
+    ),
+    "drop_last": (False, True),
+    "workers": (0, 0, 0, 0, 1, 2),
+    "persistent": (False, True),
+    "prefetch": (None, 1),
+    "val": ("plain", "none", "shuffle", "shuffle by a generator", "augmented", "two"),
+    "val_workers": (0, 0, 0, 0, 1),
+    "evaluators": (None, "of the trainer", "1ep", "2ep", "3ba", "2st or 1ep"),
+    "batch_norm": (False, True),
+    "dropout": (False, True),
+    "module_generator": (False, True),
+    "changes_mode": ("no", "eval", "freeze"),
+    "logs": ("plain", "everywhere"),
+    "metric_objects": (False, True),
+    "optimization": ("automatic", "manual", "manual window", "two optimizers"),
+    "optimizer": ("SGD", "Adam", "AdamW", "NAdam", "LBFGS"),
+    "scheduler": ("none", "by step", "by epoch", "plateau", "one cycle"),
+    "precision": ("32-true", "64-true", "bf16-mixed", "16-mixed"),
+    "accumulate_grad_batches": (1, 2, 3),
+    "microbatch_size": (None, 2, 3),
+    "gradient_clip_val": (None, 0.5),
+    "skips": ("none", "no loss", "batch", "gradients"),
+    "counts": ((), ("on_train_batch_end",), ("on_train_epoch_end", "on_train_epoch_start")),
+    "counts_validation": (False, True),
+    "callback_generator": (False, True),
+    "journal": (False, True),
+    "asks": (False, True),
+    "saver": ("none", "steps", "monitored", "epochs"),
+    "stopper": ("none", "patient", "stops"),
+    "average": ("none", "ema", "weights", "swa", "validated ema"),
+    "prunes": (False, True),
+    "val_check_interval": (1.0, 0.4, 2, "3ba", "2st", "2ba or 1ep", "9sp"),
+    "check_val_every_n_epoch": (1, 2, None),
+    "ends": ("3 epochs", "2 epochs", "7 steps", "9ba", "31sp", "2ep", "2iter"),
+    "iteration_length": (None, 2),
+    "limit_train_batches": (1.0, 3, 0.7),
+    "limit_val_batches": (1.0, 1),
+    "num_sanity_val_steps": (0, 1),
+    "log_every_n_steps": (1, 2),
+}
+
+
+WITHOUT_LENGTH = ("stream", "buffered stream", "iterable")
+MANUAL = ("accumulate_grad_batches", "microbatch_size", "gradient_clip_val", "skips")
+OF_VALIDATION = (
+    "val_workers",
+    "evaluators",
+    "val_check_interval",
+    "check_val_every_n_epoch",
+    "limit_val_batches",
+    "num_sanity_val_steps",
+    "counts_validation",
+)
+
+# What cannot go together, as a condition, and the options that are made simplest then. A later rule
+# may rest on an earlier one.
+RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
+    (lambda o: o["data"] != "map", ("order", "drop_last", "is_deep")),
+    (lambda o: o["data"] in ("list", "iterable", "own sized"), ("workers",)),
+    (lambda o: o["data"] == "list", ("augment",)),
+    (lambda o: o["workers"] == 0, ("persistent", "prefetch")),
+    (lambda o: o["augment"] == "none", ("is_deep",)),
+    (lambda o: o["data"] in WITHOUT_LENGTH and o["average"] == "swa", ("average",)),
+    (lambda o: _is_share(o, "val_check_interval"), ("val_check_interval",)),
+    (lambda o: _is_share(o, "limit_train_batches"), ("limit_train_batches",)),
+    (lambda o: o["optimization"] != "automatic", MANUAL),
+    (lambda o: o["optimization"] != "automatic" and o["optimizer"] == "LBFGS", ("optimizer",)),
+    (lambda o: o["optimization"] != "automatic" and o["average"] == "swa", ("average",)),
+    # a part of one sample is too small for it
+    (lambda o: o["batch_norm"], ("microbatch_size",)),
+    (lambda o: o["optimizer"] == "LBFGS", MANUAL),
+    (lambda o: o["optimizer"] == "LBFGS" and o["precision"] == "16-mixed", ("precision",)),
+    (lambda o: o["val"] == "none", OF_VALIDATION),
+    (lambda o: o["val"] == "none" and o["cut"] == "signal in validation", ("cut",)),
+    (lambda o: o["val"] == "none" and o["average"] == "validated ema", ("average",)),
+    (lambda o: isinstance(o["val_check_interval"], str), ("check_val_every_n_epoch",)),
+    (
+        lambda o: o["check_val_every_n_epoch"] is None and o["val_check_interval"] in (0.4, 1.0),
+        ("check_val_every_n_epoch",),
+    ),
+    (lambda o: o["average"] == "swa" and not o["ends"].endswith("epochs"), ("ends",)),
+)
+
+
+def _is_share(o: Options, name: str) -> bool:
+    return o["data"] in WITHOUT_LENGTH and isinstance(o[name], float)
+
+
+def fitting(options: Options) -> Options:
+    """Return options without those that cannot go together, each put back to what is simplest."""
+    fit = dict(options)
+    for is_broken, names in RULES:
+        if is_broken(fit):
+            fit.update({name: SPACE[name][0] for name in names})
+    return fit
