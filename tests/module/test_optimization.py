@@ -388,13 +388,18 @@ def test_a_resume_in_double_precision_is_exact(quiet_trainer, tmp_path) -> None:
             if trainer.global_step == 5:
                 trainer.save_checkpoint(tmp_path / "x.ckpt")
 
-    def trained(*callbacks: Callback, **options: object) -> torch.Tensor:
+    def trained(
+        *callbacks: Callback, precision: str = "64-true", **options: object
+    ) -> torch.Tensor:
         module = Net()
-        trainer = quiet_trainer(callbacks=callbacks, precision="64-true", max_epochs=6)
+        trainer = quiet_trainer(callbacks=callbacks, precision=precision, max_epochs=6)
         trainer.fit(module, list(torch.arange(4.0).reshape(4, 1, 1)), **options)
         return module.layer.weight
 
     assert torch.equal(trained(Save()), trained(ckpt_path=tmp_path / "x.ckpt"))
+    # and in another precision it goes on, its states in that
+    trained(Save(), precision="32-true")
+    assert trained(ckpt_path=tmp_path / "x.ckpt").dtype is torch.float64
 
 
 # --- in a fit ---
