@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from random_known import KNOWN
 
 from trainer_hooks import Band, Callback, Trainer
 
@@ -70,7 +69,7 @@ class Recorder(Callback):
         counters = (progress.epochs_completed, progress.batches_completed, progress.steps_completed)
         given = [digest(arg) for arg in args[2:]]
         drawn = random_numbers() if event in IN_TRAINING else None
-        is_last = trainer.is_last_batch if event in IN_TRAINING or 16 not in KNOWN else None
+        is_last = trainer.is_last_batch
         self.calls.append([event, counters, is_last, given, drawn])
 
 
