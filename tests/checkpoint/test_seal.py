@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 import zipfile
 import zlib
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -82,6 +84,28 @@ def test_a_wrong_size_is_told_in_bytes(path):
     told = f"it has {len(content) + 64} bytes, and {len(content)} were written"
     with pytest.raises(CheckpointError, match=told):
         verify_checkpoint(path)
+
+
+def test_a_faster_checksum_is_used_where_it_is_installed(path, monkeypatch):
+    """With isal in the environment each part is summed up by it, and damage is found as without."""
+    write_checkpoint(CONTENT, path)
+    sizes = []
+
+    def crc32(stretch, crc):
+        sizes.append(len(stretch))
+        return zlib.crc32(stretch, crc)
+
+    library = ModuleType("isal")
+    library.isal_zlib = SimpleNamespace(crc32=crc32)
+    monkeypatch.setitem(sys.modules, "isal", library)
+    assert is_as_written(read_checkpoint(path))
+    with zipfile.ZipFile(path) as parts:
+        assert sum(sizes) == sum(part.file_size for part in parts.infolist())
+    content = path.read_bytes()
+    bias = torch.ones(3).numpy().tobytes()
+    path.write_bytes(content.replace(bias, b"\x01" + bias[1:]))
+    with pytest.raises(CheckpointError, match="another checksum"):
+        read_checkpoint(path)
 
 
 def test_a_part_left_out_is_noticed(path):
