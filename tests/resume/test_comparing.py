@@ -14,6 +14,10 @@ from trainer_hooks.data.stream import TrainStream
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.runtime import rng
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
+)
+
 GENERATOR = torch.Generator()
 """In a global variable, where no checkpoint finds it."""
 

@@ -38,7 +38,7 @@ def test_a_seed_is_one_configuration(fuzzer) -> None:
     drawn = [fuzzer.draw(seed) for seed in range(50)]
     assert drawn == [fuzzer.draw(seed) for seed in range(50)]
     assert len({str(options) for options in drawn}) == 50
-    assert not any(options["prunes"] for options in drawn)
+    assert not any(options["asks"] and options["second_cut"] for options in drawn)
 
 
 def test_a_difference_is_found_and_told(fuzzer, monkeypatch, tmp_path) -> None:
