@@ -188,7 +188,8 @@ def callbacks_of(o: Options, folder: Path) -> list[Callback]:
     if o["average"] == "swa":
         found.append(StochasticWeightAveraging(0.01, swa_epoch_start=1, annealing_epochs=2))
     elif o["average"] == "validated ema":
-        watched = f"ema_model_{'val_loss' if monitor == 'val_loss' else 'val_loss/a'}"
+        first = "/a" if o["evaluators"] else "/dataloader_idx_0" if o["val"] == "two" else ""
+        watched = f"ema_model_val_loss{first}"
         found.append(ModelEmaCallback(0.5, save_path=folder / "ema.pt", watch_metric=watched))
     elif o["average"] != "none":
         kinds = {"ema": EMAWeightAveraging, "weights": WeightAveraging}
