@@ -19,9 +19,6 @@ class EvaluatorSchedule:
     Args:
         context: the run.
         common: when the others are due.
-
-    Attributes:
-        has_own: whether one has an interval of its own.
     """
 
     def __init__(self, context: RunContext, common: ValidationSchedule) -> None:
@@ -35,7 +32,6 @@ class EvaluatorSchedule:
             if evaluator.when is not None
         }
         self._with_common = [index for index in self._all if index not in self._cues]
-        self.has_own = bool(self._cues)
 
     def start(self) -> None:
         """Begin to ask, or go on where the checkpoint was saved."""
