@@ -645,4 +645,4 @@ class Trainer(TrainerView):
         if ckpt_path not in ("auto", "best", "last"):
             self._session.start.named_path = checkpoint.located(ckpt_path)
             return self._session.start.named_path
-        return run.find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)
+        return run.find_checkpoint(self, str(ckpt_path), fn, module)
