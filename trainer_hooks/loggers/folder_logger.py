@@ -53,7 +53,12 @@ def tell_apart(loggers: Iterable[Logger]) -> None:
     ours = [logger for logger in listed if isinstance(logger, FolderLogger)]
     taken: set[tuple[type, str]] = set()
     for logger in ours:
-        alike = [one for one in ours if type(one) is type(logger)]
+        root = logger.run_folder.root.absolute()
+        alike = [
+            one
+            for one in ours
+            if type(one) is type(logger) and one.run_folder.root.absolute() == root
+        ]
         if len(alike) < 2:
             continue  # who is asked for its folder has promised it
         while (place := (type(logger), logger.log_dir)) in taken:

@@ -67,7 +67,8 @@ class RunManifest(Callback):
     State: the manifest and the starts.
 
     Raises:
-        OptionError: an argument breaks its rule.
+        OptionError: an argument breaks its rule, or as a fit begins, nothing can be written to
+            `dirpath`.
 
     Example::
 

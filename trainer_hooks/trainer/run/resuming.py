@@ -89,8 +89,8 @@ def _tell_of_others(trainer: Trainer, search: Search) -> None:
     if search.taken is None:
         newest = max(search.of_others, key=search.of_others.__getitem__)
         trainer.print(
-            f"ckpt_path={search.asked!r}: a new training. There are {len(search.of_others)} "
-            f"checkpoints of other runs ({whose}); the newest is {newest!r}."
+            f"ckpt_path={search.asked!r}: a new training. All checkpoints here "
+            f"({len(search.of_others)}) are of other runs ({whose}); the newest is {newest!r}."
         )
     elif search.taken in search.of_others:
         warn(
