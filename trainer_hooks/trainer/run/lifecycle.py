@@ -286,15 +286,15 @@ class Run:
             self._checkpoint = files.load_checkpoint(path)
         except CheckpointError:
             return  # it is raised when the file is read in its turn, where it is still not there
-        if is_at_work_elsewhere(files.summarize(path)):
+        known = self._checkpoint.get("trainer_hooks", {}).get("loggers", [])
+        if known and is_at_work_elsewhere(files.summarize(path)):
             warn(
                 f"checkpoint {path!r} is of a run that is still going in another process: this one "
                 "logs to a folder of its own. Stop that one first to go on with it.",
                 TrainerHooksWarning,
             )
             return
-        own = self._checkpoint.get("trainer_hooks", {})
-        self.session.guards.resume(own.get("loggers", []))
+        self.session.guards.resume(known)
 
     def _restore(self, context: RunContext) -> None:
         """Put a checkpoint back, if there is one."""
