@@ -1,22 +1,43 @@
 """Tables in pages that are otherwise written by hand: a comment in the page says what to put there.
 
 `<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
-stands `arguments of` or `attributes of` with a class or function, or `members of` with a class and,
-behind a colon, which ones.
+stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
+behind a colon, which ones; or `extras of pyproject.toml`.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from dataclasses import MISSING, fields, is_dataclass
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import trainer_hooks
 from docstrings import read_attributes, read_class, read_function
 
 __all__ = ["cell", "fill", "member_row"]
+
+_EXTRAS = {
+    "demo": "`trainer-hooks demo`",
+    "remote": "checkpoints in `s3://` and other stores",
+    "safetensors": "weights written and read as `.safetensors`",
+    "fast": "checkpoints verified at half the cost",
+    "tensorboard": "`TensorBoardLogger`",
+    "wandb": "`WandbLogger`",
+    "mlflow": "`MLflowLogger`",
+    "plots": "`trainer.history.plot` and `to_pandas`, `lr_find().plot`",
+    "report": "`trainer-hooks report` and `trainer-hooks plot`, `SampleInspector`",
+    "monitor": "`DeviceStatsMonitor`, `SystemMetricsMonitor`",
+    "quantization": "`QuantizationAwareTraining`",
+    "export": "`ExportForInferenceCallback` to ONNX",
+    "mlperf": "`MLPerfCallback`",
+    "dev": "all of these, the tests and the linters",
+    "bench": "the benchmarks against other trainers",
+}
+"""What each extra of pyproject.toml is for."""
 
 _TABLE = re.compile(r"(<!-- table: (\w+) of (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -46,6 +67,8 @@ def member_row(owner: type, name: str) -> str:
 
 
 def _made(kind: str, what: str) -> str:
+    if (kind, what) == ("extras", "pyproject.toml"):
+        return "\n".join(_extras()) + "\n"
     name, _, chosen = what.partition(":")
     owner = reduce(getattr, name.strip().split("."), trainer_hooks)
     makers = {"arguments": _arguments, "attributes": _attributes, "members": _members}
@@ -79,6 +102,19 @@ def _members(owner: Any, chosen: list[str]) -> list[str]:
     if not chosen:
         raise ValueError(f"table: members of {owner.__qualname__}: name them behind a colon.")
     return ["| name | what it does |", "|---|---|", *(member_row(owner, name) for name in chosen)]
+
+
+def _extras() -> list[str]:
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    if set(extras) != set(_EXTRAS):
+        raise ValueError(f"say in docs/tables.py what it is for: {set(extras) ^ set(_EXTRAS)}.")
+    rows = ["| extra | for | brings |", "|---|---|---|"]
+    for name, needed in extras.items():
+        brings = [re.split(r"[><=]", one)[0] for one in needed]
+        shown = "" if name == "dev" else ", ".join(f"`{one}`" for one in brings)
+        rows.append(f"| `{name}` | {_EXTRAS[name]} | {shown} |")
+    return rows
 
 
 def _signature(function: Any) -> str:
