@@ -11,6 +11,7 @@ import io
 from pathlib import Path
 
 from callback_pages import callback_pages
+from lightning_page import lightning_page
 from tables import cell, fill, member_row
 from trainer_hooks._text import show_tree
 from trainer_hooks.hooks import ALIASES, HOOKS, LOOP, HookSpec, branches_of
@@ -126,8 +127,13 @@ def hand_pages() -> dict[str, str]:
 
 def pages() -> dict[str, str]:
     """Return the text of every page that is made, in whole or in part, by its path below docs/."""
-    made = {"hooks.md": hooks_page(), "trainer.md": trainer_page(), **callback_pages()}
-    return {**hand_pages(), **made}
+    return {
+        **hand_pages(),
+        "hooks.md": hooks_page(),
+        "trainer.md": trainer_page(),
+        "differences-from-lightning.md": lightning_page(),
+        **callback_pages(),
+    }
 
 
 def main() -> None:
