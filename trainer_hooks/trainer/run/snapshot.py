@@ -182,7 +182,6 @@ def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) 
     own = checkpoint["trainer_hooks"]
     own["state_versions"] = session.connector.state_versions()
     own["plugins"] = session.connector.plugin_records()
-    own["loggers"] = session.guards.state()
     own["world_size"] = 1
     if context is None:
         moving_parts(session, module, None).write(checkpoint, {})
@@ -191,7 +190,10 @@ def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) 
         if "accumulate_grad_batches" in left:
             own["accumulate_grad_batches"] = left["accumulate_grad_batches"]
         return
-    context.parts.write(checkpoint, context.validation.aside)
+    aside = context.validation.aside
+    context.parts.write(checkpoint, aside)
+    weights = checkpoint["state_dict"]
+    weights.update({n: b for n, b in aside.get("buffers", {}).items() if n in weights})
     own["inside_batch"] = context.batch.is_taken
     if context.data.stream is not None:
         own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
