@@ -30,6 +30,8 @@ _LOOP = (
 )
 _KEEP = "keep its arguments as attributes; what must be in a checkpoint, return from `state_dict`"
 
+_ADVICE = dict(NOT_YET)
+
 _INSTEAD: Mapping[str, Mapping[str, str]] = {
     "top": {
         "LightningModule": "`Module`",
@@ -50,13 +52,13 @@ _INSTEAD: Mapping[str, Mapping[str, str]] = {
         "tuner": "`Tuner`",
         "utilities": "`CombinedLoader`, `trainer.is_global_zero`; torch has the rest",
     },
-    "options": NOT_YET,
+    "options": _ADVICE,
     "trainer": {
         "accelerator": "`trainer.device`",
-        "barebones": NOT_YET["barebones"],
+        "barebones": _ADVICE["barebones"],
         "device_ids": "`trainer.device`",
         "distributed_sampler_kwargs": _ONE,
-        "enable_autolog_hparams": NOT_YET["enable_autolog_hparams"],
+        "enable_autolog_hparams": _ADVICE["enable_autolog_hparams"],
         "enable_validation": "`trainer.val_dataloaders` is empty where nothing is validated",
         "fit_loop": _LOOP,
         "init_module": "build large layers in `configure_model`",
@@ -65,9 +67,9 @@ _INSTEAD: Mapping[str, Mapping[str, str]] = {
         "num_nodes": _ONE,
         "overfit_batches": "`trainer.limit_train_batches` is the number then",
         "predict_loop": _LOOP,
-        "profiler": NOT_YET["profiler"],
+        "profiler": _ADVICE["profiler"],
         "received_sigterm": "`trainer.is_leaving`",
-        "reload_dataloaders_every_n_epochs": NOT_YET["reload_dataloaders_every_n_epochs"],
+        "reload_dataloaders_every_n_epochs": _ADVICE["reload_dataloaders_every_n_epochs"],
         "scaler": "`trainer.precision_plugin`",
         "strategy": _ONE,
         "test_loop": _LOOP,
