@@ -246,7 +246,7 @@ def _add_module(parts: MovingParts, session: Session, module: Module) -> None:
             "buffers",
             lambda: dict(module.named_buffers()),
             lambda s: _load_buffers(module, s),
-            in_checkpoint=False,  # they are among the weights, where those put aside replace them
+            is_only_aside=True,  # as they are now they stand among the weights
         )
     )
     parts.register(

@@ -190,10 +190,7 @@ def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) 
         if "accumulate_grad_batches" in left:
             own["accumulate_grad_batches"] = left["accumulate_grad_batches"]
         return
-    aside = context.validation.aside
-    context.parts.write(checkpoint, aside)
-    weights = checkpoint["state_dict"]
-    weights.update({n: b for n, b in aside.get("buffers", {}).items() if n in weights})
+    context.parts.write(checkpoint, context.validation.aside)
     own["inside_batch"] = context.batch.is_taken
     if context.data.stream is not None:
         own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
