@@ -8,8 +8,8 @@ def maker(generator, monkeypatch):
     """What makes the page of differences, with a list of reasons of its own."""
     import lightning_page
 
-    reasons = {kind: dict(rows) for kind, rows in lightning_page._INSTEAD.items()}
-    monkeypatch.setattr(lightning_page, "_INSTEAD", reasons)
+    reasons = {kind: dict(rows) for kind, rows in lightning_page.INSTEAD.items()}
+    monkeypatch.setattr(lightning_page, "INSTEAD", reasons)
     return lightning_page.lightning_page, reasons
 
 
