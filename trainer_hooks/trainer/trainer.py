@@ -96,8 +96,8 @@ class Trainer(TrainerView):
             val_dataloaders: one, or a list of them, which are run one after another.
             datamodule: what has the loaders, instead.
             ckpt_path: a checkpoint to resume from: a path; `"last"`, the newest that is whole;
-                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where there
-                is one, and else a new training. They are looked for where this trainer's checkpoint
+                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where this
+                run has saved one, and else a new training. They are looked for where this trainer's checkpoint
                 callbacks save, in this process or an earlier one. A file of Lightning 2.x is taken
                 too; from inside an epoch that is not exact, which is warned of.
         """
@@ -143,7 +143,15 @@ class Trainer(TrainerView):
         return_predictions: bool = True,
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[Any] | None:
-        """Predict; return what the steps returned, in a list a loader where there are several."""
+        """Predict; return what the steps returned, in a list a loader where there are several.
+
+        Args:
+            model: the module; that of the last run unless given.
+            dataloaders: one, or a list of them.
+            datamodule: what has the loaders, instead.
+            return_predictions: whether to keep and return them; if not, None is returned.
+            ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
+        """
         module, path = self._chosen(model, ckpt_path, "predict")
         job = run.Job(
             "predict",
