@@ -97,9 +97,9 @@ class Trainer(TrainerView):
             datamodule: what has the loaders, instead.
             ckpt_path: a checkpoint to resume from: a path; `"last"`, the newest that is whole;
                 `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where this
-                run has saved one, and else a new training. They are looked for where this trainer's checkpoint
-                callbacks save, in this process or an earlier one. A file of Lightning 2.x is taken
-                too; from inside an epoch that is not exact, which is warned of.
+                run has saved one, and else a new training. They are looked for where this trainer's
+                checkpoint callbacks save, in this process or an earlier one. A file of Lightning
+                2.x is taken too; from inside an epoch that is not exact, which is warned of.
         """
         path = self._found(ckpt_path, "fit", model)
         self._run(run.Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
