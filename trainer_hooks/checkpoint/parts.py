@@ -167,9 +167,15 @@ def try_to_write(folder: Path) -> None:
         there = there.parent
     if not there.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
-    file, part = open_part(there / "trial")
-    file.close()
-    part.unlink(missing_ok=True)
+    try:
+        # without a name, so that not even a process that is killed here leaves something
+        os.close(os.open(there, getattr(os, "O_TMPFILE", os.O_DIRECTORY) | os.O_WRONLY))
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
+            raise
+        file, part = open_part(there / "trial")  # a system that has no such files
+        file.close()
+        part.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -212,7 +213,7 @@ def read_only(monkeypatch):
                 raise PermissionError(13, "Permission denied", os.fspath(path))
 
         def open_(path, flags, *rest, **more):
-            if flags & os.O_CREAT:
+            if flags & (os.O_CREAT | os.O_TMPFILE):
                 refuse(path)
             return opened(path, flags, *rest, **more)
 
@@ -224,6 +225,26 @@ def read_only(monkeypatch):
         monkeypatch.setattr(os, "mkdir", mkdir)
 
     return protect
+
+
+def test_without_files_that_have_no_name_one_is_made_and_removed(
+    quiet_trainer, tmp_path, Tiny, batches, monkeypatch
+) -> None:
+    """Where the system has no files without a name, a hidden one is tried with."""
+    opened, made = os.open, []
+
+    def open_(path, flags, *rest, **more):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        if ".trial." in str(path):
+            made.append(path)
+        return opened(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", open_)
+    saver = ModelCheckpoint(tmp_path / "c", save_top_k=0)
+    quiet_trainer(callbacks=[saver], enable_checkpointing=None).fit(Tiny(), batches())
+    assert len(made) == 1
+    assert names(tmp_path) == []
 
 
 def test_a_read_only_folder_is_found_before_the_first_batch(
