@@ -11,6 +11,8 @@ from trainer_hooks.metrics import History, MetricStore
 from trainer_hooks.module import Optimization
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trainer_hooks.module import Module
 
 __all__ = ["Training"]
@@ -33,6 +35,8 @@ class Training:
         num_batches: training batches an epoch of the last fit; infinity where that is unknown.
         left: what the last fit left of its loaders and places, for checkpoints saved after it.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
+        hparams: what was saved of the module's hyperparameters as the last fit began, by which a
+            restart knows its own checkpoints.
         saved_batches: batches that were done when a checkpoint was saved last that can be resumed.
     """
 
@@ -48,6 +52,7 @@ class Training:
     num_batches: int | float = math.inf
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0
+    hparams: Mapping[str, Any] | None = None
     saved_batches: int = -1
 
     def __post_init__(self) -> None:

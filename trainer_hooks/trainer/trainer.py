@@ -96,10 +96,10 @@ class Trainer(TrainerView):
             val_dataloaders: one, or a list of them, which are run one after another.
             datamodule: what has the loaders, instead.
             ckpt_path: a checkpoint to resume from: a path; `"last"`, the newest that is whole;
-                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where there
-                is one, and else a new training. They are looked for where this trainer's checkpoint
-                callbacks save, in this process or an earlier one. A file of Lightning 2.x is taken
-                too; from inside an epoch that is not exact, which is warned of.
+                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where this
+                run has saved one, and else a new training. They are looked for where this trainer's
+                checkpoint callbacks save, in this process or an earlier one. A file of Lightning
+                2.x is taken too; from inside an epoch that is not exact, which is warned of.
         """
         path = self._found(ckpt_path, "fit", model)
         self._run(run.Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
@@ -653,4 +653,4 @@ class Trainer(TrainerView):
         if ckpt_path not in ("auto", "best", "last"):
             self._session.start.named_path = checkpoint.located(ckpt_path)
             return self._session.start.named_path
-        return run.find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)
+        return run.find_checkpoint(self, str(ckpt_path), fn, module)

@@ -23,8 +23,10 @@ from trainer_hooks.errors import (
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
 from trainer_hooks.module import Module, parse
+from trainer_hooks.trainer.run import folders
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.modes import modes_of
+from trainer_hooks.trainer.run.origin import is_at_work_elsewhere
 from trainer_hooks.trainer.run.parts import moving_parts
 from trainer_hooks.trainer.run.profiling import begin_run, report_run
 from trainer_hooks.trainer.run.signals import heeding_signals
@@ -74,7 +76,7 @@ class Run:
 
         ::
 
-            configure_callbacks, prepare_data, setup, the loaders
+            the run's folder, configure_callbacks, prepare_data, setup, the loaders
             on_configure_model, the module to its device, on_after_configure_model, optimizers
             on_before_load, the checkpoint restored, on_after_load
             on_fit_start, or on_evaluation_run_start
@@ -82,7 +84,6 @@ class Run:
         session, trainer, job = self.session, self.trainer, self.job
         module = job.module
         context = self._begin(module)
-        self._resume_loggers()
         for part in (job.datamodule, module):
             if part is not None:
                 part.prepare_data()
@@ -90,6 +91,7 @@ class Run:
         if job.datamodule is not None:
             job.datamodule.setup(job.fn)
         hooks.setup(trainer, module, job.fn)
+        folders.look_at(session, trainer)
         hooks.on_configure_model(trainer, module)
         module.configure_model()
         session.precision.convert_module(module)
@@ -179,6 +181,7 @@ class Run:
         if self.job.fn == "fit":
             steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
+        steps.append((folders.give_back, (session,)))
         # last: until here a signal does not end the process in the midst of all this
         steps.append((self._guards.close, ()))
         for step, arguments in steps:
@@ -222,6 +225,8 @@ class Run:
         context = session.context = self._make_context(module)
         context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
+        self._resume_loggers()
+        folders.take(session)
         session.connector.attach(module, module.configure_callbacks())
         session.occupation.take(session.connector.entries)
         for callback in session.connector.callbacks:
@@ -281,8 +286,15 @@ class Run:
             self._checkpoint = files.load_checkpoint(path)
         except CheckpointError:
             return  # it is raised when the file is read in its turn, where it is still not there
-        own = self._checkpoint.get("trainer_hooks", {})
-        self.session.guards.resume(own.get("loggers", []))
+        known = self._checkpoint.get("trainer_hooks", {}).get("loggers", [])
+        if known and is_at_work_elsewhere(files.summarize(path)):
+            warn(
+                f"checkpoint {path!r} is of a run that is still going in another process: this one "
+                "logs to a folder of its own. Stop that one first to go on with it.",
+                TrainerHooksWarning,
+            )
+            return
+        self.session.guards.resume(known)
 
     def _restore(self, context: RunContext) -> None:
         """Put a checkpoint back, if there is one."""

@@ -21,6 +21,7 @@ from trainer_hooks.checkpoint import (
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks import hook_in_work
+from trainer_hooks.trainer.run.origin import origin_of, this_process
 from trainer_hooks.trainer.run.parts import moving_parts
 
 if TYPE_CHECKING:
@@ -135,14 +136,31 @@ def _writer(session: Session) -> Callable[[dict[str, Any], str | os.PathLike[str
     """Return what writes a checkpoint of this moment, in the format that a file's name says."""
     # later than the one before even where the clock was set back, as on another machine
     session.training.saved_at = max(time.time_ns(), session.training.saved_at + 1)
-    return partial(_write, module=type(session.module).__name__, saved_at=session.training.saved_at)
+    return partial(
+        _write,
+        module=type(session.module).__name__,
+        saved_at=session.training.saved_at,
+        origin=origin_of(session.training.hparams),
+    )
 
 
 def _write(
-    checkpoint: dict[str, Any], path: str | os.PathLike[str], module: str, saved_at: int
+    checkpoint: dict[str, Any],
+    path: str | os.PathLike[str],
+    module: str,
+    saved_at: int,
+    origin: str,
 ) -> str:
     dump = dump_safetensors if is_safetensors(path) else None
-    return write_checkpoint(checkpoint, path, dump=dump, module=module, saved_at=saved_at)
+    return write_checkpoint(
+        checkpoint,
+        path,
+        dump=dump,
+        module=module,
+        saved_at=saved_at,
+        origin=origin,
+        process=this_process(),
+    )
 
 
 def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, Any]:
