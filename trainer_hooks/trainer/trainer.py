@@ -8,7 +8,7 @@ from trainer_hooks import checkpoint, loops
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
-from trainer_hooks.runtime import make_precision, pick_device
+from trainer_hooks.runtime import make_precision, pick_device, require_single_process
 from trainer_hooks.trainer import run, verbs
 from trainer_hooks.trainer.options import (
     TrainerConfig,
@@ -45,10 +45,12 @@ class Trainer(TrainerView):
         OptionError: an option is unknown, or breaks its rule.
         CallbackError: a callback cannot be registered.
         PluginError: an installed plugin is broken and `plugin_errors="raise"`.
+        UsageError: this is one of several processes, as under torchrun.
     """
 
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
+        require_single_process()
         connector = CallbackConnector(
             config.callbacks,
             defaults=default_callbacks(config),
