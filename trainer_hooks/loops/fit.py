@@ -243,6 +243,8 @@ class FitLoop:
         """End the epoch's batches."""
         context = self.context
         is_complete = self._is_complete()
+        if is_complete and isinstance(self._step, TrainStep):
+            self._step.missing.require_one(context.training.progress.batches_in_epoch)
         self.stream.close(is_complete=is_complete)
         context.batch.is_taken = False
         context.training.progress.abandon_window()
