@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.errors import StopTraining
@@ -12,6 +12,7 @@ from trainer_hooks.loops.duration import counter_of, duration_of
 from trainer_hooks.loops.handover import hand_over
 from trainer_hooks.loops.iterations import Iterations
 from trainer_hooks.loops.leaving import Leaving
+from trainer_hooks.loops.loss_watch import LossWatch
 from trainer_hooks.loops.requests import CheckpointRequests
 from trainer_hooks.loops.schedule import SchedulerStepper
 from trainer_hooks.loops.step_choice import make_step
@@ -42,6 +43,7 @@ class FitLoop:
         self._requests = CheckpointRequests(context)
         self._iterations = Iterations(context, self._requests)
         self._validation = FitValidation(context, stream.num_batches)
+        self._losses = LossWatch(context)
         self._measure = counter_of(context.module)
         self._duration = duration_of(context)
 
@@ -139,6 +141,7 @@ class FitLoop:
         measure, duration = self._measure, self._duration
         iterator = context.data.batches(progress.epochs_completed)
         metrics.enter(Scope.TRAIN_BATCH)
+        outputs: dict[str, Any] = {}
         while progress.batches_in_epoch < stream.num_batches:
             if (
                 progress.steps_completed >= max_steps
@@ -188,9 +191,10 @@ class FitLoop:
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
-            self._finish_batch(closes_window)
+            self._finish_batch(closes_window, outputs)
+        self._losses.look(outputs)
 
-    def _finish_batch(self, closes_window: bool) -> None:
+    def _finish_batch(self, closes_window: bool, outputs: dict[str, Any]) -> None:
         """Hand metrics to the loggers, validate if that is due, and let savers save."""
         context, progress = self.context, self.context.training.progress
         if closes_window and (
@@ -198,6 +202,8 @@ class FitLoop:
             or context.asked.is_stopping
         ):
             hand_over(context, *context.training.metrics.step_metrics())
+            if context.trainer.loggers:  # for which values were copied to the host just now
+                self._losses.look(outputs)
         if self._validation.is_inside or progress.is_validation_requested:
             self._validation.after_batch()
         progress.is_batch_open = False
@@ -293,7 +299,7 @@ class FitLoop:
             context.batch.is_last = self._is_complete()
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
             context.training.metrics.enter(Scope.TRAIN_BATCH)
-            self._finish_batch(closes_window=progress.batches_in_window == 0)
+            self._finish_batch(progress.batches_in_window == 0, {})
 
     def _close_by(self, request: StopTraining) -> None:
         """End a run that was stopped by raising between two hooks: what is open is closed."""

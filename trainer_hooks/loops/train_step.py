@@ -62,6 +62,8 @@ class TrainStep:
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Take one batch in; return the outputs for hooks, if one wants them and none was skipped.
 
+        Those of an epoch's last batch are returned in any case.
+
         Raises:
             ModuleError: `training_step` returned what is no loss, or one without a gradient.
         """
@@ -97,7 +99,11 @@ class TrainStep:
             self.missing.note(batch_idx)
         if closes_window and progress.has_gradients:
             self.update()
-        if self.returns_outputs or "on_train_batch_end" in hooks.listened:
+        if (
+            self.returns_outputs
+            or "on_train_batch_end" in hooks.listened
+            or self.context.batch.is_last  # whose loss is looked at
+        ):
             return outputs_of(output, returned)
         return {}
 
