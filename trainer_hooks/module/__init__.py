@@ -15,14 +15,24 @@ if TYPE_CHECKING:
         needs_closure,
         parse,
     )
+    from trainer_hooks.module.setup import (
+        changed_options,
+        require_same_classes,
+        setup_of,
+        take_options,
+    )
 
 __all__ = [
     "LRSchedulerConfig",
     "ManualOptimizer",
     "Module",
     "Optimization",
+    "changed_options",
     "needs_closure",
     "parse",
+    "require_same_classes",
+    "setup_of",
+    "take_options",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -33,7 +43,11 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "ManualOptimizer": "optimization",
             "Module": "module",
             "Optimization": "optimization",
+            "changed_options": "setup",
             "needs_closure": "optimization",
             "parse": "optimization",
+            "require_same_classes": "setup",
+            "setup_of": "setup",
+            "take_options": "setup",
         },
     )

@@ -88,6 +88,7 @@ class Trainer(TrainerView):
         val_dataloaders: Any = None,
         datamodule: DataModule | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
+        overrides: str | Iterable[str] | None = None,
     ) -> None:
         """Train a module.
 
@@ -102,9 +103,21 @@ class Trainer(TrainerView):
                 is one, and else a new training. They are looked for where this trainer's checkpoint
                 callbacks save, in this process or an earlier one. A file of Lightning 2.x is taken
                 too; from inside an epoch that is not exact, which is warned of.
+            overrides: names of an optimizer's options, such as `["lr"]`, that are to be what this
+                run's `configure_optimizers` says, and not what the checkpoint does.
         """
-        path = self._found(ckpt_path, "fit", model)
-        self._run(run.Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
+        job = run.Job(
+            "fit",
+            model,
+            datamodule,
+            train_dataloaders,
+            val_dataloaders,
+            self._found(ckpt_path, "fit", model),
+            overrides=frozenset()
+            if overrides is None
+            else run.checked_overrides(overrides, ckpt_path),
+        )
+        self._run(job)
 
     def validate(
         self,

@@ -50,6 +50,7 @@ class Job:
         train: the training loaders given, or None.
         evaluation: the loaders given for evaluation, or None.
         ckpt_path: the checkpoint to start from, or None.
+        overrides: options of optimizers that this run decides on, not the checkpoint.
         keeps_predictions: whether predict returns them.
     """
 
@@ -60,6 +61,7 @@ class Job:
     evaluation: Any = None
     ckpt_path: str | None = None
     keeps_predictions: bool = True
+    overrides: frozenset[str] = frozenset()
 
     @property
     def makes_loaders(self) -> bool:

@@ -22,7 +22,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import Module, parse
+from trainer_hooks.module import Module, parse, setup_of
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.modes import modes_of
 from trainer_hooks.trainer.run.parts import moving_parts
@@ -270,6 +270,7 @@ class Run:
         if not training.is_configured:
             wanted = module.configure_optimizers()
             training.optimization = parse(wanted, type(module).__qualname__)
+            training.setup = setup_of(training.optimization)
             training.is_configured = True
 
     def _resume_loggers(self) -> None:
@@ -309,6 +310,7 @@ class Run:
             upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
             restoring.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
+                restoring.settle_conditions(session, checkpoint, path, self.job.overrides)
                 restoring.restore_training(session, context, checkpoint)
                 saved_at = files.summarize(path).saved_at
                 session.training.saved_at = max(session.training.saved_at, saved_at)

@@ -21,6 +21,7 @@ from trainer_hooks.checkpoint import (
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks import hook_in_work
+from trainer_hooks.trainer.run.conditions import conditions_of
 from trainer_hooks.trainer.run.parts import moving_parts
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) 
     own["plugins"] = session.connector.plugin_records()
     own["loggers"] = session.guards.state()
     own["world_size"] = 1
+    own["setup"] = conditions_of(session)
     if context is None:
         moving_parts(session, module, None).write(checkpoint, {})
         left = session.training.left
