@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock import EpochStage
-from trainer_hooks.errors import StopTraining
+from trainer_hooks.errors import StopTraining, add_note
 from trainer_hooks.hooks import call_noting
 from trainer_hooks.loops.duration import counter_of, duration_of
 from trainer_hooks.loops.handover import hand_over
@@ -101,9 +101,11 @@ class FitLoop:
     def reason_to_end(self) -> str:
         """Return why there is nothing more to train, or an empty string."""
         plan, progress = self.context.plan, self.context.training.progress
+        # an epoch that is over but for being counted is one
+        epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
         if 0 <= plan.max_steps <= progress.steps_completed:
             return f"max_steps={plan.max_steps} optimizer steps are done"
-        if 0 <= plan.max_epochs <= progress.epochs_completed:
+        if 0 <= plan.max_epochs <= epochs:
             return f"max_epochs={plan.max_epochs} epochs are done"
         if self._duration is not None and self._duration.is_over():
             return f"max_duration={str(plan.max_duration)!r} is over"
@@ -186,6 +188,9 @@ class FitLoop:
             except StopTraining as request:
                 context.stop_by(request)
                 outputs, closes_window = {}, False
+            except Exception as error:
+                add_note(error, f"in epoch {progress.epochs_completed}, training batch {batch_idx}")
+                raise
             progress.count_batch(closes_window, samples, tokens)
             context.batch.is_taken = False
             if steps_schedulers and closes_window:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         require_same_classes,
         setup_of,
         take_options,
+        warn_of_foreign,
     )
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "require_same_classes",
     "setup_of",
     "take_options",
+    "warn_of_foreign",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -49,5 +51,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "require_same_classes": "setup",
             "setup_of": "setup",
             "take_options": "setup",
+            "warn_of_foreign": "setup",
         },
     )

@@ -205,14 +205,16 @@ class Module(nn.Module, DataHooks):
         """Return the optimizer, or a list of them.
 
         Args:
-            use_pl_optimizer: in manual optimization, return them wrapped, so that `step` counts and
-                fires the hooks; the name is Lightning's.
+            use_pl_optimizer: return them wrapped, so that in manual optimization `step` counts and
+                fires the hooks, and in automatic optimization is an error; the name is Lightning's.
         """
-        found: list[Any]
+        found: list[Any] = list(self.trainer.optimizers)
         if self._manual is not None and use_pl_optimizer:
             found = list(self._manual.optimizers)
-        else:
-            found = list(self.trainer.optimizers)
+        elif self.automatic_optimization and use_pl_optimizer:
+            from trainer_hooks.module.foreign_steps import without_step
+
+            found = [without_step(optimizer, type(self).__qualname__) for optimizer in found]
         return found[0] if len(found) == 1 else found
 
     def lr_schedulers(self) -> Any:

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer_hooks.errors import OptimizationError, OptionError, nearest
+from trainer_hooks._log import warn
+from trainer_hooks.errors import (
+    OptimizationError,
+    OptionError,
+    TrainerHooksWarning,
+    nearest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from torch import nn
+
     from trainer_hooks.module.optimization import Optimization
 
-__all__ = ["changed_options", "require_same_classes", "setup_of", "take_options"]
+__all__ = ["changed_options", "require_same_classes", "setup_of", "take_options", "warn_of_foreign"]
 
 _RATES = ("initial_lr", "max_lr", "min_lr")
 """What schedulers keep in an optimizer's groups of the learning rate that was asked for."""
@@ -46,6 +54,22 @@ def setup_of(optimization: Optimization) -> dict[str, Any]:
             for groups in (one.param_groups for one in optimization.optimizers)
         ],
     }
+
+
+def warn_of_foreign(optimization: Optimization, module: nn.Module) -> None:
+    """Say so where an optimizer is to train what belongs to no part of the module."""
+    own = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    for optimizer in optimization.optimizers:
+        given = [p for group in optimizer.param_groups for p in group["params"]]
+        count = sum(id(parameter) not in own for parameter in given)
+        if count:
+            warn(
+                f"{count} of {len(given)} parameters of {type(optimizer).__qualname__} belong to "
+                f"no part of {type(module).__qualname__}: no checkpoint holds them, and they are "
+                "not moved to the device. Make what they are of an attribute of the module, or "
+                "leave them out of configure_optimizers.",
+                TrainerHooksWarning,
+            )
 
 
 def require_same_classes(

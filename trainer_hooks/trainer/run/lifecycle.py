@@ -22,7 +22,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import Module, parse, setup_of
+from trainer_hooks.module import Module, parse, setup_of, warn_of_foreign
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.modes import modes_of
 from trainer_hooks.trainer.run.parts import moving_parts
@@ -270,6 +270,7 @@ class Run:
         if not training.is_configured:
             wanted = module.configure_optimizers()
             training.optimization = parse(wanted, type(module).__qualname__)
+            warn_of_foreign(training.optimization, module)
             training.setup = setup_of(training.optimization)
             training.is_configured = True
 
@@ -348,11 +349,13 @@ class Run:
         reason = loop.reason_to_end()
         is_asked_for = context.has_to_stop
         progress = context.training.progress
-        if reason and not is_asked_for and progress.stage is EpochStage.BETWEEN:
+        is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
+        if reason and not is_asked_for and is_over:
+            anew = "leave ckpt_path out" if context.resumed else "pass another module"
             warn(
                 f"fit has nothing to do: {reason} (epoch {progress.epochs_completed}, step "
                 f"{progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
-                "or trainer.max_duration to more to go on, or pass another module to start anew.",
+                f"or trainer.max_duration to more to go on, or {anew} to start anew.",
                 TrainerHooksWarning,
             )
         return loop
