@@ -202,6 +202,9 @@ class FitLoop:
     def _finish_batch(self, closes_window: bool, outputs: dict[str, Any]) -> None:
         """Hand metrics to the loggers, validate if that is due, and let savers save."""
         context, progress = self.context, self.context.training.progress
+        if context.asked.ends_epoch:
+            self._leave_rest()
+            return
         if closes_window and (
             progress.batches_stepped % context.plan.log_every_n_steps == 0
             or context.asked.is_stopping
@@ -233,6 +236,16 @@ class FitLoop:
             self.stream = context.data.stream
             self._validation = FitValidation(context, self.stream.num_batches)
             self._validation.start()
+
+    def _leave_rest(self) -> None:
+        """End the epoch's batches here, since the module asked for it.
+
+        Nothing is saved until they are closed: a resume would come back to the middle of them.
+        """
+        context, progress = self.context, self.context.training.progress
+        context.asked.ends_epoch = progress.is_batch_open = False
+        context.batch.is_last = True
+        self.stream.cut(progress.batches_in_epoch)
 
     def _end_early(self) -> None:
         """Note that the loader gave fewer batches than it said, and step with what is open."""

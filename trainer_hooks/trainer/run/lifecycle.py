@@ -193,7 +193,7 @@ class Run:
                     add_note(fault, f"and then, while tearing down: {describe_error(error)}")
         for part, mode in self._modes:
             part.training = mode
-        session.connector.relay.on_stop = None
+        session.connector.relay.on_stop = session.connector.relay.on_end_epoch = None
         for callback in session.connector.callbacks:
             callback.attach_module(None)
         module.attach(self.trainer, None)
@@ -222,6 +222,7 @@ class Run:
         context = session.context = self._make_context(module)
         context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
+        session.connector.relay.on_end_epoch = context.end_epoch
         session.connector.attach(module, module.configure_callbacks())
         session.occupation.take(session.connector.entries)
         for callback in session.connector.callbacks:
