@@ -70,7 +70,7 @@ class FitLoop:
         leaving = Leaving(context)
         with leaving:
             try:
-                if not context.resumed and not context.has_to_stop:
+                if not context.resumed and not context.has_to_stop and self.stream.num_batches:
                     self._validation.check_sanity()
                 context.state.stage = "train"
                 context.training.timekeeper.stopwatch.start()

@@ -369,8 +369,9 @@ class Module(nn.Module, DataHooks):
             frame = current.f_back if current is not None else None
         arguments = {} if is_dict else checkpoint.arguments_of_init(self, frame)
         chosen = checkpoint.selected(arguments, args, ignore)
-        self._hparams = checkpoint.HyperParameters({**(self._hparams or {}), **chosen})
-        self._saved_hparams = checkpoint.savable(self._hparams, type(self).__qualname__)
+        before = self._hparams or {}
+        self._hparams = checkpoint.HyperParameters({**before, **chosen})
+        self._saved_hparams = checkpoint.savable(self._hparams, type(self).__qualname__, before)
         self._logs_hparams = logger
 
     @property

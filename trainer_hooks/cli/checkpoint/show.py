@@ -18,6 +18,7 @@ from trainer_hooks.checkpoint import (
     tensor_bytes,
 )
 from trainer_hooks.cli.values import JsonWriter, counted, printable, shortened, size_text
+from trainer_hooks.clock import EpochStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -96,7 +97,10 @@ def told_of(file: Contents) -> dict[str, Any]:
 def _counters(contents: Contents) -> dict[str, Any]:
     named = {"epoch": "epoch", "global_step": "optimizer_steps"}
     found = {new: contents.data[old] for old, new in named.items() if old in contents.data}
-    return {**found, **contents.progress}
+    progress = dict(contents.progress)
+    if progress.get("stage") == EpochStage.ENDED:  # it is whole, but for being counted
+        progress["epochs_completed"] = progress.get("epochs_completed", 0) + 1
+    return {**found, **progress}
 
 
 def _tensor(name: str, tensor: Tensor) -> dict[str, Any]:

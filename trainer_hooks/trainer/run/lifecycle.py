@@ -352,6 +352,13 @@ class Run:
         progress = context.training.progress
         is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
         if reason and not is_asked_for and is_over:
+            if context.data.stream.num_batches == 0:
+                warn(
+                    f"fit has nothing to do: {reason}. Set limit_train_batches to more, or call "
+                    "validate() to run the validation alone.",
+                    TrainerHooksWarning,
+                )
+                return loop
             anew = "leave ckpt_path out" if context.resumed else "pass another module"
             warn(
                 f"fit has nothing to do: {reason} (epoch {progress.epochs_completed}, step "
