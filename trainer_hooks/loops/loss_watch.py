@@ -33,7 +33,9 @@ class LossWatch:
     def look(self, outputs: dict[str, Any]) -> None:
         """Look at the loss of a batch, if hooks were given one."""
         loss = outputs.get("loss")
-        if self._is_told or not isinstance(loss, Tensor) or loss.numel() != 1:
+        if self._is_told or self._context.asked.is_stopping:
+            return  # somebody has heeded it, as the search for a learning rate does
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
             return
         value = float(loss)
         if math.isfinite(value) or (

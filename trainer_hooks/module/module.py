@@ -369,7 +369,7 @@ class Module(nn.Module, DataHooks):
             frame = current.f_back if current is not None else None
         arguments = {} if is_dict else checkpoint.arguments_of_init(self, frame)
         chosen = checkpoint.selected(arguments, args, ignore)
-        before = self._hparams or {}
+        before: Mapping[str, Any] = self._hparams or {}
         self._hparams = checkpoint.HyperParameters({**before, **chosen})
         self._saved_hparams = checkpoint.savable(self._hparams, type(self).__qualname__, before)
         self._logs_hparams = logger

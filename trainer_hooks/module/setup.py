@@ -38,9 +38,17 @@ _HINT = (
 )
 
 
-def setup_of(optimization: Optimization) -> dict[str, Any]:
-    """Return, as plain data, what optimizers and schedulers are that were just made."""
+def setup_of(
+    optimization: Optimization, hparams: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return, as plain data, what optimizers and schedulers are that were just made.
+
+    Args:
+        optimization: they.
+        hparams: the hyperparameters with which; callbacks may change them later.
+    """
     return {
+        "hparams": _plain_items(hparams or {}),
         "optimizers": [
             {"class": _class_of(one), "groups": [_asked(group) for group in one.param_groups]}
             for one in optimization.optimizers
@@ -228,6 +236,15 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, bool | int | float | str)
+
+
+def _plain_items(items: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the plain ones, and those in dicts."""
+    return {
+        name: _plain_items(value) if isinstance(value, dict) else value
+        for name, value in items.items()
+        if isinstance(value, dict) or _is_plain(value)
+    }
 
 
 def _number(value: Any) -> Any:

@@ -58,7 +58,7 @@ def settle_conditions(
     Raises:
         OptionError: there is no such option to override.
     """
-    training, module = session.training, session.module
+    training = session.training
     noted = checkpoint["trainer_hooks"].get("setup", {})
     saved = noted if "optimizers" in noted else {"optimizers": _rates_in(checkpoint)}
     theirs, ours = [], []
@@ -73,10 +73,10 @@ def settle_conditions(
     was = noted.get("precision", session.precision.name)
     if was != session.precision.name:
         ours.append(f"precision {was} -> {session.precision.name}")
-    kept = module.saved_hparams if module is not None else None
+    known = noted.get("hparams", checkpoint.get("hyper_parameters")) or {}
     ours += [
         f"hyperparameter {_told(name, before, now)}"
-        for name, before, now in _changes(checkpoint.get("hyper_parameters") or {}, kept or {})
+        for name, before, now in _changes(known, training.setup["hparams"])
     ]
     if overrides:
         take_options(checkpoint, training.optimization, training.setup, overrides)

@@ -272,7 +272,7 @@ class Run:
             wanted = module.configure_optimizers()
             training.optimization = parse(wanted, type(module).__qualname__)
             warn_of_foreign(training.optimization, module)
-            training.setup = setup_of(training.optimization)
+            training.setup = setup_of(training.optimization, module.saved_hparams)
             training.is_configured = True
 
     def _resume_loggers(self) -> None:
