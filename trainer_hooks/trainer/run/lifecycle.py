@@ -359,9 +359,10 @@ class Run:
                     TrainerHooksWarning,
                 )
                 return loop
+            epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
             anew = "leave ckpt_path out" if context.resumed else "pass another module"
             warn(
-                f"fit has nothing to do: {reason} (epoch {progress.epochs_completed}, step "
+                f"fit has nothing to do: {reason} (epoch {epochs}, step "
                 f"{progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
                 f"or trainer.max_duration to more to go on, or {anew} to start anew.",
                 TrainerHooksWarning,
