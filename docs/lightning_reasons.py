@@ -113,8 +113,8 @@ MEANINGS = (
     ("The module argument of hooks", "`pl_module`", "`module`; hooks are called by position"),
     (
         "What hooks return",
-        "-1 from the module's `on_train_batch_start` ends the epoch",
-        "nothing is looked at; call `trainer.skip_batch()` or `trainer.stop()`",
+        "-1 from the module's `on_train_batch_start` ends the epoch, which is not validated",
+        "the same, and the epoch is validated; what else hooks return is warned of",
     ),
     (
         "Order of a step",

@@ -30,6 +30,7 @@ class Training:
         history: what of them was due, over the whole training.
         optimization: optimizers and schedulers.
         is_configured: whether a fit has made those.
+        setup: what they were made as, in plain data.
         began: which parts trained, and which parameters required gradients, as it began.
         scaler: the state of the loss scaler, between two fits.
         num_batches: training batches an epoch of the last fit; infinity where that is unknown.
@@ -47,6 +48,7 @@ class Training:
     history: History = field(init=False)
     optimization: Optimization = field(default_factory=Optimization)
     is_configured: bool = False
+    setup: dict[str, Any] = field(default_factory=dict)
     began: dict[str, Any] = field(default_factory=dict)
     scaler: dict[str, Any] = field(default_factory=dict)
     num_batches: int | float = math.inf

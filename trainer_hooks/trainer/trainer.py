@@ -8,7 +8,7 @@ from trainer_hooks import checkpoint, loops
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
-from trainer_hooks.runtime import make_precision, pick_device
+from trainer_hooks.runtime import make_precision, pick_device, require_single_process
 from trainer_hooks.trainer import run, verbs
 from trainer_hooks.trainer.options import (
     TrainerConfig,
@@ -45,10 +45,12 @@ class Trainer(TrainerView):
         OptionError: an option is unknown, or breaks its rule.
         CallbackError: a callback cannot be registered.
         PluginError: an installed plugin is broken and `plugin_errors="raise"`.
+        UsageError: this is one of several processes, as under torchrun.
     """
 
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
+        require_single_process()
         connector = CallbackConnector(
             config.callbacks,
             defaults=default_callbacks(config),
@@ -86,6 +88,7 @@ class Trainer(TrainerView):
         val_dataloaders: Any = None,
         datamodule: DataModule | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
+        overrides: str | Iterable[str] | None = None,
     ) -> None:
         """Train a module.
 
@@ -100,9 +103,21 @@ class Trainer(TrainerView):
                 run has saved one, and else a new training. They are looked for where this trainer's
                 checkpoint callbacks save, in this process or an earlier one. A file of Lightning
                 2.x is taken too; from inside an epoch that is not exact, which is warned of.
+            overrides: names of an optimizer's options, such as `["lr"]`, that are to be what this
+                run's `configure_optimizers` says, and not what the checkpoint does.
         """
-        path = self._found(ckpt_path, "fit", model)
-        self._run(run.Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
+        job = run.Job(
+            "fit",
+            model,
+            datamodule,
+            train_dataloaders,
+            val_dataloaders,
+            self._found(ckpt_path, "fit", model),
+            overrides=frozenset()
+            if overrides is None
+            else run.checked_overrides(overrides, ckpt_path),
+        )
+        self._run(job)
 
     def validate(
         self,

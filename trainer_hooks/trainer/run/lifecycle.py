@@ -22,7 +22,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import Module, parse
+from trainer_hooks.module import Module, parse, setup_of, warn_of_foreign
 from trainer_hooks.trainer.run import folders
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.modes import modes_of
@@ -196,7 +196,7 @@ class Run:
                     add_note(fault, f"and then, while tearing down: {describe_error(error)}")
         for part, mode in self._modes:
             part.training = mode
-        session.connector.relay.on_stop = None
+        session.connector.relay.on_stop = session.connector.relay.on_end_epoch = None
         for callback in session.connector.callbacks:
             callback.attach_module(None)
         module.attach(self.trainer, None)
@@ -225,6 +225,7 @@ class Run:
         context = session.context = self._make_context(module)
         context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
+        session.connector.relay.on_end_epoch = context.end_epoch
         self._resume_loggers()
         folders.take(session)
         session.connector.attach(module, module.configure_callbacks())
@@ -275,6 +276,8 @@ class Run:
         if not training.is_configured:
             wanted = module.configure_optimizers()
             training.optimization = parse(wanted, type(module).__qualname__)
+            warn_of_foreign(training.optimization, module)
+            training.setup = setup_of(training.optimization, module.saved_hparams)
             training.is_configured = True
 
     def _resume_loggers(self) -> None:
@@ -321,6 +324,7 @@ class Run:
             upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
             restoring.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
+                restoring.settle_conditions(session, checkpoint, path, self.job.overrides)
                 restoring.restore_training(session, context, checkpoint)
                 saved_at = files.summarize(path).saved_at
                 session.training.saved_at = max(session.training.saved_at, saved_at)
@@ -358,11 +362,21 @@ class Run:
         reason = loop.reason_to_end()
         is_asked_for = context.has_to_stop
         progress = context.training.progress
-        if reason and not is_asked_for and progress.stage is EpochStage.BETWEEN:
+        is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
+        if reason and not is_asked_for and is_over:
+            if context.data.stream.num_batches == 0:
+                warn(
+                    f"fit has nothing to do: {reason}. Set limit_train_batches to more, or call "
+                    "validate() to run the validation alone.",
+                    TrainerHooksWarning,
+                )
+                return loop
+            epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
+            anew = "leave ckpt_path out" if context.resumed else "pass another module"
             warn(
-                f"fit has nothing to do: {reason} (epoch {progress.epochs_completed}, step "
+                f"fit has nothing to do: {reason} (epoch {epochs}, step "
                 f"{progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
-                "or trainer.max_duration to more to go on, or pass another module to start anew.",
+                f"or trainer.max_duration to more to go on, or {anew} to start anew.",
                 TrainerHooksWarning,
             )
         return loop

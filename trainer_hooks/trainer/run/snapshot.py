@@ -21,6 +21,7 @@ from trainer_hooks.checkpoint import (
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks import hook_in_work
+from trainer_hooks.trainer.run.conditions import conditions_of
 from trainer_hooks.trainer.run.origin import origin_of, this_process
 from trainer_hooks.trainer.run.parts import moving_parts
 
@@ -201,6 +202,7 @@ def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) 
     own["state_versions"] = session.connector.state_versions()
     own["plugins"] = session.connector.plugin_records()
     own["world_size"] = 1
+    own["setup"] = conditions_of(session)
     if context is None:
         moving_parts(session, module, None).write(checkpoint, {})
         left = session.training.left
