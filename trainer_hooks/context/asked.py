@@ -17,6 +17,7 @@ class Asked:
     Attributes:
         is_stopping: whether somebody asked the run to stop.
         stop_requests: how often `StopTraining` was raised.
+        stop_message: what the first of them said.
         skips_batch: whether somebody asked to leave the batch in work out.
         notes_indices: whether somebody asked which samples the batches of a prediction consist of.
         pending_signal: the number of a signal to heed at the next batch, or 0.
@@ -25,6 +26,7 @@ class Asked:
 
     is_stopping: bool = False
     stop_requests: int = 0
+    stop_message: str = ""
     skips_batch: bool = False
     notes_indices: bool = False
     pending_signal: int = 0

@@ -34,6 +34,8 @@ class Training:
         left: what the last fit left of its loaders and places, for checkpoints saved after it.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
         saved_batches: batches that were done when a checkpoint was saved last that can be resumed.
+        newest_path: that checkpoint, or the one that the last fit was given; empty without one.
+        newest_batches: batches that are done in it.
     """
 
     module: Module | None = None
@@ -49,6 +51,8 @@ class Training:
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0
     saved_batches: int = -1
+    newest_path: str = ""
+    newest_batches: int = 0
 
     def __post_init__(self) -> None:
         self.history = History(self.progress)

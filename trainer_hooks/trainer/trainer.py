@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TextIO
 
 from trainer_hooks import checkpoint, loops
+from trainer_hooks._log import be_heard
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
@@ -49,6 +50,7 @@ class Trainer(TrainerView):
 
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
+        be_heard()
         connector = CallbackConnector(
             config.callbacks,
             defaults=default_callbacks(config),

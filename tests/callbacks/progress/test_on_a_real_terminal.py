@@ -30,6 +30,7 @@ from trainer_hooks.callbacks import *
 
 log = logging.getLogger("users.own")
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+logging.getLogger("trainer_hooks").setLevel(logging.WARNING)  # how a fit ended has its own test
 
 class Line(Module):
     def __init__(self):
@@ -245,6 +246,22 @@ fit({bar}())
     assert "4/10" in lines[epoch]
     assert lines[epoch + 1].startswith("Traceback")
     assert sum(line.startswith("Epoch") for line in lines) == 1
+
+
+def test_how_a_fit_ended_stands_below_the_bar(program, bar):
+    """The lines at the end come when the bar is drawn for the last time, and leave it whole."""
+    code = f"""
+logging.getLogger("trainer_hooks").setLevel(logging.INFO)
+fit({bar}())
+print("the end")
+"""
+    lines = program(code).end()
+    [epoch] = [n for n, line in enumerate(lines) if line.startswith("Epoch 0/0")]
+    assert "10/10" in lines[epoch]
+    assert lines[epoch + 1 :] == [
+        "INFO fit ended at epoch 1, step 10: max_epochs=1 epochs are done",
+        "the end",
+    ]
 
 
 RESIZED = """

@@ -57,6 +57,7 @@ class Session:
         told_hooks: hooks in which saving was warned of.
         was_stopping: whether somebody asked the last run to stop.
         has_run: whether there was a run before, or is one.
+        is_trial: whether its runs are tries, of which nothing is told.
         job: what the run under way was asked to do; None between runs.
         context: the run under way; None between runs.
         evaluation: how many batches the last run's evaluations have, by stage.
@@ -81,6 +82,7 @@ class Session:
     told_hooks: set[str] = field(default_factory=set)
     was_stopping: bool = False
     has_run: bool = False
+    is_trial: bool = False
     job: Job | None = None
     context: RunContext | None = None
     evaluation: dict[str, EvalData] = field(default_factory=dict)
@@ -138,6 +140,7 @@ class Session:
             loggers=[],
             device=self.device,
             precision=make_precision(self.config.precision, self.device),
+            is_trial=True,
         )
 
     @property
