@@ -96,9 +96,15 @@ def trainer_page() -> str:
         "",
         "## Options of Lightning that are not here",
         "",
-        "| option | instead |",
-        "|---|---|",
-        *(f"| `{name}` | {advice} |" for name, advice in NOT_YET.items()),
+        "At a value that asks for nothing they are taken, so that a script which passes one runs as",
+        "it is; any other is an error.",
+        "",
+        "| option | taken | instead |",
+        "|---|---|---|",
+        *(
+            f"| `{name}` | {', '.join(f'`{value}`' for value in absent.neutral)} | {absent.advice} |"
+            for name, absent in NOT_YET.items()
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -54,7 +54,7 @@ class Trainer(TrainerView):
         connector = CallbackConnector(
             config.callbacks,
             defaults=default_callbacks(config),
-            discover=config.plugins,
+            discover=True if config.plugins is None else config.plugins,
             plugin_errors=config.plugin_errors,
             strict_hooks=config.strict_hooks,
             callback_errors=config.callback_errors,

@@ -48,9 +48,9 @@ def told(bare, tmp_path: Path, monkeypatch, caplog):
         saver = saver or ModelCheckpoint("checkpoints", monitor="val_loss")
         given = {"enable_checkpointing": True, "max_epochs": 3, "logger": CSVLogger("logs")}
         trainer = bare(saver, *callbacks, **{**given, **options})
-        with caplog.at_level("INFO", "trainer_hooks"):
-            with contextlib.suppress(KeyboardInterrupt, ValueError, TerminationSignal):
-                trainer.fit(TinyModule(), ckpt_path=ckpt_path)
+        caplog.set_level("INFO", "trainer_hooks")
+        with contextlib.suppress(KeyboardInterrupt, ValueError, TerminationSignal):
+            trainer.fit(TinyModule(), ckpt_path=ckpt_path)
         return [message for message in caplog.messages if not message.startswith("resuming:")]
 
     return fit

@@ -59,9 +59,11 @@ class TrainerConfig:
     callbacks: Callback | Iterable[Callback] | None = field(
         default=None, metadata=_doc("One callback or any iterable of them; never changed.")
     )
-    plugins: bool | Iterable[str] = field(
+    plugins: bool | Iterable[str] | None = field(
         default=True,
-        metadata=_doc("Whether callbacks of installed packages take part, or names of those."),
+        metadata=_doc(
+            "Whether callbacks of installed packages take part, or names of those; None is True."
+        ),
     )
     plugin_errors: str = field(
         default="warn",
@@ -114,7 +116,7 @@ class TrainerConfig:
         default=None,
         metadata=_doc(
             'What to train, in any unit: `"10ep"`, `"500ba"`, `"200st"`, `"50_000sp"`, `"1e9tok"`, '
-            '`"2iter"`, `"1h30m"`. With other limits, whichever comes first.'
+            '`"2iter"`, `"1h30m"`, `"1.5h"`, `"90min"`. With other limits, whichever comes first.'
         ),
     )
     limit_train_batches: int | float | None = field(
@@ -165,7 +167,9 @@ class TrainerConfig:
             '`"auto"`: as large as fit.'
         ),
     )
-    gradient_clip_val: float | None = field(default=None, metadata=_doc("Bound on the gradients."))
+    gradient_clip_val: float | None = field(
+        default=None, metadata=_doc("Bound on the gradients; 0 or None for none.")
+    )
     gradient_clip_algorithm: str | None = field(
         default=None, metadata=_doc('`"norm"` (default) or `"value"`.')
     )
@@ -266,7 +270,7 @@ class TrainerConfig:
             num_sanity_val_steps=0 if runs or overfits else _first(self.num_sanity_val_steps, 2),
             accumulate_grad_batches=self.accumulate_grad_batches,
             microbatch_size=self.microbatch_size,
-            gradient_clip_val=self.gradient_clip_val,
+            gradient_clip_val=self.gradient_clip_val or None,
             gradient_clip_algorithm=self.gradient_clip_algorithm or "norm",
             log_every_n_steps=_first(self.log_every_n_steps, 50),
             iteration_length=self.iteration_length,
