@@ -12,7 +12,7 @@ from pathlib import Path
 from callback_pages import callback_pages
 from trainer_hooks._text import show_tree
 from trainer_hooks.hooks import ALIASES, HOOKS, LOOP, HookSpec, branches_of
-from trainer_hooks.trainer.options import NOT_YET, option_docs
+from trainer_hooks.trainer.options import NOT_YET, Absent, option_docs
 
 FOLDER = Path(__file__).parent
 
@@ -96,17 +96,19 @@ def trainer_page() -> str:
         "",
         "## Options of Lightning that are not here",
         "",
-        "At a value that asks for nothing they are taken, so that a script which passes one runs as",
-        "it is; any other is an error.",
+        "At a value that asks for nothing they are taken, so that a script which passes one runs",
+        "as it is; any other is an error.",
         "",
         "| option | taken | instead |",
         "|---|---|---|",
-        *(
-            f"| `{name}` | {', '.join(f'`{value}`' for value in absent.neutral)} | {absent.advice} |"
-            for name, absent in NOT_YET.items()
-        ),
+        *(_absent_row(name, absent) for name, absent in NOT_YET.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _absent_row(name: str, absent: Absent) -> str:
+    taken = ", ".join(f"`{value}`" for value in absent.neutral)
+    return f"| `{name}` | {taken} | {absent.advice} |"
 
 
 def pages() -> dict[str, str]:

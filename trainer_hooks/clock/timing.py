@@ -34,8 +34,8 @@ class Time:
     (samples), `tok` (tokens), `dur` (a share of the whole training) and `sec`; wall time may also
     be written as `"1d2h30m10s"`, `"1.5h"`, `"90min"`, `"2 hours"`, `"DD:HH:MM:SS"` or a timedelta.
     Case does not matter. Numbers may have underscores and exponents, as in `"50_000sp"` and
-    `"1e9tok"`; only `dur` and wall time take broken ones. Two times are equal if they have one unit and one value; to order, add, subtract
-    or divide times of different units is an error.
+    `"1e9tok"`; only `dur` and wall time take broken ones. Two times are equal if they have one unit
+    and one value; to order, add, subtract or divide times of different units is an error.
 
     Args:
         value: a text, a timedelta, another `Time`, or a number of `unit`.

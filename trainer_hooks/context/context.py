@@ -9,6 +9,7 @@ from trainer_hooks.context.asked import Asked
 from trainer_hooks.context.data import RunData
 from trainer_hooks.context.moving import MovingParts
 from trainer_hooks.context.work import BatchInWork, CycleInWork, OverriddenSteps, ValidationInWork
+from trainer_hooks.data import samples_of
 from trainer_hooks.errors import message_of
 
 if TYPE_CHECKING:
@@ -112,6 +113,9 @@ class RunContext:
             self.training.scaler = self.precision.state_dict()
             if self.data.stream is not None:
                 self.training.num_batches = self.data.stream.num_batches
+                self.training.samples = samples_of(
+                    self.data.stream.loader, self.data.stream.num_batches
+                )
         self.data.let_go()
 
     def _places(self) -> dict[str, Any]:

@@ -31,6 +31,7 @@ class Training:
         began: which parts trained, and which parameters required gradients, as it began.
         scaler: the state of the loss scaler, between two fits.
         num_batches: training batches an epoch of the last fit; infinity where that is unknown.
+        samples: samples of a batch and an epoch of the last fit; None where its loader has no say.
         left: what the last fit left of its loaders and places, for checkpoints saved after it.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
         saved_batches: batches that were done when a checkpoint was saved last that can be resumed.
@@ -48,6 +49,7 @@ class Training:
     began: dict[str, Any] = field(default_factory=dict)
     scaler: dict[str, Any] = field(default_factory=dict)
     num_batches: int | float = math.inf
+    samples: tuple[int, int] | None = None
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0
     saved_batches: int = -1

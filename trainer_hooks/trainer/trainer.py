@@ -510,6 +510,14 @@ class Trainer(TrainerView):
         if self.is_global_zero:
             show_tree(tree, file=file)
 
+    def __repr__(self) -> str:
+        """Return in one line what it was given and how far it is."""
+        return run.portrait(type(self).__name__, self._session)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's
+        """Show the same in a notebook, a line for each part."""
+        printer.text(repr(self).replace("; ", ";\n  "))
+
     # --- what a subclass may override, as in pytorch-accelerated ---
     # Each is the callback's hook of that name there, less `on_`, and runs before the callbacks.
     # What is not overridden is not called.

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["TrainerConfig", "option_docs"]
 
 
+_OF_PARTS = ("accelerator", "devices", "strategy", "callbacks", "logger", "precision")
+"""Options that name what a trainer is made of, which is told by what became of them."""
+
+
 def _doc(text: str) -> dict[str, str]:
     return {"doc": text}
 
@@ -241,6 +245,16 @@ class TrainerConfig:
                 f"{self.check_val_every_n_epoch}): such an interval says by itself in which epochs "
                 "to validate. Leave check_val_every_n_epoch out, or join it: every('2ep') & ..."
             )
+
+    @property
+    def given(self) -> str:
+        """The options that are not at their defaults, as they would be written."""
+        named = ((item.name, getattr(self, item.name), item.default) for item in fields(self))
+        return ", ".join(
+            f"{name}={value!r}"
+            for name, value, default in named
+            if name not in _OF_PARTS and value is not default and value != default
+        )
 
     def plan(self) -> Plan:
         """Return the numbers that the loops go by, with the defaults filled in."""

@@ -12,7 +12,7 @@ from trainer_hooks.errors import OptionError, nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["NOT_YET", "takes_options"]
+__all__ = ["NOT_YET", "Absent", "takes_options"]
 
 
 @dataclass(frozen=True, slots=True)

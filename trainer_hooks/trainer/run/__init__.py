@@ -9,6 +9,7 @@ from trainer_hooks._lazy import loader_of
 if TYPE_CHECKING:
     from trainer_hooks.trainer.run.job import Job, reload_data
     from trainer_hooks.trainer.run.lifecycle import Run
+    from trainer_hooks.trainer.run.portrait import portrait
     from trainer_hooks.trainer.run.profiling import active_profile, profile_from_start, put_in
     from trainer_hooks.trainer.run.resuming import find_checkpoint
     from trainer_hooks.trainer.run.session import Session
@@ -21,6 +22,7 @@ __all__ = [
     "Session",
     "active_profile",
     "find_checkpoint",
+    "portrait",
     "profile_from_start",
     "put_in",
     "reload_data",
@@ -39,6 +41,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Session": "session",
             "active_profile": "profiling",
             "find_checkpoint": "resuming",
+            "portrait": "portrait",
             "profile_from_start": "profiling",
             "put_in": "profiling",
             "reload_data": "job",
