@@ -305,6 +305,25 @@ def test_very_narrow_terminal(program, bar):
     assert len(lines) <= 12
 
 
+@pytest.mark.parametrize(("columns", "most"), [(40, 8), (60, 5), (80, 4), (200, 2)])
+def test_many_metrics_on_a_narrow_terminal(program, columns, most):
+    """Rich's bar keeps its line, and metrics that have no room in it stand whole below."""
+    lines = program(
+        """
+def at_batch(module, batch_idx):
+    for number in range(6):
+        module.log(f"metric_number_{number}", 0.5, prog_bar=True)
+fit(RichProgressBar())
+print("the end")
+""",
+        columns=columns,
+    ).end()
+    assert len(lines) - 1 <= most, lines
+    [bar] = [line for line in lines if line.startswith("Epoch 0/0")]
+    assert "10/10" in bar
+    assert sum(line.count("metric_number_") for line in lines) == 6, lines
+
+
 def test_several_validation_loaders(program, bar):
     """While the second loader is validated, its own line says which it is, below the epoch's."""
     running = program(
