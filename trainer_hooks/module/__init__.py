@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.module.compiled import outside_of_graphs, uncompiled
     from trainer_hooks.module.module import Module
     from trainer_hooks.module.optimization import (
         LRSchedulerConfig,
@@ -22,7 +23,9 @@ __all__ = [
     "Module",
     "Optimization",
     "needs_closure",
+    "outside_of_graphs",
     "parse",
+    "uncompiled",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -34,6 +37,8 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Module": "module",
             "Optimization": "optimization",
             "needs_closure": "optimization",
+            "outside_of_graphs": "compiled",
             "parse": "optimization",
+            "uncompiled": "compiled",
         },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks import data as loading
@@ -20,7 +20,7 @@ from trainer_hooks.data import (
 )
 from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning
 from trainer_hooks.loops import has_evaluation
-from trainer_hooks.module import Module
+from trainer_hooks.module import Module, uncompiled
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
@@ -51,6 +51,7 @@ class Job:
         evaluation: the loaders given for evaluation, or None.
         ckpt_path: the checkpoint to start from, or None.
         keeps_predictions: whether predict returns them.
+        compiled: what `torch.compile(module)` returned, if that was given; None otherwise.
     """
 
     fn: str
@@ -60,6 +61,12 @@ class Job:
     evaluation: Any = None
     ckpt_path: str | None = None
     keeps_predictions: bool = True
+    compiled: Any = None
+
+    def taken_apart(self) -> Job:
+        """Return the same job on the module itself, where it was given compiled."""
+        module = uncompiled(self.module)
+        return self if module is self.module else replace(self, module=module, compiled=self.module)
 
     @property
     def makes_loaders(self) -> bool:

@@ -22,7 +22,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import Module, parse
+from trainer_hooks.module import Module, outside_of_graphs, parse
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.modes import modes_of
 from trainer_hooks.trainer.run.parts import moving_parts
@@ -236,6 +236,8 @@ class Run:
             callback.attach_module(module)
         session.connector.check_run(module, _MODULE_METHODS)
         self._set_determinism()
+        if job.compiled is not None:
+            self._guards.enter_context(outside_of_graphs(module))
         if session.plan.detect_anomaly:
             self._guards.enter_context(torch.autograd.set_detect_anomaly(True))
         return context
@@ -269,7 +271,7 @@ class Run:
                 session.precision,
                 around=session.training.metrics.closed,
             ),
-            steps=OverriddenSteps(self._batch_losses),
+            steps=OverriddenSteps(self._batch_losses, compiled=job.compiled),
         )
 
     def _configure_optimizers(self, module: Module) -> None:

@@ -50,6 +50,7 @@ class Session:
         occupation: who is inside its run.
         hook_profile: what times the callbacks, or did so last.
         module: the module of the last run.
+        compiled: the same as `torch.compile` returned it, if it was given so; None otherwise.
         datamodule: the data module of the last run.
         training: how far the module of the last fit was trained.
         start: the checkpoint that the last run was given.
@@ -75,6 +76,7 @@ class Session:
     occupation: Occupation = field(default_factory=Occupation)
     hook_profile: HookProfile | None = None
     module: Module | None = None
+    compiled: Any = None
     datamodule: DataModule | None = None
     training: Training = field(default_factory=Training)
     start: Start = field(default_factory=Start)
@@ -90,7 +92,7 @@ class Session:
     def take(self, job: Job) -> None:
         """Begin a run; a fit starts from nothing with another module than before."""
         self.job = job
-        self.module, self.datamodule = job.module, job.datamodule
+        self.module, self.compiled, self.datamodule = job.module, job.compiled, job.datamodule
         if job.fn == "fit" and job.module is not self.training.module:
             self.training = Training(job.module)
         self.precision = make_precision(self.config.precision, self.device)
