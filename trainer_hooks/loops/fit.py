@@ -292,6 +292,9 @@ class FitLoop:
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
             context.training.metrics.enter(Scope.TRAIN_BATCH)
             self._finish_batch(closes_window=progress.batches_in_window == 0)
+        is_after_slot = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN)
+        if is_after_slot and progress.is_checkpoint_requested:
+            self._requests.save()  # the slot that was to serve it may have been the last one
 
     def _close_by(self, request: StopTraining) -> None:
         """End a run that was stopped by raising between two hooks: what is open is closed."""

@@ -82,7 +82,7 @@ class Module(nn.Module, DataHooks):
         raise ModuleError(f"{type(self).__qualname__} has no predict_step.")
 
     def configure_optimizers(self) -> Any:
-        """Return optimizers and schedulers; see `trainer_hooks.module.optimization.parse`."""
+        """Return the optimizers, and the schedulers if any, in a form of docs/optimizers.md."""
         raise ModuleError(
             f"{type(self).__qualname__} has no configure_optimizers: define it, and return an "
             "optimizer such as torch.optim.Adam(self.parameters()), or None to train without one."

@@ -146,7 +146,15 @@ class Trainer(TrainerView):
         return_predictions: bool = True,
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[Any] | None:
-        """Predict; return what the steps returned, in a list a loader where there are several."""
+        """Predict; return what the steps returned, in a list a loader where there are several.
+
+        Args:
+            model: the module; that of the last run unless given.
+            dataloaders: one, or a list of them.
+            datamodule: what has the loaders, instead.
+            return_predictions: whether to keep and return them; if not, None is returned.
+            ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
+        """
         module, path = self._chosen(model, ckpt_path, "predict")
         job = run.Job(
             "predict",

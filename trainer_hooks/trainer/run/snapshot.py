@@ -184,7 +184,6 @@ def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) 
     own = checkpoint["trainer_hooks"]
     own["state_versions"] = session.connector.state_versions()
     own["plugins"] = session.connector.plugin_records()
-    own["loggers"] = session.guards.state()
     own["world_size"] = 1
     if context is None:
         moving_parts(session, module, None).write(checkpoint, {})
