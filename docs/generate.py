@@ -16,7 +16,7 @@ from tables import cell, fill, member_row
 from trainer_hooks._text import show_tree
 from trainer_hooks.hooks import ALIASES, HOOKS, LOOP, HookSpec, branches_of
 from trainer_hooks.trainer import Trainer
-from trainer_hooks.trainer.options import NOT_YET, option_docs
+from trainer_hooks.trainer.options import NOT_YET, Absent, option_docs
 
 FOLDER = Path(__file__).parent
 
@@ -100,15 +100,23 @@ def trainer_page() -> str:
         "",
         "## Options of Lightning that are not here",
         "",
-        "| option | instead |",
-        "|---|---|",
-        *(f"| `{name}` | {advice} |" for name, advice in NOT_YET.items()),
+        "At a value that asks for nothing they are taken, so that a script which passes one runs",
+        "as it is; any other is an error.",
+        "",
+        "| option | taken | instead |",
+        "|---|---|---|",
+        *(_absent_row(name, absent) for name, absent in NOT_YET.items()),
     ]
     properties, methods = _public_members(Trainer)
     for title, names in (("Attributes", properties), ("Methods", methods)):
         lines += ["", f"## {title}", "", "| name | what it is |", "|---|---|"]
         lines += [member_row(Trainer, name) for name in names]
     return "\n".join(lines) + "\n"
+
+
+def _absent_row(name: str, absent: Absent) -> str:
+    taken = ", ".join(f"`{value}`" for value in absent.neutral)
+    return f"| `{name}` | {taken} | {absent.advice} |"
 
 
 def _public_members(owner: type) -> tuple[list[str], list[str]]:

@@ -16,7 +16,7 @@ _KEY = "a constant of the checkpoint format; the key is `hyper_parameters`"
 _LOOP = (
     "read `trainer.progress` and `trainer.clock`; act by `trainer.stop()`, `trainer.skip_batch()`"
 )
-_ADVICE = dict(NOT_YET)
+_ADVICE = {name: absent.advice for name, absent in NOT_YET.items()}
 
 INSTEAD: Mapping[str, Mapping[str, str]] = {
     "top": {

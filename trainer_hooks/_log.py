@@ -6,11 +6,38 @@ import logging
 import sys
 import warnings
 
-__all__ = ["log", "warn"]
+__all__ = ["be_heard", "log", "warn"]
 
 log = logging.getLogger("trainer_hooks")
 
 _PACKAGE = __name__.partition(".")[0]
+
+
+class _Unheard(logging.Handler):
+    """Write on the standard error what no other handler is given.
+
+    It is asked at each record, so nothing is written twice however late logging is set up, and the
+    stream is that of now: lines go above a progress bar.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        others = [handler for handler in log.handlers if handler is not self]
+        above = log.parent if log.propagate else None
+        if not others and (above is None or not above.hasHandlers()):
+            print(self.format(record), file=sys.stderr, flush=True)
+
+
+_unheard = _Unheard()
+
+
+def be_heard() -> None:
+    """Let what the package logs from INFO on be seen, also where nobody set up logging.
+
+    A level that the user gave the logger `trainer_hooks` stays.
+    """
+    log.addHandler(_unheard)  # a second time does nothing
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.INFO)
 
 
 def warn(message: str, category: type[Warning]) -> None:

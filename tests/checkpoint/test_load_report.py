@@ -22,33 +22,38 @@ class Other(Counter):
     pass
 
 
-def test_a_resume_says_once_where_it_goes_on(example_run, examples, tmp_path, capsys):
-    """Place and restored states are printed when the training goes on, and kept."""
+def test_a_resume_says_once_where_it_goes_on(example_run, examples, tmp_path, caplog, monkeypatch):
+    """The place, and how many states were restored, are told in one short line; all is kept."""
     path = examples / "format-1.ckpt"
-    trainer = example_run.train([example_run.Counter()], tmp_path, ckpt_path=path)
-    assert capsys.readouterr().out == (
-        f"resuming from {str(path)!r}: epoch 1, step 4, after 2 batches; "
-        "callback states restored: Counter\n"
+    monkeypatch.chdir(tmp_path)  # away from the file: what is below is shown as seen from here
+    with caplog.at_level("INFO", "trainer_hooks"):
+        trainer = example_run.train([example_run.Counter()], tmp_path, ckpt_path=path)
+    [told] = [line for line in caplog.messages if line.startswith("resuming from")]
+    assert told == (
+        f"resuming from {str(path)!r} at epoch 1, step 4, after 2 batches "
+        "(callback states restored: 1)"
     )
     assert trainer.load_report.restored == ("Counter",)
     assert trainer.load_report.summary == ""
 
 
-def test_what_differs_is_in_the_one_warning(example_run, examples, tmp_path, capsys):
-    """Missing and unexpected states are warned of, and not printed a second time."""
-    with pytest.warns(TrainerHooksWarning, match="no state for 'Other'; state without") as said:
+def test_what_differs_is_in_the_one_warning(example_run, examples, tmp_path, caplog):
+    """Missing and unexpected states are warned of, and not told a second time."""
+    with (
+        caplog.at_level("INFO", "trainer_hooks"),
+        pytest.warns(TrainerHooksWarning, match="no state for 'Other'; state without") as said,
+    ):
         trainer = example_run.train([Other()], tmp_path, ckpt_path=examples / "format-1.ckpt")
     assert len(said) == 1
-    out = capsys.readouterr().out
-    assert "callback states restored: none" in out
-    assert "Other" not in out
+    assert "callback states restored: 0" in caplog.text
+    assert "Other" not in caplog.text
     assert (trainer.load_report.missing, trainer.load_report.unexpected) == (
         ("Other",),
         ("Counter",),
     )
 
 
-def test_weights_for_an_evaluation_are_no_resume(fitted, tmp_path, net_type, capsys):
+def test_weights_for_an_evaluation_are_no_resume(fitted, tmp_path, net_type, capsys, caplog):
     """predict, and so validate and test, say nothing of a training's place."""
     trainer = fitted()
     trainer.save_checkpoint(tmp_path / "a.ckpt")
@@ -57,7 +62,10 @@ def test_weights_for_an_evaluation_are_no_resume(fitted, tmp_path, net_type, cap
         def predict_step(self, batch, batch_idx):
             return batch
 
+    caplog.clear()
+    caplog.set_level("INFO", "trainer_hooks")
     trainer.predict(Predicting(), [[0]], ckpt_path=tmp_path / "a.ckpt")
+    assert caplog.messages == []
     assert capsys.readouterr().out == ""
     assert trainer.load_report is None or trainer.load_report.upgraded == ()
 

@@ -14,7 +14,7 @@ from trainer_hooks.errors import OptionError
 
 BAD = [
     "", " ", "5", "5.0", "-3ep", "1.5ba", "10 parsecs", "10epochs", "1e400tok", "1e1000tok", "ep",
-    "1__0ba", "_1ba", "1_ba", "nansec", "infsec", "1h30", "30m1h", "1.5h", "1:30", "0x10ba",
+    "1__0ba", "_1ba", "1_ba", "nansec", "infsec", "1h30", "30m1h", "5mn", "1:30", "0x10ba",
     "1e-1ba", "1ep2ba", True, False, None, 5, 5.0, float("nan"), float("inf"), b"5ba", ["5ba"],
     timedelta(seconds=-1),
 ]  # fmt: skip
@@ -51,6 +51,10 @@ def test_what_is_no_number_of_a_unit(value, unit) -> None:
         ("1h30m", 5400.0, "sec"), ("30h", 108_000.0, "sec"), ("90m", 5400.0, "sec"),
         ("1d2h3m4s", 93_784.0, "sec"), ("00:00:15:00", 900.0, "sec"), (" 5 BA ", 5, "ba"),
         ("2.0ep", 2, "ep"), ("0ba", 0, "ba"), (timedelta(minutes=1), 60.0, "sec"),
+        ("1.5h", 5400.0, "sec"), ("90min", 5400.0, "sec"), ("5min", 300.0, "sec"),
+        ("1.5m", 90.0, "sec"), ("2 hours", 7200.0, "sec"), ("1d12h", 129_600.0, "sec"),
+        ("1 hour 30 minutes", 5400.0, "sec"), ("1 Day", 86_400.0, "sec"), ("2hrs", 7200.0, "sec"),
+        ("1h 30.5s", 3630.5, "sec"), ("10 seconds", 10.0, "sec"), ("1min30s", 90.0, "sec"),
         (Time("3ep"), 3, "ep"), ("9223372036854775807tok", 2**63 - 1, "tok"),
     ],
     ids=repr,

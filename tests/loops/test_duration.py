@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Time, Trainer, every, once
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
@@ -151,6 +153,7 @@ def test_a_finished_fit_goes_on_when_the_duration_is_set() -> None:
         ({"max_duration": "7ba"}, 7), ({"max_duration": "7ba", "accumulate_grad_batches": 3}, 3),
         ({"max_duration": "8ba", "accumulate_grad_batches": 3}, 4), ({"max_duration": "2ep"}, 8),
         ({"max_duration": "5st", "max_epochs": 9}, 5),
+        ({"max_duration": "1e6tok", "max_epochs": 2}, 8), ({"max_time": "9d", "max_epochs": 1}, 4),
     ],
     ids=str,
 )  # fmt: skip
@@ -158,6 +161,40 @@ def test_the_steps_of_a_duration_are_known(options, steps) -> None:
     """`estimated_stepping_batches`, which schedules are made from, is what is then done."""
     trainer = fit(**options)
     assert trainer.estimated_stepping_batches == trainer.clock.steps == steps
+
+
+@pytest.mark.parametrize(
+    ("duration", "accumulate", "drops", "steps"),
+    [("3sp", 1, False, 2), ("12sp", 1, False, 7), ("20sp", 3, False, 5), ("12sp", 1, True, 6)],
+)
+def test_the_steps_of_samples_are_known(duration, accumulate, drops, steps) -> None:
+    """A DataLoader says how many samples a batch has, with a smaller last one or without."""
+    data = [(torch.ones(2), 0)] * 7
+    trainer = Trainer(**QUIET, max_duration=duration, accumulate_grad_batches=accumulate)
+    trainer.fit(Words(), DataLoader(data, batch_size=2, drop_last=drops))
+    assert trainer.estimated_stepping_batches == trainer.clock.steps == steps
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"max_duration": "9d"}, r"max_duration='777600sec' is in wall time"),
+        ({"max_duration": "9tok"}, "max_duration='9tok' is in tokens"),
+        ({"max_time": "9d"}, "max_time is wall time"),
+        ({"max_epochs": -1}, "nothing ends the training"),
+    ],
+    ids=str,
+)
+def test_why_the_steps_are_not_known(options, why) -> None:
+    """Where nobody can know how many there will be, it is infinite, and the reason is warned of."""
+
+    class Asks(Callback):
+        def on_train_start(self, trainer, module):
+            with pytest.warns(TrainerHooksWarning, match=why):
+                assert trainer.estimated_stepping_batches == math.inf
+            trainer.stop()
+
+    fit(Asks(), **options)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 PRELUDE = """
-import contextlib, io, json, os, sys, warnings
+import contextlib, io, json, logging, os, sys, warnings
 import torch
 from trainer_hooks import Module, Trainer
 
@@ -25,6 +25,8 @@ class Line(Module):
 
 samples = torch.utils.data.TensorDataset(torch.ones(21, 4), torch.ones(21, 1))
 loader = torch.utils.data.DataLoader(samples, batch_size=8)
+logging.getLogger("trainer_hooks").setLevel("WARNING")  # stderr is for the story
+os.environ["TRAINER_HOOKS_EVENT_LOG_PRINT"] = "1"
 story = {}
 
 @contextlib.contextmanager
@@ -80,10 +82,10 @@ with chapter("misspelt"):
     train(plugins=["event-lok"])
 with chapter("replaced") as told:
     from trainer_hooks_monitoring import EventLog
-    mine = EventLog(quiet=True)
+    mine = EventLog()
     told["is_mine"] = train(callbacks=[mine], plugins=["event-log"]).callbacks == (mine,)
 with chapter("quiet"):
-    os.environ["TRAINER_HOOKS_EVENT_LOG_QUIET"] = "1"
+    del os.environ["TRAINER_HOOKS_EVENT_LOG_PRINT"]
     train()
 with chapter("environment") as told:
     os.environ["TRAINER_HOOKS_DISABLE_PLUGINS"] = "1"
@@ -146,8 +148,8 @@ def lines(chapter: dict) -> list[str]:
 def test_an_installed_plugin_works_in_every_trainer(fine: dict) -> None:
     """Nobody mentions it, and its hooks are called: each epoch and the end leave their line."""
     assert lines(fine["unmentioned"]) == [
-        "[event-log] epoch 1: 3 batches, 21 samples so far (resumed 0x)",
-        "[event-log] epoch 2: 6 batches, 42 samples so far (resumed 0x)",
+        "[event-log] epoch 0 done: 3 batches, 21 samples so far (resumed 0x)",
+        "[event-log] epoch 1 done: 6 batches, 42 samples so far (resumed 0x)",
         "[event-log] fit 1 done: 6 batches, 42 samples so far (resumed 0x)",
     ]
     assert fine["unmentioned"]["warned"] == []
@@ -174,7 +176,7 @@ def test_its_state_and_its_origin_are_in_the_checkpoint(fine: dict) -> None:
 def test_its_state_goes_on_with_a_resume(fine: dict) -> None:
     """A new Trainer's new journal takes the counts back and goes on from there."""
     assert lines(fine["resumed"]) == [
-        "[event-log] epoch 3: 9 batches, 63 samples so far (resumed 1x)",
+        "[event-log] epoch 2 done: 9 batches, 63 samples so far (resumed 1x)",
         "[event-log] fit 2 done: 9 batches, 63 samples so far (resumed 1x)",
     ]
     assert fine["resumed"]["warned"] == []
@@ -212,8 +214,8 @@ def test_the_users_own_replaces_the_plugins(fine: dict) -> None:
     assert fine["replaced"]["error"] is None
 
 
-def test_the_environment_quiets_the_example(fine: dict) -> None:
-    """`TRAINER_HOOKS_EVENT_LOG_QUIET=1`, set between two trainers, counts for the second."""
+def test_the_example_is_silent_unless_asked_to_print(fine: dict) -> None:
+    """`TRAINER_HOOKS_EVENT_LOG_PRINT`, unset between two trainers, counts for the second."""
     assert lines(fine["quiet"]) == []
     assert fine["quiet"]["error"] is None
 

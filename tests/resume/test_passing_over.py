@@ -87,7 +87,7 @@ def test_workers_that_draw_load_again_what_is_behind(caplog):
 
     state, rest = cut(TrainStream(make(Counted(24, is_noisy=True))), 5)
     again = Counted(24, is_noisy=True)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.DEBUG, "trainer_hooks"):
         assert resume(TrainStream(make(again)), 5, state) == rest
     assert again.loaded.item() == 24
     (said,) = caplog.messages
@@ -110,10 +110,10 @@ def test_workers_that_draw_load_again_what_is_behind(caplog):
 def test_why_batches_are_loaded_again_is_said(make, why, caplog):
     """What cannot be passed over by index is loaded and dropped; a log line says why."""
     state, rest = cut(TrainStream(make()), 4)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.DEBUG, "trainer_hooks"):
         assert resume(TrainStream(make()), 4, state) == rest
     (record,) = caplog.records
-    assert record.levelno == logging.INFO
+    assert record.levelno == logging.DEBUG
     assert "loading and dropping 4 batches, because" in record.getMessage()
     assert why.replace("an Own", "a Own") in record.getMessage()
 

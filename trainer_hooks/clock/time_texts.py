@@ -44,8 +44,13 @@ _MOST_SECONDS = int(timedelta.max.total_seconds())
 _NUMBER = r"\d+(?:_\d+)*"
 _COUNTED = re.compile(rf"({_NUMBER}(?:\.(?:{_NUMBER})?)?(?:e[+-]?\d{{1,3}})?)\s*([a-z]+)", re.I)
 _SPAN = re.compile(
-    rf"(?:({_NUMBER})d)?(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER}(?:\.\d+)?)s)?", re.I
+    r"\s*".join(
+        rf"(?:({_NUMBER}(?:\.\d+)?)\s*{unit})?"
+        for unit in ("d(?:ays?)?", "h(?:rs?|ours?)?", "m(?:ins?|inutes?)?", "s(?:ecs?|econds?)?")
+    ),
+    re.I,
 )
+_BARE = re.compile(rf"{_NUMBER}(?:\.{_NUMBER})?")
 _CLOCK = re.compile(r"(\d+):(\d\d):(\d\d):(\d\d)")
 _SECONDS_OF = (86_400, 3_600, 60, 1)
 
@@ -79,7 +84,7 @@ def _parsed(text: str) -> tuple[int | float, TimeUnit] | str:
         parts = [Fraction((part or "0").replace("_", "")) for part in match.groups()]
         seconds = sum(part * each for part, each in zip(parts, _SECONDS_OF, strict=True))
         return _checked(Fraction(seconds), TimeUnit.SECOND)
-    return "it must be a number and a unit"
+    return "it has no unit" if _BARE.fullmatch(text) else "it must be a number and a unit"
 
 
 def _checked(number: Fraction | None, unit: TimeUnit) -> tuple[int | float, TimeUnit] | str:

@@ -32,10 +32,10 @@ class Time:
 
     Units are `iter` (iterations), `ep` (epochs), `ba` (batches), `st` (optimizer steps), `sp`
     (samples), `tok` (tokens), `dur` (a share of the whole training) and `sec`; wall time may also
-    be written as `"1d2h30m10s"`, `"DD:HH:MM:SS"` or a timedelta. Case does not matter. Numbers may
-    have underscores and exponents, as in `"50_000sp"` and `"1e9tok"`; only `dur` and `sec` take
-    broken ones. Two times are equal if they have one unit and one value; to order, add, subtract
-    or divide times of different units is an error.
+    be written as `"1d2h30m10s"`, `"1.5h"`, `"90min"`, `"2 hours"`, `"DD:HH:MM:SS"` or a timedelta.
+    Case does not matter. Numbers may have underscores and exponents, as in `"50_000sp"` and
+    `"1e9tok"`; only `dur` and wall time take broken ones. Two times are equal if they have one unit
+    and one value; to order, add, subtract or divide times of different units is an error.
 
     Args:
         value: a text, a timedelta, another `Time`, or a number of `unit`.
@@ -215,7 +215,10 @@ def _advice(units: Collection[TimeUnit]) -> str:
     chosen = [unit for unit in TimeUnit if unit in units]
     examples = {TimeUnit.SECOND: "1h30m", TimeUnit.BATCH: "500ba"}
     example = next((examples[u] for u in chosen if u in examples), f"10{chosen[0].value}")
-    listed = ", ".join(f"{unit.value} ({UNITS[unit]})" for unit in chosen)
+    listed = ", ".join(
+        "s, m, h and d (wall time)" if unit is TimeUnit.SECOND else f"{unit.value} ({UNITS[unit]})"
+        for unit in chosen
+    )
     return f"Write a number and a unit, such as {example!r}; units are {listed}."
 
 

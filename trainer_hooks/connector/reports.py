@@ -56,14 +56,6 @@ class LoadReport:
     upgraded: tuple[str, ...] = ()
 
     @property
-    def taken_back(self) -> str:
-        """What was restored, in one sentence."""
-        parts = [f"callback states restored: {', '.join(self.restored) or 'none'}"]
-        if self.upgraded:
-            parts.append(f"upgraded: {', '.join(self.upgraded)}")
-        return "; ".join(parts)
-
-    @property
     def summary(self) -> str:
         """The differences in one sentence, or an empty string if there are none."""
         parts = []

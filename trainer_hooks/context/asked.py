@@ -17,6 +17,7 @@ class Asked:
     Attributes:
         is_stopping: whether somebody asked the run to stop.
         stop_requests: how often `StopTraining` was raised.
+        stop_message: what the first of them said.
         skips_batch: whether somebody asked to leave the batch in work out.
         ends_epoch: whether the module asked to leave out the rest of the epoch's batches, too.
         notes_indices: whether somebody asked which samples the batches of a prediction consist of.
@@ -26,6 +27,7 @@ class Asked:
 
     is_stopping: bool = False
     stop_requests: int = 0
+    stop_message: str = ""
     skips_batch: bool = False
     ends_epoch: bool = False
     notes_indices: bool = False

@@ -9,6 +9,8 @@ from trainer_hooks.context.asked import Asked
 from trainer_hooks.context.data import RunData
 from trainer_hooks.context.moving import MovingParts
 from trainer_hooks.context.work import BatchInWork, CycleInWork, OverriddenSteps, ValidationInWork
+from trainer_hooks.data import samples_of
+from trainer_hooks.errors import message_of
 
 if TYPE_CHECKING:
     from trainer_hooks.checkpoint import BackgroundSaves
@@ -85,6 +87,12 @@ class RunContext:
         )
 
     @property
+    def why_stopping(self) -> str:
+        """That a stop was asked for, in the words of who did."""
+        words = self.asked.stop_message or self.trainer.stop_reason
+        return f"a stop was asked for: {words}" if words else "a stop was asked for"
+
+    @property
     def is_inside_epoch(self) -> bool:
         """Whether the training batches of an epoch are being taken."""
         return self.batch.is_taken or self.training.progress.batches_in_epoch > 0
@@ -95,6 +103,7 @@ class RunContext:
         self.asked.skips_batch = True
         self.asked.stop_requests += 1
         if self.asked.stop_requests == 1:
+            self.asked.stop_message = message_of(request)
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
 
     def end_epoch(self) -> None:
@@ -108,6 +117,9 @@ class RunContext:
             self.training.scaler = self.precision.state_dict()
             if self.data.stream is not None:
                 self.training.num_batches = self.data.stream.num_batches
+                self.training.samples = samples_of(
+                    self.data.stream.loader, self.data.stream.num_batches
+                )
         self.data.let_go()
 
     def _places(self) -> dict[str, Any]:

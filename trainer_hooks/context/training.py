@@ -34,11 +34,14 @@ class Training:
         began: which parts trained, and which parameters required gradients, as it began.
         scaler: the state of the loss scaler, between two fits.
         num_batches: training batches an epoch of the last fit; infinity where that is unknown.
+        samples: samples of a batch and an epoch of the last fit; None where its loader has no say.
         left: what the last fit left of its loaders and places, for checkpoints saved after it.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
         hparams: what was saved of the module's hyperparameters as the last fit began, by which a
             restart knows its own checkpoints.
         saved_batches: batches that were done when a checkpoint was saved last that can be resumed.
+        newest_path: that checkpoint, or the one that the last fit was given; empty without one.
+        newest_batches: batches that are done in it.
     """
 
     module: Module | None = None
@@ -52,10 +55,13 @@ class Training:
     began: dict[str, Any] = field(default_factory=dict)
     scaler: dict[str, Any] = field(default_factory=dict)
     num_batches: int | float = math.inf
+    samples: tuple[int, int] | None = None
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0
     hparams: Mapping[str, Any] | None = None
     saved_batches: int = -1
+    newest_path: str = ""
+    newest_batches: int = 0
 
     def __post_init__(self) -> None:
         self.history = History(self.progress)

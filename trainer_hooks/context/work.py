@@ -62,7 +62,20 @@ class OverriddenSteps:
     Attributes:
         overridden: those that a subclass overrides, by `"train"` and `"eval"`.
         own: the module's own step, while such a method is in its place.
+        compiled: what `torch.compile(module)` returned, whose compiler runs the steps; or None.
     """
 
     overridden: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     own: Callable[[Any], Any] | None = None
+    compiled: Any = None
+
+    def compile(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a step as it is to be run: compiled, where the module was given so."""
+        if self.compiled is None:
+            return step
+        compiled: Callable[..., Any] = self.compiled.dynamo_ctx(step)
+        return compiled
+
+    def forward_of(self, module: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what runs a module's forward: it, or what was compiled of it."""
+        return module if self.compiled is None else self.compiled

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
         as_train_loader,
         without_shuffling,
     )
-    from trainer_hooks.data.sizes import limited, no_batch, number_of_batches, shortage
+    from trainer_hooks.data.sizes import (
+        limited,
+        no_batch,
+        number_of_batches,
+        samples_of,
+        shortage,
+    )
     from trainer_hooks.data.splitting import samples_in, split_batch
     from trainer_hooks.data.stream import TrainStream
     from trainer_hooks.data.transfer import BatchTransfer
@@ -52,6 +58,7 @@ __all__ = [
     "number_of_batches",
     "restore_generators",
     "samples_in",
+    "samples_of",
     "shortage",
     "split_batch",
     "without_shuffling",
@@ -84,6 +91,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "number_of_batches": "sizes",
             "restore_generators": "generators",
             "samples_in": "splitting",
+            "samples_of": "sizes",
             "shortage": "sizes",
             "split_batch": "splitting",
             "without_shuffling": "loaders",

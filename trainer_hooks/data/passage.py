@@ -37,7 +37,7 @@ def pass_over(items: Iterator[Any], count: int, why: str = "") -> Any:
     """
     what = "loading and dropping" if why else "passing over"
     reason = f", because {why}" if why else ""
-    log.info("resuming: %s %s batches%s", what, f"{count:,}", reason)
+    log.debug("resuming: %s %s batches%s", what, f"{count:,}", reason)
     is_each_slow = bool(why)
     began = monotonic()
     due = began + _FIRST_LINE

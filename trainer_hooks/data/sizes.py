@@ -7,7 +7,7 @@ from typing import Any
 
 from trainer_hooks.errors import DataError
 
-__all__ = ["limited", "no_batch", "number_of_batches", "shortage"]
+__all__ = ["limited", "no_batch", "number_of_batches", "samples_of", "shortage"]
 
 
 def number_of_batches(loader: Any) -> int | float:
@@ -16,6 +16,19 @@ def number_of_batches(loader: Any) -> int | float:
         return len(loader)
     except (TypeError, NotImplementedError):
         return math.inf
+
+
+def samples_of(loader: Any, batches: int | float) -> tuple[int, int] | None:
+    """Return how many samples a batch of a DataLoader has, and so many batches of it together.
+
+    It is None where the loader does not say so, as with a batch sampler or an iterable.
+    """
+    size = getattr(loader, "batch_size", None)
+    sampler = getattr(loader, "sampler", None)
+    if not isinstance(size, int) or sampler is None or batches == math.inf:
+        return None
+    known = number_of_batches(sampler)  # a sampler is counted in samples
+    return None if known == math.inf else (size, int(min(known, size * batches)))
 
 
 def no_batch(what: str, loader: Any) -> str:

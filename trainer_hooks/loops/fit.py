@@ -112,7 +112,7 @@ class FitLoop:
         if self.stream.num_batches == 0:
             return "the limit on training batches leaves none"
         if self.context.has_to_stop:
-            return "a stop was asked for"
+            return self.context.why_stopping
         return ""
 
     def _epoch(self) -> None:

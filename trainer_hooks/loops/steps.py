@@ -48,17 +48,18 @@ def training_step(context: RunContext) -> Step:
 def _training_step(context: RunContext) -> Step:
     module = context.module
     if overrides(module, "training_step"):
-        return fitted(module, "training_step")
+        return context.steps.compile(fitted(module, "training_step"))
     if not _has_default(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no training_step: define training_step(batch, "
             "batch_idx) and return the loss, or define forward(batch) and loss(outputs, batch)."
         )
     trainer, hooks = context.trainer, context.hooks
+    forward = context.steps.forward_of(module)
 
     def step(batch: Any, batch_idx: int) -> Tensor:  # noqa: ARG001 - a training_step takes it
         hooks.on_before_forward(trainer, module)
-        outputs = module(batch)
+        outputs = forward(batch)
         hooks.on_after_forward(trainer, module, outputs)
         hooks.on_before_loss(trainer, module)
         loss: Tensor = module.loss(outputs, batch)  # type: ignore[operator]
@@ -115,19 +116,20 @@ def _evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
     module = context.module
     name = _STEPS[stage]
     if overrides(module, name):
-        return fitted(module, name, len(context.data.evaluation[stage].loaders))
+        loaders = len(context.data.evaluation[stage].loaders)
+        return context.steps.compile(fitted(module, name, loaders))
     if not _has_default(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no {name}: define {name}(batch, batch_idx), or "
             "define forward(batch) and loss(outputs, batch)."
         )
-    trainer = context.trainer
+    trainer, forward = context.trainer, context.steps.forward_of(module)
     fires = stage == "validate"
 
     def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001
         if fires:
             hooks.on_validation_before_forward(trainer, module)
-        outputs = module(batch)
+        outputs = forward(batch)
         if fires:
             hooks.on_validation_after_forward(trainer, module, outputs)
         module.log(_LOSSES[stage], module.loss(outputs, batch), prog_bar=True)  # type: ignore[operator]
@@ -144,16 +146,18 @@ def predict_step(context: RunContext) -> Step:
     """
     module = context.module
     if overrides(module, "predict_step"):
-        return fitted(module, "predict_step", len(context.data.evaluation["predict"].loaders))
+        loaders = len(context.data.evaluation["predict"].loaders)
+        return context.steps.compile(fitted(module, "predict_step", loaders))
     if not _has_forward(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no predict_step and no forward: define one of them."
         )
     trainer, hooks = context.trainer, context.hooks
+    forward = context.steps.forward_of(module)
 
     def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001
         hooks.on_predict_before_forward(trainer, module)
-        outputs = module(batch)
+        outputs = forward(batch)
         hooks.on_predict_after_forward(trainer, module, outputs)
         return outputs
 

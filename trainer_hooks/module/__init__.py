@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.module.compiled import outside_of_graphs, uncompiled
     from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
     from trainer_hooks.module.optimization import (
@@ -32,10 +33,12 @@ __all__ = [
     "Optimization",
     "changed_options",
     "needs_closure",
+    "outside_of_graphs",
     "parse",
     "require_same_classes",
     "setup_of",
     "take_options",
+    "uncompiled",
     "warn_of_foreign",
 ]
 
@@ -50,10 +53,12 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Optimization": "optimization",
             "changed_options": "setup",
             "needs_closure": "optimization",
+            "outside_of_graphs": "compiled",
             "parse": "optimization",
             "require_same_classes": "setup",
             "setup_of": "setup",
             "take_options": "setup",
             "warn_of_foreign": "setup",
+            "uncompiled": "compiled",
         },
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TextIO
 
 from trainer_hooks import checkpoint, loops
+from trainer_hooks._log import be_heard
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
+from trainer_hooks.module import uncompiled
 from trainer_hooks.runtime import make_precision, pick_device, require_single_process
 from trainer_hooks.trainer import run, verbs
 from trainer_hooks.trainer.options import (
@@ -50,10 +52,11 @@ class Trainer(TrainerView):
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
         require_single_process()
+        be_heard()
         connector = CallbackConnector(
             config.callbacks,
             defaults=default_callbacks(config),
-            discover=config.plugins,
+            discover=True if config.plugins is None else config.plugins,
             plugin_errors=config.plugin_errors,
             strict_hooks=config.strict_hooks,
             callback_errors=config.callback_errors,
@@ -92,8 +95,8 @@ class Trainer(TrainerView):
         """Train a module.
 
         Args:
-            model: the module. With the one of the last fit, training goes on; another one starts
-                from nothing.
+            model: the module, or what `torch.compile(module)` returned. With the one of the last
+                fit, training goes on; another one starts from nothing.
             train_dataloaders: an iterable of batches, or a list or dict of loaders.
             val_dataloaders: one, or a list of them, which are run one after another.
             datamodule: what has the loaders, instead.
@@ -526,9 +529,17 @@ class Trainer(TrainerView):
         from trainer_hooks._text import show_tree
         from trainer_hooks.trainer.description import describe
 
-        tree = describe(self, self._session.connector, model, fn)
+        tree = describe(self, self._session.connector, uncompiled(model), fn)
         if self.is_global_zero:
             show_tree(tree, file=file)
+
+    def __repr__(self) -> str:
+        """Return in one line what it was given and how far it is."""
+        return run.portrait(type(self).__name__, self._session)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's
+        """Show the same in a notebook, a line for each part."""
+        printer.text(repr(self).replace("; ", ";\n  "))
 
     # --- what a subclass may override, as in pytorch-accelerated ---
     # Each is the callback's hook of that name there, less `on_`, and runs before the callbacks.
@@ -598,6 +609,7 @@ class Trainer(TrainerView):
                 f"{job.fn} was called inside {self._session.state.fn} of the same trainer: use "
                 "another Trainer for it, or call it afterwards."
             )
+        job = job.in_place()
         started = run.Run(self._session, self, job, overridden_losses(self, Trainer))
         occupation = self._session.occupation
         occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")
@@ -648,7 +660,9 @@ class Trainer(TrainerView):
         self, model: Module | None, ckpt_path: str | os.PathLike[str] | None, fn: str
     ) -> tuple[Module, str | None]:
         """Return the module to run and the checkpoint to load into it."""
-        module = self._session.module if model is None else model
+        session = self._session
+        last = session.module if session.compiled is None else session.compiled
+        module = last if model is None else model
         if module is None:
             raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
         return module, self._found(ckpt_path, fn, module)
@@ -667,4 +681,4 @@ class Trainer(TrainerView):
         if ckpt_path not in ("auto", "best", "last"):
             self._session.start.named_path = checkpoint.located(ckpt_path)
             return self._session.start.named_path
-        return run.find_checkpoint(self, str(ckpt_path), fn, module)
+        return run.find_checkpoint(self, str(ckpt_path), fn, uncompiled(module))

@@ -6,10 +6,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._lazy import class_if_loaded
+from trainer_hooks._log import warn
 from trainer_hooks.context import EvalData
+from trainer_hooks.data import samples_of
+from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.loops import overrides
 from trainer_hooks.runtime import SINGLE_PROCESS
 from trainer_hooks.trainer import run
-from trainer_hooks.trainer.options import root_dir, steps_in
+from trainer_hooks.trainer.options import root_dir, steps_in, why_endless
 
 if TYPE_CHECKING:
     import os
@@ -416,8 +420,27 @@ class TrainerView:
 
     @property
     def estimated_stepping_batches(self) -> int | float:
-        """Optimizer steps that the whole fit will make, as far as its limits tell."""
-        return steps_in(self._session.plan, self.num_training_batches)
+        """Optimizer steps that the whole fit will make, as far as its limits tell.
+
+        Where nobody can know it is infinite, and a warning says why.
+        """
+        plan, length = self._session.plan, self.num_training_batches
+        steps = steps_in(plan, length, self._samples(length))
+        if steps == math.inf:
+            warn(
+                f"trainer.estimated_stepping_batches is infinite: {why_endless(plan, length)}. A "
+                "schedule that must know its length needs Trainer(max_steps=...) or max_epochs= "
+                "too, or a length of its own.",
+                TrainerHooksWarning,
+            )
+        return steps
+
+    def _samples(self, length: int | float) -> tuple[int, int] | None:
+        """Return the samples of a batch and of an epoch, None where they are not known."""
+        if self.module is not None and overrides(self.module, "num_samples"):
+            return None
+        loader = self.train_dataloader
+        return self._session.training.samples if loader is None else samples_of(loader, length)
 
     # --- limits, some of which may be changed between two fits ---
 

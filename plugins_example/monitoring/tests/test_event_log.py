@@ -32,6 +32,7 @@ class FakeTrainer:
 
     def __init__(self, *, is_fresh: bool = True) -> None:
         self.progress = SimpleNamespace(is_fresh=is_fresh)
+        self.current_epoch = 0
         self.lines: list[str] = []
 
     def print(self, *words: object) -> None:
@@ -64,16 +65,16 @@ def test_counts_batches_samples_epochs_and_fits() -> None:
 def test_prints_a_line_an_epoch_and_one_at_the_end() -> None:
     """The lines hold the counts, with separators, and go through the trainer."""
     trainer = FakeTrainer()
-    train(EventLog(), trainer, [1000, 437])
+    train(EventLog(prints=True), trainer, [1000, 437])
     assert trainer.lines == [
-        "[event-log] epoch 1: 2 batches, 1,437 samples so far (resumed 0x)",
+        "[event-log] epoch 0 done: 2 batches, 1,437 samples so far (resumed 0x)",
         "[event-log] fit 1 done: 2 batches, 1,437 samples so far (resumed 0x)",
     ]
 
 
-def test_quiet_counts_and_prints_nothing() -> None:
-    """A quiet log has the same counts and no lines."""
-    trainer, log = FakeTrainer(), EventLog(quiet=True)
+def test_it_counts_and_prints_nothing_unless_asked_to() -> None:
+    """A log that nobody asked to print has the same counts and no lines."""
+    trainer, log = FakeTrainer(), EventLog()
     train(log, trainer, [4])
     assert trainer.lines == []
     assert log.counts.samples == 4
@@ -83,7 +84,7 @@ def test_goes_on_after_a_resume() -> None:
     """Restored counts are continued, and the resume is counted and printed."""
     before = EventLog()
     train(before, FakeTrainer(), [4])
-    after, trainer = EventLog(), FakeTrainer(is_fresh=False)
+    after, trainer = EventLog(prints=True), FakeTrainer(is_fresh=False)
     after.load_state_dict(before.state_dict())
     train(after, trainer, [4])
     assert after.counts == Counts(batches=2, samples=8, epochs=2, fits=2, resumes=1)
@@ -173,7 +174,7 @@ def trainer(folder: Path, log: EventLog, **options) -> Trainer:
 def test_a_fit_is_in_the_file(tmp_path: Path) -> None:
     """Start, metrics, epochs, checkpoints and end are lines of JSON, with time, run and place."""
     path = tmp_path / "logs" / "events.jsonl"
-    trainer(tmp_path, EventLog(path, quiet=True)).fit(TinyModule())
+    trainer(tmp_path, EventLog(path)).fit(TinyModule())
     events = lines(path)
     kinds = [event["event"] for event in events]
     assert kinds[0] == "fit_start"
@@ -200,10 +201,10 @@ def test_a_fit_is_in_the_file(tmp_path: Path) -> None:
 def test_a_resume_appends_and_says_so(tmp_path: Path) -> None:
     """The same file goes on, with another run, the checkpoint's path and counts that go on."""
     path = tmp_path / "events.jsonl"
-    first = trainer(tmp_path, EventLog(path, quiet=True), max_epochs=1)
+    first = trainer(tmp_path, EventLog(path), max_epochs=1)
     first.fit(TinyModule())
     first.save_checkpoint(tmp_path / "cut.ckpt")
-    second = trainer(tmp_path, EventLog(path, quiet=True))
+    second = trainer(tmp_path, EventLog(path))
     second.fit(TinyModule(), ckpt_path=tmp_path / "cut.ckpt")
     starts = [event for event in lines(path) if event["event"] == "fit_start"]
     assert starts[0]["resumed_from"] is None
@@ -231,7 +232,7 @@ def test_what_ended_a_run_is_in_the_file(tmp_path: Path) -> None:
 def test_numbers_that_json_does_not_have_are_texts(tmp_path: Path) -> None:
     """NaN and the infinities are written as texts, so that every parser reads the line."""
     path = tmp_path / "events.jsonl"
-    fitted = trainer(tmp_path, EventLog(path, quiet=True), max_epochs=1)
+    fitted = trainer(tmp_path, EventLog(path), max_epochs=1)
     fitted.fit(TinyModule())
     fitted.log_metrics({"a": float("nan"), "b": float("inf"), "c": -float("inf"), "d": 1.5})
     assert lines(path)[-1]["metrics"] == {"a": "NaN", "b": "Infinity", "c": "-Infinity", "d": 1.5}
@@ -240,7 +241,7 @@ def test_numbers_that_json_does_not_have_are_texts(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
     """It is reported once, and the training is the training."""
     (tmp_path / "file").write_text("no folder")
-    log = EventLog(tmp_path / "file" / "events.jsonl", quiet=True)
+    log = EventLog(tmp_path / "file" / "events.jsonl")
     fitted = trainer(tmp_path, log)
     with pytest.warns(TrainerHooksWarning, match="callback EventLog"):
         fitted.fit(TinyModule())
@@ -255,24 +256,24 @@ def test_wrong_paths_are_told(path: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "quiet"), [("1", True), ("yes", True), ("0", False), ("", False)]
+    ("value", "prints"), [("1", True), ("yes", True), ("0", False), ("", False)]
 )
 def test_the_factory_reads_the_environment_when_called(
-    monkeypatch: pytest.MonkeyPatch, value: str, quiet: bool
+    monkeypatch: pytest.MonkeyPatch, value: str, prints: bool
 ) -> None:
     """The variables count at the time of the call; unset, the log prints and has no file."""
-    monkeypatch.setenv("TRAINER_HOOKS_EVENT_LOG_QUIET", value)
+    monkeypatch.setenv("TRAINER_HOOKS_EVENT_LOG_PRINT", value)
     monkeypatch.setenv("TRAINER_HOOKS_EVENT_LOG", "run/events.jsonl")
     log = make_event_log()
-    assert (log.quiet, log.path) == (quiet, Path("run/events.jsonl"))
-    monkeypatch.delenv("TRAINER_HOOKS_EVENT_LOG_QUIET")
+    assert (log.prints, log.path) == (prints, Path("run/events.jsonl"))
+    monkeypatch.delenv("TRAINER_HOOKS_EVENT_LOG_PRINT")
     monkeypatch.delenv("TRAINER_HOOKS_EVENT_LOG")
-    assert (make_event_log().quiet, make_event_log().path) == (False, None)
+    assert (make_event_log().prints, make_event_log().path) == (False, None)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("TRAINER_HOOKS_EVENT_LOG_QUIET", "maybe"), ("TRAINER_HOOKS_EVENT_LOG", ".")],
+    [("TRAINER_HOOKS_EVENT_LOG_PRINT", "maybe"), ("TRAINER_HOOKS_EVENT_LOG", ".")],
 )
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     """The error has the variable, its value and the rule."""

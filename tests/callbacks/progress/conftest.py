@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from trainer_hooks.clock.progress import EpochStage, Progress
+
+if TYPE_CHECKING:
+    from trainer_hooks import Time
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """The clock of the progress bars, which goes on only when a test says so."""
     now = SimpleNamespace(seconds=1000.0)
-    for module in ("pace", "open_bars"):
+    for module in ("pace", "open_bars", "run_length"):
         monkeypatch.setattr(
             f"trainer_hooks.callbacks.progress.{module}.monotonic", lambda: now.seconds
         )
@@ -31,6 +35,12 @@ class CountingTrainer:
     num_test_batches: list = field(default_factory=list)
     num_predict_batches: list = field(default_factory=list)
     max_epochs: int = 2
+    max_steps: int = -1
+    max_duration: Time | None = None
+    accumulate_grad_batches: int = 1
+    train_dataloader: object = None
+    module: object = field(default_factory=lambda: SimpleNamespace(automatic_optimization=True))
+    share_done: float = 0.0
     is_global_zero: bool = True
     sanity_checking: bool = False
     logger: object = None
@@ -41,6 +51,10 @@ class CountingTrainer:
     @property
     def current_epoch(self) -> int:
         return self.progress.epochs_completed
+
+    @property
+    def clock(self) -> SimpleNamespace:
+        return SimpleNamespace(share_done=self.share_done)
 
     @property
     def progress_bar_metrics(self) -> dict:

@@ -30,6 +30,7 @@ from trainer_hooks.callbacks import *
 
 log = logging.getLogger("users.own")
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+logging.getLogger("trainer_hooks").setLevel(logging.WARNING)  # how a fit ended has its own test
 
 class Line(Module):
     def __init__(self):
@@ -247,6 +248,22 @@ fit({bar}())
     assert sum(line.startswith("Epoch") for line in lines) == 1
 
 
+def test_how_a_fit_ended_stands_below_the_bar(program, bar):
+    """The lines at the end come when the bar is drawn for the last time, and leave it whole."""
+    code = f"""
+logging.getLogger("trainer_hooks").setLevel(logging.INFO)
+fit({bar}())
+print("the end")
+"""
+    lines = program(code).end()
+    [epoch] = [n for n, line in enumerate(lines) if line.startswith("Epoch 0/0")]
+    assert "10/10" in lines[epoch]
+    assert lines[epoch + 1 :] == [
+        "INFO fit ended at epoch 1, step 10: max_epochs=1 epochs are done",
+        "the end",
+    ]
+
+
 RESIZED = """
 def at_batch(module, batch_idx):
     if batch_idx in (3, 6):
@@ -286,6 +303,25 @@ def test_very_narrow_terminal(program, bar):
     assert sum("Epoch" in line for line in lines) <= 1, lines
     assert lines[-1] == "the end"
     assert len(lines) <= 12
+
+
+@pytest.mark.parametrize(("columns", "most"), [(40, 8), (60, 5), (80, 4), (200, 2)])
+def test_many_metrics_on_a_narrow_terminal(program, columns, most):
+    """Rich's bar keeps its line, and metrics that have no room in it stand whole below."""
+    lines = program(
+        """
+def at_batch(module, batch_idx):
+    for number in range(6):
+        module.log(f"metric_number_{number}", 0.5, prog_bar=True)
+fit(RichProgressBar())
+print("the end")
+""",
+        columns=columns,
+    ).end()
+    assert len(lines) - 1 <= most, lines
+    [bar] = [line for line in lines if line.startswith("Epoch 0/0")]
+    assert "10/10" in bar
+    assert sum(line.count("metric_number_") for line in lines) == 6, lines
 
 
 def test_several_validation_loaders(program, bar):

@@ -141,7 +141,10 @@ def test_the_plugin_is_listed_and_does_its_work(demo: Any) -> None:
         pytest.skip(f"{EXAMPLE} is not installed: pip install -e plugins_example/monitoring")
     done, _ = demo
     assert re.search(rf"^EventLog +plugin {EXAMPLE} \d", done.stdout, re.MULTILINE)
-    assert "Nobody imported trainer_hooks_monitoring" in done.stdout
+    [told] = re.findall(r"^Nobody imported (.*):", done.stdout, re.MULTILINE)
+    assert told == "trainer_hooks_monitoring"  # those that take no part are not told of
+    assert "[event-log] epoch 6 done: 287 batches" in done.stdout
+    assert "Epoch 6/6: 41/41" in done.stdout
     assert "[event-log] fit 1 done: 287 batches, 9,079 samples so far (resumed 0x)" in done.stdout
     assert "[event-log] fit 2 done: 287 batches, 9,079 samples so far (resumed 1x)" in done.stdout
     assert re.search(r"^EventLog batches +144 +144 +287 +287 +same$", done.stdout, re.MULTILINE)

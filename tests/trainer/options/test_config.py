@@ -79,7 +79,7 @@ BAD = [
     *[("precision", value, "must be one of") for value in ("half", 8, True, 32.0, ["32"])],
     ("precision", "bf16-true", "not available yet"),
     *[("logger", value, "must be True, False, a trainer_hooks Logger") for value in ("csv", 3)],
-    *[("plugins", value, "must be True, False, or names") for value in ("mine", None, 3, [1])],
+    *[("plugins", value, "must be True, False, None, or names") for value in ("mine", 3, [1])],
     ("strict_hooks", "yes", "True or False"),
     ("callback_errors", "disable", "a dict of 'raise' or 'disable' by state_key or class name"),
     ("callback_errors", {"Journal": "ignore"}, "a dict of 'raise' or 'disable'"),
@@ -94,7 +94,7 @@ BAD = [
     *[("min_epochs", value, INT_0) for value in (-1, "3", 1.0, False)],
     *[("max_steps", value, INT_MINUS_1) for value in (-2, None, 10.0, True)],
     *[("min_steps", value, INT_0) for value in (-1, 10.0, True)],
-    *[("max_time", value, "max_time") for value in ("1 hour", 5, {"parsecs": 12}, "5", "3ep")],
+    *[("max_time", value, "max_time") for value in ("1 moon", 5, {"parsecs": 12}, "5", "3ep")],
     *[
         ("val_check_interval", value, "units are iter")
         for value in ("5", "", "-3ba", "0ba", "0ep", "2dur", timedelta(0))
@@ -104,6 +104,8 @@ BAD = [
         ("max_duration", value, "units are iter")
         for value in ("5", "", 5, True, "-3ep", "0ep", "1.5ba", "1e400tok", "10 parsecs", "2dur")
     ],
+    ("max_duration", "90", "it has no unit. Write a number and a unit"),
+    ("max_duration", "90", "st (optimizer steps), sp (samples), tok (tokens), s, m, h and d (wall"),
     ("max_duration", "2iter", "there are no iterations without a length"),
     ("max_duration", "0.5dur", "the unit 'dur' makes no sense here"),
     *[
@@ -126,8 +128,8 @@ BAD = [
         for value in (0, -1, 2.0, "half", True)
     ],
     *[
-        ("gradient_clip_val", value, "a number over 0")
-        for value in (0, -1.0, "1", True, float("nan"))
+        ("gradient_clip_val", value, "a number from 0 on")
+        for value in (-1.0, "1", True, float("nan"))
     ],
     *[("gradient_clip_algorithm", value, "'norm' or 'value'") for value in ("l2", 2, [])],
     *[("iteration_length", value, INT_1) for value in (0, 1.0)],
@@ -210,12 +212,27 @@ def test_an_unknown_option_that_is_like_no_other() -> None:
 
 
 @pytest.mark.parametrize("option", sorted(NOT_YET))
-def test_lightnings_other_options_say_what_to_do(option: str) -> None:
+@pytest.mark.parametrize("value", ["other", 2, 1.0])
+def test_lightnings_other_options_say_what_to_do(option: str, value: object) -> None:
     """An option of Lightning that is not here is named as such, with what to do instead."""
     with pytest.raises(OptionError) as caught:
-        Trainer(**{option: True})
+        Trainer(**{option: value})
     assert f"Lightning's option {option!r} is not here" in str(caught.value)
-    assert NOT_YET[option] in str(caught.value)
+    assert NOT_YET[option].advice in str(caught.value)
+
+
+def test_lightnings_other_options_are_taken_where_they_ask_for_nothing() -> None:
+    """A script that passes each at a value that changes nothing runs as it is."""
+    for position in range(2):
+        neutral = {name: absent.neutral[-position] for name, absent in NOT_YET.items()}
+        trainer = Trainer(**neutral, plugins=None, strategy="auto", gradient_clip_val=0.0)
+        assert trainer.gradient_clip_val is None
+
+
+def test_a_neutral_value_hides_no_typo() -> None:
+    """What is no option of anybody is refused beside it."""
+    with pytest.raises(OptionError, match="no option 'num_node'"):
+        Trainer(num_nodes=1, num_node=1)
 
 
 def test_not_yet_and_options_are_apart() -> None:
@@ -268,7 +285,7 @@ GOOD = [
     ("precision", [None, 32, "32", "32-true", 64, "64-true", "bf16", "bf16-mixed"]),
     ("logger", [None, True, False, []]),
     ("callbacks", [None, [], ()]),
-    ("plugins", [True, False, ["x"], ("x",)]),
+    ("plugins", [True, False, None, ["x"], ("x",)]),
     ("max_epochs", [None, -1, 0, 5]),
     ("max_steps", [-1, 0, 5]),
     ("max_time", [None, "00:12:00:00", timedelta(hours=1), {"minutes": 1}]),
@@ -282,7 +299,7 @@ GOOD = [
     ("val_check_interval", [timedelta(minutes=1), {"minutes": 1}, Time("1h")]),
     ("check_val_every_n_epoch", [None, 1, 5]),
     ("num_sanity_val_steps", [None, -1, 0, 3]),
-    ("gradient_clip_val", [None, 0.5, 1, float("inf")]),
+    ("gradient_clip_val", [None, 0, 0.0, 0.5, 1, float("inf")]),
     ("gradient_clip_algorithm", [None, "norm", "value"]),
     ("default_root_dir", [None, "x", Path("x")]),
     ("deterministic", [None, True, False, "warn"]),

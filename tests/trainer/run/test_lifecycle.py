@@ -627,7 +627,8 @@ def test_the_exit_code_of_a_process(name, code, saved, tmp_path) -> None:
         check=False,
     )
     if code is None:
-        assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+        assert done.stderr.rstrip().endswith("\nKeyboardInterrupt")
+        assert "Traceback" not in done.stderr
         code = code_of_ctrl_c()
     assert done.returncode == code, done.stderr
     assert done.stdout.split("\n") == ["end 0", "teardown", ""]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callbacks.progress.pace import Pace
 
-__all__ = ["Phase", "PlainLines", "format_metrics", "rate_of", "times_of", "whole_number"]
+__all__ = ["Phase", "PlainLines", "format_metrics", "rate_of", "run_of", "times_of", "whole_number"]
 
 
 class Phase(StrEnum):
@@ -38,7 +38,7 @@ class PlainLines:
     def draw_bar(self, phase: Phase, pace: Pace, metrics: Mapping[str, object] | None) -> None:
         """Write a line."""
         total = "" if pace.total is None else f"/{pace.total}"
-        shown = [times_of(pace), rate_of(pace), format_metrics(metrics or {})]
+        shown = [times_of(pace), rate_of(pace), run_of(pace), format_metrics(metrics or {})]
         details = ", ".join(part for part in shown if part)
         print(f"{self._descriptions[phase]}: {pace.count}{total} [{details}]", flush=True)
 
@@ -65,6 +65,11 @@ def rate_of(pace: Pace) -> str:
     """Return `"12.34it/s"`, or nothing if it is not known yet."""
     rate = pace.rate
     return "" if rate is None else f"{rate:.2f}it/s"
+
+
+def run_of(pace: Pace) -> str:
+    """Return the time left of the whole run, `"run<1:02:03"`, or nothing."""
+    return "" if pace.run_left is None else f"run<{_clock(pace.run_left)}"
 
 
 def _clock(seconds: float) -> str:

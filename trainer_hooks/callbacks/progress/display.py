@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from trainer_hooks.callbacks.progress.bar_drawing import Phase
 from trainer_hooks.callbacks.progress.open_bars import OpenBars
 from trainer_hooks.callbacks.progress.pace import Pace
+from trainer_hooks.callbacks.progress.run_length import RunTime, last_batch
 from trainer_hooks.clock import EpochStage
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class Display:
     end of each epoch and every 10 s. What is printed or logged meanwhile goes above the bars.
 
     The rate and the times of an epoch are those of its training batches in this run: validations
-    are not in them, nor what a resumed run skips before its first batch.
+    are not in them, nor what a resumed run skips before its first batch. Where the run ends inside
+    an epoch, so does its bar; where it has more epochs, the time left of all of it is shown too.
 
     Args:
         bar: says what is shown, and whether.
@@ -89,6 +91,7 @@ class Display:
         self._bars = OpenBars(canvas)
         self._train = Pace()
         self._evaluation = Pace()
+        self._run = RunTime()
         self._phase = Phase.VALIDATION
         self._description = ""
         self._totals: Sequence[int | float] = ()
@@ -105,6 +108,7 @@ class Display:
 
     def go_on_inside(self, trainer: Trainer) -> None:
         """Open the bar where a run is resumed inside an epoch, whose start is not told again."""
+        self._run.start(trainer)
         if trainer.progress.stage in {EpochStage.BATCHES, EpochStage.CLOSING}:
             self.begin_epoch(trainer, is_resumed=True)
 
@@ -116,7 +120,7 @@ class Display:
                 Phase.TRAIN,
                 self._train,
                 bar.train_description,
-                bar.total_train_batches,
+                min(bar.total_train_batches, last_batch(trainer)),
                 done,
                 self.refresh_rate,
                 is_resumed,
@@ -199,4 +203,8 @@ class Display:
 
     def _draw_train(self, trainer: Trainer, module: Module) -> None:
         if Phase.TRAIN in self._bars.paces:
+            if self._train.total is not None and self._train.count > self._train.total:
+                # steps were left out, so that it takes more batches
+                self._train.total = int(min(self._bar.total_train_batches, last_batch(trainer)))
+            self._train.run_left = self._run.left(trainer)
             self._bars.draw(Phase.TRAIN, self._bar.get_metrics(trainer, module))

@@ -21,6 +21,7 @@ class Pace:
         drawn: batches done when something was drawn last.
         first: batches done when the timing began; they are in no rate.
         total: batches there are, None if unknown.
+        run_left: seconds until the end of the whole run, None if unknown or the same.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Pace:
         "count",
         "drawn",
         "first",
+        "run_left",
         "total",
     )
 
@@ -50,6 +52,7 @@ class Pace:
         self._since: float | None = None
         self._spent = 0.0
         self.total: int | None = None
+        self.run_left: float | None = None
         self.count = self.drawn = self.first = 0
 
     def start(

@@ -6,7 +6,13 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trainer_hooks.callbacks.progress.bar_drawing import Phase, format_metrics, rate_of, times_of
+from trainer_hooks.callbacks.progress.bar_drawing import (
+    Phase,
+    format_metrics,
+    rate_of,
+    run_of,
+    times_of,
+)
 from trainer_hooks.callbacks.progress.streams import is_terminal
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.runtime import isolated
@@ -122,9 +128,10 @@ class RichCanvas:
         self._started().update(
             shown.task,
             completed=pace.count,
+            total=pace.total,
             refresh=True,
             counts=_counts(pace),
-            times=times_of(pace),
+            times=" ".join(filter(None, (times_of(pace), run_of(pace)))),
             speed=rate_of(pace),
             metrics=shown.metrics,
         )
@@ -162,23 +169,12 @@ class RichCanvas:
 
     def _started(self) -> Progress:
         if self.progress is None:
-            from rich.progress import Progress, TextColumn
-            from rich.table import Column
+            from trainer_hooks.callbacks.progress.rich_bars import RichBars
 
-            metrics = TextColumn(
-                "{task.fields[metrics]}",
-                style=self._style.theme.metrics,
-                markup=False,
-                # the other parts keep to one line; metrics are shown whole, below if need be
-                table_column=Column(ratio=1, overflow="fold"),
-            )
-            self.progress = Progress(
-                *self._style.configure_columns(self._style.trainer),
-                metrics,
-                console=self._console,
-                auto_refresh=False,  # a thread would be in the way of workers that are forked
-                redirect_stdout=False,  # what others write is led above the bars by this class
-                redirect_stderr=False,
+            self.progress = RichBars(
+                self._style.configure_columns(self._style.trainer),
+                self._style.theme.metrics,
+                self._console,
             )
             self.progress.start()
         return self.progress

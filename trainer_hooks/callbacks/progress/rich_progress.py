@@ -33,7 +33,9 @@ class RichProgressBar(ProgressBar):
     What is printed or logged meanwhile goes above the bars.
 
     The rate and the times of an epoch are those of its training batches in this run: validations
-    are not in them, nor what a resumed run skips before its first batch.
+    are not in them, nor what a resumed run skips before its first batch. Where the run ends inside
+    an epoch, so does its bar. Where more than the epoch is to come, `run<1:02:03` is the time left
+    of all of it, validations included, at the pace so far.
 
     Args:
         refresh_rate: draw at every such batch, but not more often than every 0.1 s; 0 for no bar.

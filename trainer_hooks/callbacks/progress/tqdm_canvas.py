@@ -6,7 +6,7 @@ import sys
 from time import time
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from trainer_hooks.callbacks.progress.bar_drawing import Phase, format_metrics
+from trainer_hooks.callbacks.progress.bar_drawing import Phase, format_metrics, run_of
 from trainer_hooks.callbacks.progress.notebook import is_notebook, shows_widgets
 from trainer_hooks.callbacks.progress.streams import is_terminal
 from trainer_hooks.callbacks.progress.tqdm_classes import bar_class
@@ -109,10 +109,11 @@ class TqdmCanvas:
     def draw_bar(self, phase: Phase, pace: Pace, metrics: Mapping[str, object] | None) -> None:
         """Draw a bar; without `metrics` those that were drawn last stay."""
         bar = self.drawn[phase]
-        bar.n = pace.count
+        bar.n, bar.total = pace.count, pace.total
         _set_clock(bar, pace)
         if metrics is not None:
-            bar.set_postfix_str(format_metrics(metrics), refresh=False)
+            shown = (run_of(pace), format_metrics(metrics))
+            bar.set_postfix_str(", ".join(filter(None, shown)), refresh=False)
         bar.refresh()
 
     def close_bar(self, phase: Phase) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +21,7 @@ from trainer_hooks.cli.demo import digits
 from trainer_hooks.cli.demo import run as demo_run
 from trainer_hooks.cli.demo.digits import DigitsData, DigitsNet
 from trainer_hooks.cli.demo.report import (
+    PRINTS,
     compare_runs,
     compare_states,
     show_callbacks,
@@ -30,6 +33,8 @@ from trainer_hooks.cli.screen import Screen
 from trainer_hooks.runtime import seed_everything
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trainer_hooks.trainer import Trainer
 
 __all__ = ["run_demo"]
@@ -46,7 +51,7 @@ class _Plan:
 
 
 _FAST = _Plan(epochs=7, cut_epoch=3)
-_FULL = _Plan(epochs=20, cut_epoch=12)
+_FULL = _Plan(epochs=14, cut_epoch=8)
 
 
 class _DemoError(Exception):
@@ -69,11 +74,23 @@ def run_demo(folder: Path | None = None, *, is_fast: bool = False) -> int:
     """
     screen = Screen()
     try:
-        with demo_run.one_thread():
+        with demo_run.one_thread(), _printing_plugin():
             return _run(screen, folder, _FAST if is_fast else _FULL)
     except _DemoError as error:
         print(f"trainer-hooks demo: {error}", file=sys.stderr)
         return 1
+
+
+@contextmanager
+def _printing_plugin() -> Iterator[None]:
+    """Let the example plugin print meanwhile, here and in the process that resumes."""
+    before = os.environ.get(PRINTS)
+    os.environ[PRINTS] = before or "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[PRINTS]
 
 
 def _run(screen: Screen, folder: Path | None, plan: _Plan) -> int:
@@ -129,7 +146,7 @@ def _introduce(screen: Screen, root: Path, plan: _Plan) -> None:
         f"Trains a small convolutional net on {sum(sizes.values()):,} real images of handwritten "
         f"digits ({sizes['train']:,} to train, {sizes['val']} to validate, {sizes['test']} to "
         f"test), {plan.epochs} epochs, with shuffling and dropout. It does so twice: once in one "
-        f"go, and once interrupted in the middle of epoch {plan.cut_epoch} (the bars count from 0) "
+        f"go, and once interrupted in the middle of epoch {plan.cut_epoch} (the first is 0) "
         "and resumed in a new process. Then it compares the two."
     )
     screen.lines([f"All files go to {root}"])

@@ -20,6 +20,7 @@ __all__ = [
     "EXAMPLE",
     "LEAST_ACCURACY",
     "NEXT_LINES",
+    "PRINTS",
     "StateRow",
     "compare_runs",
     "compare_states",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 EXAMPLE = "trainer-hooks-monitoring"
+PRINTS = "TRAINER_HOOKS_EVENT_LOG_PRINT"
 LEAST_ACCURACY = 0.97
 NEXT_LINES = (
     "from trainer_hooks import Trainer",
@@ -148,9 +150,11 @@ def show_callbacks(screen: Screen, trainer: Trainer) -> None:
     screen.table(("callback", "supplied by"), rows)
     screen.lines([""])
     for plugin in trainer.plugins:
-        if plugin.status == "loaded":
+        taking_part = [c for c in plugin.callbacks if c in trainer.callbacks]
+        if plugin.status == "loaded" and taking_part:
+            named = " and ".join(type(c).__name__ for c in taking_part)
             screen.text(
-                f"Nobody imported {plugin.value.partition('.')[0]}: it takes part because "
+                f"Nobody imported {plugin.value.partition('.')[0]}: {named} takes part because "
                 f"{plugin.distribution} {plugin.version} is installed and names "
                 f"{plugin.value} as an entry point."
             )
@@ -162,7 +166,10 @@ def show_callbacks(screen: Screen, trainer: Trainer) -> None:
             "demo again: pip install ./plugins_example/monitoring"
         )
     elif example.status == "loaded":
-        screen.text("The lines of its EventLog begin with [event-log].")
+        screen.text(
+            f"{PRINTS}=1 lets the EventLog print here; its lines begin with [event-log]. In your "
+            "own runs it counts and says nothing, unless you set that."
+        )
     else:
         screen.text(f"{EXAMPLE} is installed, but does not take part: {example.reason}.")
 
@@ -219,7 +226,7 @@ def _show_states(screen: Screen, rows: list[StateRow]) -> None:
     screen.text("What the callbacks had counted went on where it was:")
     screen.lines([""])
     screen.table(
-        ("callback state", "at Ctrl-C", "restored", "at end", "uncut run", ""),
+        ("callback state", "at Ctrl-C", "restored", "at end", "uncut run", "verdict"),
         [
             (row.name, *map(_shown, (row.cut, row.restored, row.end, row.uncut)), row.verdict)
             for row in rows

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
         make_loggers,
         root_dir,
     )
-    from trainer_hooks.trainer.options.keywords import NOT_YET, takes_options
+    from trainer_hooks.trainer.options.keywords import NOT_YET, Absent, takes_options
+    from trainer_hooks.trainer.options.length import steps_in, why_endless
     from trainer_hooks.trainer.options.limits import (
         check_duration,
         check_limit,
-        steps_in,
         with_duration,
         with_limits,
         with_number,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NOT_YET",
     "SHARE_RULE",
+    "Absent",
     "TrainerConfig",
     "as_share",
     "check_duration",
@@ -39,6 +40,7 @@ __all__ = [
     "root_dir",
     "steps_in",
     "takes_options",
+    "why_endless",
     "with_duration",
     "with_limits",
     "with_number",
@@ -49,6 +51,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
         __name__,
         {
             "NOT_YET": "keywords",
+            "Absent": "keywords",
             "SHARE_RULE": "shares",
             "TrainerConfig": "config",
             "as_share": "shares",
@@ -59,8 +62,9 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "make_loggers": "defaults",
             "option_docs": "config",
             "root_dir": "defaults",
-            "steps_in": "limits",
+            "steps_in": "length",
             "takes_options": "keywords",
+            "why_endless": "length",
             "with_duration": "limits",
             "with_limits": "limits",
             "with_number": "limits",

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["TrainerConfig", "option_docs"]
 
 
+_OF_PARTS = ("accelerator", "devices", "strategy", "callbacks", "logger", "precision")
+"""Options that name what a trainer is made of, which is told by what became of them."""
+
+
 def _doc(text: str) -> dict[str, str]:
     return {"doc": text}
 
@@ -59,9 +63,11 @@ class TrainerConfig:
     callbacks: Callback | Iterable[Callback] | None = field(
         default=None, metadata=_doc("One callback or any iterable of them; never changed.")
     )
-    plugins: bool | Iterable[str] = field(
+    plugins: bool | Iterable[str] | None = field(
         default=True,
-        metadata=_doc("Whether callbacks of installed packages take part, or names of those."),
+        metadata=_doc(
+            "Whether callbacks of installed packages take part, or names of those; None is True."
+        ),
     )
     plugin_errors: str = field(
         default="warn",
@@ -114,7 +120,7 @@ class TrainerConfig:
         default=None,
         metadata=_doc(
             'What to train, in any unit: `"10ep"`, `"500ba"`, `"200st"`, `"50_000sp"`, `"1e9tok"`, '
-            '`"2iter"`, `"1h30m"`. With other limits, whichever comes first.'
+            '`"2iter"`, `"1h30m"`, `"1.5h"`, `"90min"`. With other limits, whichever comes first.'
         ),
     )
     limit_train_batches: int | float | None = field(
@@ -165,7 +171,9 @@ class TrainerConfig:
             '`"auto"`: as large as fit.'
         ),
     )
-    gradient_clip_val: float | None = field(default=None, metadata=_doc("Bound on the gradients."))
+    gradient_clip_val: float | None = field(
+        default=None, metadata=_doc("Bound on the gradients; 0 or None for none.")
+    )
     gradient_clip_algorithm: str | None = field(
         default=None, metadata=_doc('`"norm"` (default) or `"value"`.')
     )
@@ -238,6 +246,16 @@ class TrainerConfig:
                 "to validate. Leave check_val_every_n_epoch out, or join it: every('2ep') & ..."
             )
 
+    @property
+    def given(self) -> str:
+        """The options that are not at their defaults, as they would be written."""
+        named = ((item.name, getattr(self, item.name), item.default) for item in fields(self))
+        return ", ".join(
+            f"{name}={value!r}"
+            for name, value, default in named
+            if name not in _OF_PARTS and value is not default and value != default
+        )
+
     def plan(self) -> Plan:
         """Return the numbers that the loops go by, with the defaults filled in."""
         runs = int(self.fast_dev_run)
@@ -266,7 +284,7 @@ class TrainerConfig:
             num_sanity_val_steps=0 if runs or overfits else _first(self.num_sanity_val_steps, 2),
             accumulate_grad_batches=self.accumulate_grad_batches,
             microbatch_size=self.microbatch_size,
-            gradient_clip_val=self.gradient_clip_val,
+            gradient_clip_val=self.gradient_clip_val or None,
             gradient_clip_algorithm=self.gradient_clip_algorithm or "norm",
             log_every_n_steps=_first(self.log_every_n_steps, 50),
             iteration_length=self.iteration_length,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from trainer_hooks.errors import OptionError, nearest
@@ -11,20 +12,46 @@ from trainer_hooks.errors import OptionError, nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["NOT_YET", "takes_options"]
+__all__ = ["NOT_YET", "Absent", "takes_options"]
 
-NOT_YET: Mapping[str, str] = {
-    "barebones": "leave features off one by one; an unused one costs nothing",
-    "benchmark": "set torch.backends.cudnn.benchmark",
-    "enable_autolog_hparams": "save_hyperparameters(logger=False) keeps them from the loggers",
-    "model_registry": "give ckpt_path a file",
-    "num_nodes": "training in several processes is not available yet",
-    "profiler": "not available yet; use torch.profiler around fit",
-    "reload_dataloaders_every_n_epochs": "not available yet; call fit once an epoch",
-    "sync_batchnorm": "training in several processes is not available yet",
-    "use_distributed_sampler": "training in several processes is not available yet",
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """An option of Lightning that is not here.
+
+    Attributes:
+        advice: what to do instead.
+        neutral: values that ask for nothing, so that a script which passes one runs as it is.
+    """
+
+    advice: str
+    neutral: tuple[object, ...]
+
+    def is_neutral(self, value: object) -> bool:
+        """Return whether a value asks for nothing."""
+        return any(value == each and type(value) is type(each) for each in self.neutral)
+
+
+_PROCESSES = "training in several processes is not available yet"
+
+NOT_YET: Mapping[str, Absent] = {
+    "barebones": Absent(
+        "leave features off one by one; an unused one costs nothing", neutral=(False,)
+    ),
+    "benchmark": Absent("set torch.backends.cudnn.benchmark", neutral=(None, False)),
+    "enable_autolog_hparams": Absent(
+        "save_hyperparameters(logger=False) keeps them from the loggers", neutral=(True,)
+    ),
+    "model_registry": Absent("give ckpt_path a file", neutral=(None,)),
+    "num_nodes": Absent(_PROCESSES, neutral=(1,)),
+    "profiler": Absent("not available yet; use torch.profiler around fit", neutral=(None,)),
+    "reload_dataloaders_every_n_epochs": Absent(
+        "not available yet; call fit once an epoch", neutral=(0,)
+    ),
+    "sync_batchnorm": Absent(_PROCESSES, neutral=(False,)),
+    "use_distributed_sampler": Absent(_PROCESSES, neutral=(True, False)),
 }
-"""Options of Lightning that are not here, and what to do instead."""
+"""Options of Lightning that are not here."""
 
 _P = ParamSpec("_P")
 _C = TypeVar("_C")
@@ -49,8 +76,8 @@ def takes_options(
                     f"Trainer({args[0]!r}, ...): options are given by keyword, as in "
                     "Trainer(max_epochs=3)."
                 )
-            for name in kwargs:
-                if name not in options.parameters:
+            for name in [name for name in kwargs if name not in options.parameters]:
+                if name not in NOT_YET or not NOT_YET[name].is_neutral(kwargs.pop(name)):
                     raise OptionError(_unknown(name, options.parameters))
             init(self, config(*args, **kwargs))
 
@@ -68,7 +95,9 @@ def takes_options(
 
 def _unknown(name: str, known: Iterable[str]) -> str:
     if name in NOT_YET:
-        return f"Trainer({name}=...): Lightning's option {name!r} is not here: {NOT_YET[name]}."
+        return (
+            f"Trainer({name}=...): Lightning's option {name!r} is not here: {NOT_YET[name].advice}."
+        )
     return (
         f"Trainer({name}=...): there is no option {name!r}.{nearest(name, known)} "
         "help(trainer_hooks.Trainer) lists them."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -24,7 +23,6 @@ __all__ = [
     "check_limit",
     "check_span",
     "is_interval",
-    "steps_in",
     "with_duration",
     "with_limits",
     "with_number",
@@ -135,18 +133,6 @@ def with_number(plan: Plan, option: str, value: int) -> Plan:
         plan = without_duration(plan, option)
     changes: dict[str, Any] = {option: value}
     return replace(plan, **changes)
-
-
-def steps_in(plan: Plan, length: int | float) -> int | float:
-    """Return the optimizer steps of a whole fit of `length` batches an epoch, or infinity."""
-    every = plan.accumulate_grad_batches
-    windows = length if length == math.inf else math.ceil(length / every)
-    limits = [windows * plan.max_epochs] if plan.max_epochs >= 0 else []
-    limits += [plan.max_steps] if plan.max_steps >= 0 else []
-    if plan.max_duration is not None and plan.max_duration.unit is TimeUnit.BATCH:
-        epochs, rest = divmod(int(plan.max_duration), length or math.inf)
-        limits.append((epochs * windows if epochs else 0) + rest // every)
-    return min(limits, default=math.inf)
 
 
 def both_limits(one: Plan, other: Plan) -> Plan:

@@ -35,7 +35,7 @@ def _is_bool_or_none(value: Any) -> bool:
 
 def _is_names_or_bool(value: Any) -> bool:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        return isinstance(value, bool)
+        return _is_bool_or_none(value)
     return not isinstance(value, list | tuple | set) or all(isinstance(v, str) for v in value)
 
 
@@ -49,7 +49,7 @@ _LIMIT = "an int of at least 0 (batches) or a float from 0.0 to 1.0 (a share)"
 _SWITCH = "True, False or None"
 
 RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
-    ("plugins", "True, False, or names of plugins in a list", _is_names_or_bool),
+    ("plugins", "True, False, None, or names of plugins in a list", _is_names_or_bool),
     ("plugin_errors", "'warn' or 'raise'", lambda v: v in ("warn", "raise")),
     ("strict_hooks", "True or False", lambda v: isinstance(v, bool)),
     (
@@ -85,8 +85,8 @@ RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ),
     (
         "gradient_clip_val",
-        "a number over 0, or None",
-        lambda v: v is None or (isinstance(v, int | float) and not isinstance(v, bool) and v > 0),
+        "a number from 0 on, or None",
+        lambda v: v is None or (isinstance(v, int | float) and not isinstance(v, bool) and v >= 0),
     ),
     ("gradient_clip_algorithm", "'norm' or 'value'", lambda v: v in (None, "norm", "value")),
     ("iteration_length", "an int of at least 1, or None", _is_count(1)),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.conditions import checked_overrides
     from trainer_hooks.trainer.run.job import Job, reload_data
     from trainer_hooks.trainer.run.lifecycle import Run
+    from trainer_hooks.trainer.run.portrait import portrait
     from trainer_hooks.trainer.run.profiling import active_profile, profile_from_start, put_in
     from trainer_hooks.trainer.run.resuming import find_checkpoint
     from trainer_hooks.trainer.run.session import Session
@@ -23,6 +24,7 @@ __all__ = [
     "active_profile",
     "checked_overrides",
     "find_checkpoint",
+    "portrait",
     "profile_from_start",
     "put_in",
     "reload_data",
@@ -42,6 +44,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "active_profile": "profiling",
             "checked_overrides": "conditions",
             "find_checkpoint": "resuming",
+            "portrait": "portrait",
             "profile_from_start": "profiling",
             "put_in": "profiling",
             "reload_data": "job",

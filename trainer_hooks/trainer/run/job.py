@@ -19,12 +19,12 @@ from trainer_hooks.data import (
 )
 from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning, lightning_hint
 from trainer_hooks.loops import has_evaluation
-from trainer_hooks.module import DataModule, Module
+from trainer_hooks.module import DataModule, Module, uncompiled
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
 
-__all__ = ["Job", "check_kinds", "load_data", "reload_data", "with_datamodule"]
+__all__ = ["Job", "check_kinds", "load_data", "reload_data"]
 
 _LIMITS = {
     "validate": "limit_val_batches",
@@ -51,6 +51,7 @@ class Job:
         ckpt_path: the checkpoint to start from, or None.
         overrides: options of optimizers that this run decides on, not the checkpoint.
         keeps_predictions: whether predict returns them.
+        compiled: what `torch.compile(module)` returned, if that was given; None otherwise.
     """
 
     fn: str
@@ -61,20 +62,23 @@ class Job:
     ckpt_path: str | None = None
     keeps_predictions: bool = True
     overrides: frozenset[str] = frozenset()
+    compiled: Any = None
+
+    def in_place(self) -> Job:
+        """Return the same job, with a compiled module and a data module among loaders in place."""
+        job, module = self, uncompiled(self.module)
+        if module is not self.module:
+            job = replace(job, module=module, compiled=self.module)
+        if job.datamodule is None and isinstance(job.train, DataModule) and job.evaluation is None:
+            return replace(job, datamodule=job.train, train=None)
+        if job.datamodule is None and isinstance(job.evaluation, DataModule) and job.fn != "fit":
+            return replace(job, datamodule=job.evaluation, evaluation=None)
+        return job
 
     @property
     def makes_loaders(self) -> bool:
         """Whether the loaders that it is about come from a module or data module."""
         return (self.train if self.fn == "fit" else self.evaluation) is None
-
-
-def with_datamodule(job: Job) -> Job:
-    """Return a job whose data module, if it stands in the place of loaders, is in its own."""
-    if job.datamodule is None and isinstance(job.train, DataModule) and job.evaluation is None:
-        return replace(job, datamodule=job.train, train=None)
-    if job.datamodule is None and isinstance(job.evaluation, DataModule) and job.fn != "fit":
-        return replace(job, datamodule=job.evaluation, evaluation=None)
-    return job
 
 
 def check_kinds(job: Job) -> None:

@@ -22,14 +22,22 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import DataModule, Module, parse, setup_of, warn_of_foreign
+from trainer_hooks.module import (
+    DataModule,
+    Module,
+    outside_of_graphs,
+    parse,
+    setup_of,
+    warn_of_foreign,
+)
 from trainer_hooks.trainer.run import folders
-from trainer_hooks.trainer.run.job import Job, check_kinds, load_data, with_datamodule
+from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.modes import modes_of
 from trainer_hooks.trainer.run.origin import is_at_work_elsewhere
 from trainer_hooks.trainer.run.parts import moving_parts
 from trainer_hooks.trainer.run.profiling import begin_run, report_run
-from trainer_hooks.trainer.run.signals import heeding_signals
+from trainer_hooks.trainer.run.signals import heeding_signals, shorten_traceback
+from trainer_hooks.trainer.run.telling import tell_end, tell_resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,13 +70,15 @@ class Run:
     ) -> None:
         self.session = session
         self.trainer = trainer
-        self.job = job = with_datamodule(job)
+        self.job = job
         self._batch_losses = batch_losses
         self._guards = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
         self._checkpoint: dict[str, Any] | None = None
         self._has_ended = False
+        self._loop: loops.FitLoop | None = None
+        self._reason = ""
         check_kinds(job)
 
     def prepare(self) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
@@ -123,6 +133,7 @@ class Run:
         self.session.background.finish()
         if self.job.fn == "fit":
             self._has_ended = True
+            self._reason = "" if self._loop is None else self._loop.reason_to_end()
             hooks.on_fit_end(self.trainer, module)
             loops.Leaving(context).after_training()
         else:
@@ -135,6 +146,7 @@ class Run:
         """End a run that was stopped by raising before or after its loop, in no hook."""
         assert self.session.context is not None
         self.session.context.stop_by(request)
+        self._reason = self.session.context.why_stopping
         self.session.state.status = "finished"
 
     def fail(self, error: BaseException) -> None:
@@ -152,6 +164,7 @@ class Run:
                 call_noting(error, hooks.on_fit_end, self.trainer, module)
             return
         if isinstance(error, KeyboardInterrupt):
+            shorten_traceback()
             call_noting(error, hooks.on_keyboard_interrupt, self.trainer, module)
         call_noting(error, hooks.on_exception, self.trainer, module, error)
         if isinstance(self.job.datamodule, DataModule):
@@ -182,6 +195,8 @@ class Run:
             steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
         steps.append((folders.give_back, (session,)))
+        if self._loop is not None:
+            steps.append((tell_end, (session, self.trainer, self._reason, self._error)))
         # last: until here a signal does not end the process in the midst of all this
         steps.append((self._guards.close, ()))
         for step, arguments in steps:
@@ -234,6 +249,8 @@ class Run:
             callback.attach_module(module)
         session.connector.check_run(module, _MODULE_METHODS)
         self._set_determinism()
+        if job.compiled is not None:
+            self._guards.enter_context(outside_of_graphs(module))
         if session.plan.detect_anomaly:
             self._guards.enter_context(torch.autograd.set_detect_anomaly(True))
         return context
@@ -267,7 +284,7 @@ class Run:
                 session.precision,
                 around=session.training.metrics.closed,
             ),
-            steps=OverriddenSteps(self._batch_losses),
+            steps=OverriddenSteps(self._batch_losses, compiled=job.compiled),
         )
 
     def _configure_optimizers(self, module: Module) -> None:
@@ -334,21 +351,15 @@ class Run:
                 found, start.found = start.found, None
                 start.report = restoring.report_callbacks(session, checkpoint, found, upgraded)
             if self.job.fn == "fit":
-                self._tell_place(path)
+                session.training.newest_path = path
+                session.training.newest_batches = session.training.progress.batches_completed
+                assert start.report is not None
+                tell_resume(session.training, start.report, path)
         elif self.job.fn == "fit" and session.training.progress.stage is EpochStage.BATCHES:
             # an exception ended the last fit inside an epoch, which begins anew
             session.training.progress.abandon_epoch()
             session.training.metrics.drop(*Scope)
         hooks.on_after_load(trainer, module, checkpoint)
-
-    def _tell_place(self, path: str) -> None:
-        """Print where the training goes on, and with which callbacks' states."""
-        progress, report = self.session.training.progress, self.session.start.report
-        assert report is not None
-        place = f"epoch {progress.epochs_completed}, step {progress.steps_completed}"
-        if progress.stage is EpochStage.BATCHES:
-            place += f", after {progress.batches_in_epoch} batches"
-        self.trainer.print(f"resuming from {path!r}: {place}; {report.taken_back}")
 
     def _make_loop(
         self, context: RunContext
@@ -358,7 +369,7 @@ class Run:
         if self.job.fn != "fit":
             return loops.EvaluationLoop(context, self.job.fn)
         assert context.data.stream is not None
-        loop = loops.FitLoop(context, context.data.stream)
+        loop = self._loop = loops.FitLoop(context, context.data.stream)
         reason = loop.reason_to_end()
         is_asked_for = context.has_to_stop
         progress = context.training.progress

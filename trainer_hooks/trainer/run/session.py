@@ -49,6 +49,7 @@ class Session:
         occupation: who is inside its run.
         hook_profile: what times the callbacks, or did so last.
         module: the module of the last run.
+        compiled: the same as `torch.compile` returned it, if it was given so; None otherwise.
         datamodule: the data module of the last run.
         training: how far the module of the last fit was trained.
         start: the checkpoint that the last run was given.
@@ -56,6 +57,7 @@ class Session:
         told_hooks: hooks in which saving was warned of.
         was_stopping: whether somebody asked the last run to stop.
         has_run: whether there was a run before, or is one.
+        is_trial: whether its runs are tries, of which nothing is told.
         job: what the run under way was asked to do; None between runs.
         context: the run under way; None between runs.
         evaluation: how many batches the last run's evaluations have, by stage.
@@ -73,6 +75,7 @@ class Session:
     occupation: Occupation = field(default_factory=Occupation)
     hook_profile: HookProfile | None = None
     module: Module | None = None
+    compiled: Any = None
     datamodule: DataModule | None = None
     training: Training = field(default_factory=Training)
     start: Start = field(default_factory=Start)
@@ -80,6 +83,7 @@ class Session:
     told_hooks: set[str] = field(default_factory=set)
     was_stopping: bool = False
     has_run: bool = False
+    is_trial: bool = False
     job: Job | None = None
     context: RunContext | None = None
     evaluation: dict[str, EvalData] = field(default_factory=dict)
@@ -87,7 +91,7 @@ class Session:
     def take(self, job: Job) -> None:
         """Begin a run; a fit starts from nothing with another module than before."""
         self.job = job
-        self.module, self.datamodule = job.module, job.datamodule
+        self.module, self.compiled, self.datamodule = job.module, job.compiled, job.datamodule
         if job.fn == "fit" and job.module is not self.training.module:
             self.training = Training(job.module)
         if job.fn == "fit":
@@ -139,6 +143,7 @@ class Session:
             loggers=[],
             device=self.device,
             precision=make_precision(self.config.precision, self.device),
+            is_trial=True,
         )
 
     @property

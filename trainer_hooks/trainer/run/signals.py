@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.context import Asked
 from trainer_hooks.errors import TerminationSignal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
 
     from trainer_hooks.context import RunContext
 
-__all__ = ["heeding_signals"]
+__all__ = ["heeding_signals", "shorten_traceback"]
 
 
 @contextmanager
@@ -71,3 +74,40 @@ def _act_on(signum: int) -> None:
     if signum == signal.SIGINT:
         raise KeyboardInterrupt
     raise TerminationSignal(signum)
+
+
+def shorten_traceback() -> None:
+    """Let Python print a Ctrl-C that was heeded between two batches in one line.
+
+    Nobody looks for a fault there, and its frames are the package's. All other errors, and a second
+    Ctrl-C, which shows where something hangs, are printed as before.
+    """
+    if not isinstance(sys.excepthook, _InOneLine):
+        sys.excepthook = _InOneLine(sys.excepthook)
+
+
+class _InOneLine:
+    """What prints the error that ends the program.
+
+    Args:
+        before: what printed it until now.
+    """
+
+    def __init__(self, before: Callable[..., object]) -> None:
+        self._before = before
+
+    def __call__(
+        self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        is_told = kind is KeyboardInterrupt and not hasattr(error, "__notes__")
+        if is_told and _is_from(Asked.heed_signal, traceback):
+            print(kind.__name__, file=sys.stderr)
+        else:
+            self._before(kind, error, traceback)
+
+
+def _is_from(function: Callable[..., object], traceback: TracebackType | None) -> bool:
+    """Return whether an error was raised in a function."""
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback is not None and traceback.tb_frame.f_code is function.__code__

@@ -66,7 +66,7 @@ def save(
     _warn_of_place(session, weights_only)
     checkpoint = build(session, trainer, weights_only)
     written = _writer(session)(checkpoint, path)
-    _note_saved(session, weights_only)
+    _note_saved(session, weights_only, written)
     tell_saved(session, trainer, written)
     session.background.finish()
     return written
@@ -102,7 +102,7 @@ def save_in_background(
     checkpoint = build(session, trainer, weights_only)
     files = tuple(located(path) for path in paths)
     save = session.background.start(checkpoint, files, _writer(session))
-    _note_saved(session, weights_only)
+    _note_saved(session, weights_only, files[0])
     return save
 
 
@@ -122,9 +122,11 @@ def _warn_of_place(session: Session, weights_only: bool) -> None:
         )
 
 
-def _note_saved(session: Session, weights_only: bool) -> None:
+def _note_saved(session: Session, weights_only: bool, path: str) -> None:
+    training = session.training
     if not weights_only:
-        session.training.saved_batches = session.training.progress.batches_completed
+        training.saved_batches = training.newest_batches = training.progress.batches_completed
+        training.newest_path = path
 
 
 def _require_writable(paths: Sequence[str | os.PathLike[str]], weights_only: bool) -> None:

@@ -23,19 +23,19 @@ __all__ = ["EventLog"]
 class EventLog(Callback):
     """Note what happens in a run, for those who look on.
 
-    It counts batches, samples, epochs, fits and resumes, and prints a line after each epoch. With a
-    path it also appends a line of JSON to that file for each event: `fit_start`, `metrics`,
-    `epoch_end`, `checkpoint`, `exception` and `fit_end`. Each has `time` (UTC, ISO 8601), `run`
-    (the same in all lines of one fit), `event`, `epoch` and `step`. Metrics are those that the
-    loggers are given, when they are. Numbers that JSON does not have are the texts `"NaN"`,
-    `"Infinity"` and `"-Infinity"`. A line is written whole and at once, by the main process alone,
-    and the file is not held open: it can be rotated.
+    It counts batches, samples, epochs, fits and resumes, and says so where it is asked to: it may
+    print a line after each epoch, and with a path it appends a line of JSON to that file for each
+    event: `fit_start`, `metrics`, `epoch_end`, `checkpoint`, `exception` and `fit_end`. Each has
+    `time` (UTC, ISO 8601), `run` (the same in all lines of one fit), `event`, `epoch` and `step`.
+    Metrics are those that the loggers are given, when they are. Numbers that JSON does not have are
+    the texts `"NaN"`, `"Infinity"` and `"-Infinity"`. A line is written whole and at once, by the
+    main process alone, and the file is not held open: it can be rotated.
 
     An error in it, such as a disk that is full, is reported once and ends no run.
 
     Args:
         path: the file to append to; its folder is made. None to write none.
-        quiet: print nothing.
+        prints: whether to print a line after each epoch.
 
     Attributes:
         counts: what was counted.
@@ -49,7 +49,7 @@ class EventLog(Callback):
     on_error = "disable"
     volatile_state: ClassVar[frozenset[str]] = frozenset({"fits", "resumes"})
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, quiet: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, prints: bool = False) -> None:
         if path is not None and (not isinstance(path, str | os.PathLike) or not os.fspath(path)):
             raise OptionError(
                 f"path {path!r} of EventLog: it must be the path of a file. Pass one such as "
@@ -61,7 +61,7 @@ class EventLog(Callback):
                 "Name a file in it, such as events.jsonl."
             )
         self.path = None if path is None else Path(path)
-        self.quiet = quiet
+        self.prints = prints
         self.counts = Counts()
         self._is_restored = False
         self._run = ""
@@ -108,7 +108,7 @@ class EventLog(Callback):
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Count the epoch, and print and write it."""
         self.counts.epochs += 1
-        self._print(trainer, f"epoch {self.counts.epochs}")
+        self._print(trainer, f"epoch {trainer.current_epoch} done")
         if self.path is not None:
             self._write(trainer, "epoch_end", counts=self.counts.as_dict())
 
@@ -138,7 +138,7 @@ class EventLog(Callback):
         self._is_restored = True
 
     def _print(self, trainer: Trainer, moment: str) -> None:
-        if not self.quiet:
+        if self.prints:
             counts = self.counts
             trainer.print(
                 f"[event-log] {moment}: {counts.batches:,} batches, {counts.samples:,} samples "

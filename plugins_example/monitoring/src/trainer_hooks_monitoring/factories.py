@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["make_event_log", "make_exporter"]
 
 _PATH = "TRAINER_HOOKS_EVENT_LOG"
-_QUIET = "TRAINER_HOOKS_EVENT_LOG_QUIET"
+_PRINT = "TRAINER_HOOKS_EVENT_LOG_PRINT"
 _PORT = "TRAINER_HOOKS_PROMETHEUS_PORT"
 _ADDRESS = "TRAINER_HOOKS_PROMETHEUS_ADDRESS"
 _YES = ("1", "true", "yes", "on")
@@ -28,16 +28,16 @@ def make_event_log() -> EventLog:
     """Return the event log.
 
     `TRAINER_HOOKS_EVENT_LOG` names the file that it appends to, without it there is none;
-    `TRAINER_HOOKS_EVENT_LOG_QUIET=1` lets it print nothing.
+    `TRAINER_HOOKS_EVENT_LOG_PRINT=1` lets it print a line an epoch. Without both it only counts.
 
     Raises:
         OptionError: a variable is outside its rule.
     """
     from trainer_hooks_monitoring.event_log import EventLog
 
-    path, quiet = _text(_PATH), _switch(_QUIET)
+    path, prints = _text(_PATH), _switch(_PRINT)
     try:
-        return EventLog(path or None, quiet=quiet)
+        return EventLog(path or None, prints=prints)
     except OptionError as error:
         raise OptionError(f"{_PATH}={path!r} in the environment: {error}") from error
 

@@ -1,0 +1,168 @@
+"""What a fit says as it is resumed and as it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trainer_hooks import Callback, StopTraining
+from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
+from trainer_hooks.errors import TerminationSignal
+from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.testing import TinyModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Acts(Callback):
+    """Do something in the fourth batch of the fit, the first of its second epoch."""
+
+    def __init__(self, act: Callable[[Any], object]) -> None:
+        self.act = act
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if trainer.progress.batches_completed == 4:
+            self.act(trainer)
+
+
+def raising(error: BaseException) -> Callable[[Any], object]:
+    def act(trainer):
+        raise error
+
+    return act
+
+
+@pytest.fixture
+def told(bare, tmp_path: Path, monkeypatch, caplog):
+    """A function that fits for three epochs and returns the lines that were told at the end."""
+    monkeypatch.chdir(tmp_path)
+
+    def fit(*callbacks, saver=None, ckpt_path=None, **options) -> list[str]:
+        caplog.clear()
+        saver = saver or ModelCheckpoint("checkpoints", monitor="val_loss")
+        given = {"enable_checkpointing": True, "max_epochs": 3, "logger": CSVLogger("logs")}
+        trainer = bare(saver, *callbacks, **{**given, **options})
+        caplog.set_level("INFO", "trainer_hooks")
+        with contextlib.suppress(KeyboardInterrupt, ValueError, TerminationSignal):
+            trainer.fit(TinyModule(), ckpt_path=ckpt_path)
+        return list(caplog.messages)
+
+    return fit
+
+
+def test_four_lines_at_the_end(told) -> None:
+    """Why it ended, the best checkpoint and its value, the folder, and how to go on."""
+    why, best, logs, way_on = told()
+    assert why == "fit ended at epoch 3, step 9: max_epochs=3 epochs are done"
+    assert best.startswith("best checkpoint: 'checkpoints/epoch=2-step=9.ckpt' (val_loss 0.")
+    report = "trainer-hooks report logs/trainer_logs/version_0"
+    assert logs == f"logs: 'logs/trainer_logs/version_0'; for a report: {report}"
+    assert way_on == 'to go on: fit(..., ckpt_path="last") with a higher max_epochs'
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda trainer: trainer.stop("it is late"), ": it is late"),
+        (raising(StopTraining("no more")), ": no more"),
+        (lambda trainer: setattr(trainer, "should_stop", True), ""),
+    ],
+    ids=["stop", "StopTraining", "should_stop"],
+)
+def test_a_stop_in_the_words_of_who_asked(told, act, words) -> None:
+    """The reason that trainer.stop or StopTraining was given is in the first line."""
+    assert told(Acts(act))[0].endswith(f"a stop was asked for{words}")
+
+
+def test_a_callback_says_why_it_stopped(told) -> None:
+    """A run that EarlyStopping ended says by which metric, without verbose."""
+    first = told(EarlyStopping("val_loss", patience=1, min_delta=1e9))[0]
+    assert first.startswith("fit ended at epoch 2, step 6: a stop was asked for: EarlyStopping: ")
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (raising(ValueError("broken")), "failed with ValueError"),
+        (lambda trainer: os.kill(os.getpid(), signal.SIGINT), "was interrupted (Ctrl-C)"),
+    ],
+    ids=["error", "ctrl-c"],
+)
+def test_a_run_that_was_broken_off(told, act, words) -> None:
+    """It names the newest checkpoint, what is lost since, and the word that goes on from it."""
+    why, newest, _, way_on = told(Acts(act))
+    assert why == f"fit {words} at epoch 1, step 4, after 1 batches"
+    path = "checkpoints/epoch=0-step=3.ckpt"
+    assert newest == f"newest checkpoint: '{path}' (saved 1 batches earlier)"
+    assert way_on == 'to go on: fit(..., ckpt_path="auto")'
+
+
+def test_a_signal_loses_nothing(told) -> None:
+    """After SIGTERM the checkpoint of that moment is named."""
+    why, newest, *_ = told(Acts(lambda trainer: os.kill(os.getpid(), signal.SIGTERM)))
+    assert why.startswith("fit made way for SIGTERM at epoch 1, step 4")
+    assert newest.endswith("preempted-epoch=1-step=4.ckpt' (saved at that moment)")
+
+
+def test_a_resume_says_where_it_goes_on_and_from_what(told) -> None:
+    """The next run names the file, and if it is broken off before it saved, the file again."""
+    told(Acts(raising(ValueError("broken"))))
+    begun, _, newest, *_, way_on = told(Acts(raising(ValueError("broken"))), ckpt_path="auto")
+    assert begun.startswith(
+        "resuming from 'checkpoints/epoch=0-step=3.ckpt' at the end of epoch 0, step "
+    )
+    assert newest.startswith("newest checkpoint: 'checkpoints/epoch=0-step=3.ckpt' (saved 1 ")
+    assert way_on == 'to go on: fit(..., ckpt_path="auto")'
+
+
+def test_a_checkpoint_elsewhere_is_named(told) -> None:
+    """What no word would find, as saved by hand in another folder, is given by its path."""
+
+    class Saves(Acts):
+        def on_batch_checkpoint(self, trainer, module):
+            if trainer.progress.batches_completed == 4:
+                trainer.save_checkpoint("mine/by_hand.ckpt")
+                raise ValueError
+
+    assert told(Saves(print))[-1] == 'to go on: fit(..., ckpt_path="mine/by_hand.ckpt")'
+
+
+def test_without_checkpoints_it_is_short(told, bare, caplog) -> None:
+    """There is no line on a folder that is not there, or on how to go on from nothing."""
+    off = {"enable_checkpointing": False, "logger": False, "max_epochs": 3}
+    with caplog.at_level("INFO", "trainer_hooks"):
+        bare(**off).fit(TinyModule())
+        assert len(caplog.messages) == 1
+        caplog.clear()
+        with pytest.raises(ValueError, match="broken"):
+            bare(Acts(raising(ValueError("broken"))), **off).fit(TinyModule())
+    assert caplog.messages[1:] == ["no checkpoint was saved"]
+
+
+def test_a_dry_run_and_an_error_before_the_training(told, bare, caplog) -> None:
+    """A dry run says one line, and what fails before there is anything to train says none."""
+    assert len(told(fast_dev_run=True, logger=False)) == 1
+
+    class Broken(TinyModule):
+        def configure_optimizers(self):
+            raise ValueError("broken")
+
+    caplog.clear()
+    with caplog.at_level("INFO", "trainer_hooks"), pytest.raises(ValueError, match="broken"):
+        bare().fit(Broken())
+    assert caplog.messages == []
+
+
+def test_evaluations_and_trials_say_nothing(bare, caplog) -> None:
+    """validate and test print their metrics; a try inside a run is no run of its own."""
+    with caplog.at_level("INFO", "trainer_hooks"):
+        trainer = bare(Acts(print))
+        trainer.validate(TinyModule())
+        trainer.rehearsal().fit(TinyModule())
+    assert caplog.messages == []
