@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         without_shuffling,
     )
     from trainer_hooks.data.module import DataModule
+    from trainer_hooks.data.sharing import shared
     from trainer_hooks.data.sizes import limited, no_batch, number_of_batches, shortage
     from trainer_hooks.data.splitting import samples_in, split_batch
     from trainer_hooks.data.stream import TrainStream
@@ -54,6 +55,7 @@ __all__ = [
     "number_of_batches",
     "restore_generators",
     "samples_in",
+    "shared",
     "shortage",
     "split_batch",
     "without_shuffling",
@@ -87,6 +89,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "number_of_batches": "sizes",
             "restore_generators": "generators",
             "samples_in": "splitting",
+            "shared": "sharing",
             "shortage": "sizes",
             "split_batch": "splitting",
             "without_shuffling": "loaders",

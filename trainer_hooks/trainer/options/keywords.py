@@ -18,11 +18,8 @@ NOT_YET: Mapping[str, str] = {
     "benchmark": "set torch.backends.cudnn.benchmark",
     "enable_autolog_hparams": "save_hyperparameters(logger=False) keeps them from the loggers",
     "model_registry": "give ckpt_path a file",
-    "num_nodes": "training in several processes is not available yet",
     "profiler": "not available yet; use torch.profiler around fit",
     "reload_dataloaders_every_n_epochs": "not available yet; call fit once an epoch",
-    "sync_batchnorm": "training in several processes is not available yet",
-    "use_distributed_sampler": "training in several processes is not available yet",
 }
 """Options of Lightning that are not here, and what to do instead."""
 
