@@ -37,8 +37,14 @@ def test_a_run_that_is_cut_and_resumed_is_the_uncut_one(fuzzer, first, capfd) ->
                 "val_check_interval": 2,
             },
         ),
+        (3389, {"cut": "signal in validation", "batch_norm": True, "average": "ema"}),
     ],
-    ids=["due once more", "request of the last slot", "metric object of two loaders"],
+    ids=[
+        "due once more",
+        "request of the last slot",
+        "metric object of two loaders",
+        "buffers of exchanged weights",
+    ],
 )
 def test_what_was_found_once_does_not_come_back(fuzzer, tmp_path, seed, changed) -> None:
     """The smallest configurations that once differed are the same run now."""

@@ -17,6 +17,8 @@ TORCHRUN = {
 def test_one_process_unless_told_otherwise():
     """An empty environment, and torchrun with one process, are one process."""
     assert read_topology({}) is SINGLE_PROCESS
+    assert read_topology({"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "bash"}) is SINGLE_PROCESS
+    assert read_topology({"SLURM_NTASKS": "1"}) is SINGLE_PROCESS
     assert read_topology({**TORCHRUN, "WORLD_SIZE": "1", "RANK": "0"}) is SINGLE_PROCESS
 
 
@@ -33,7 +35,7 @@ def test_the_variables_of_torchrun_are_read():
     [
         ({"WORLD_SIZE": "2"}, "RANK, LOCAL_RANK, .* must be there.*torchrun --nproc-per-node 2"),
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE='two'"),
-        ({"SLURM_NTASKS": "2", "SLURM_PROCID": "1"}, "SLURM_NTASKS=2.*torchrun"),
+        ({"SLURM_NTASKS": "2"}, "SLURM_NTASKS=2.*torchrun"),
     ],
 )  # fmt: skip
 def test_what_tells_too_little_is_refused(environ, words):

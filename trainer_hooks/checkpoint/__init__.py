@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trainer_hooks.checkpoint.lightning import is_lightning, place_of
     from trainer_hooks.checkpoint.loading import load_checkpoint
     from trainer_hooks.checkpoint.migrations import FORMAT
-    from trainer_hooks.checkpoint.parts import NameClaim, claim_name, write_whole
+    from trainer_hooks.checkpoint.parts import NameClaim, claim_name, try_to_write, write_whole
     from trainer_hooks.checkpoint.plain import encode_state, find_foreign
     from trainer_hooks.checkpoint.pruning import Entry, Rule, plan_pruning
     from trainer_hooks.checkpoint.remote import upload
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         is_safetensors,
         require_writable,
     )
-    from trainer_hooks.checkpoint.seal import TAIL, read_summary
+    from trainer_hooks.checkpoint.seal import TAIL, Summary, read_summary
     from trainer_hooks.checkpoint.selection import IgnoreKeys, check_ignore_keys, leave_out
     from trainer_hooks.checkpoint.target import (
         exists,
@@ -82,6 +82,7 @@ __all__ = [
     "NameClaim",
     "Rule",
     "Search",
+    "Summary",
     "Tolerance",
     "UnusableFileError",
     "arguments_of_init",
@@ -120,6 +121,7 @@ __all__ = [
     "selected",
     "summarize",
     "tensor_bytes",
+    "try_to_write",
     "upload",
     "verify_checkpoint",
     "verify_file",
@@ -146,6 +148,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "NameClaim": "parts",
             "Rule": "pruning",
             "Search": "find",
+            "Summary": "seal",
             "TAIL": "seal",
             "Tolerance": "difference",
             "UnusableFileError": "inspection",
@@ -185,6 +188,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "selected": "hparams",
             "summarize": "file",
             "tensor_bytes": "contents",
+            "try_to_write": "parts",
             "upload": "remote",
             "verify_checkpoint": "file",
             "verify_file": "inspection",

@@ -89,13 +89,17 @@ def selected(
     return HyperParameters({k: v for k, v in chosen.items() if k not in ignored})
 
 
-def savable(hparams: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """Return those that a checkpoint can hold, and warn of the others."""
+def savable(
+    hparams: Mapping[str, Any], owner: str, told: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return those that a checkpoint can hold, and warn of the others, but for those told of."""
     kept: dict[str, Any] = {}
     for name, value in hparams.items():
         found = find_foreign(value)
         if found is None:
             kept[name] = copy.deepcopy(value)
+            continue
+        if told is not None and told.get(name) is value:
             continue
         warn(
             f"hyperparameter {name!r} of {owner} is left out of checkpoints: it holds "

@@ -107,6 +107,10 @@ class RunContext:
         if self.wishes.stop_requests == 1:
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
 
+    def end_epoch(self) -> None:
+        """Leave out the batch in work, and what is left of its epoch's batches."""
+        self.asked.skips_batch = self.wishes.ends_epoch = True
+
     def let_go(self) -> None:
         """End: leave to the training what it goes on with, and forget the rest."""
         if self.state.fn == "fit":

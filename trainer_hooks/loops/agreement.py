@@ -50,24 +50,25 @@ class Agreement:
         wanted = torch.tensor(
             [
                 wishes.is_stopping, wishes.stop_requests > 0, wishes.wants_validation,
-                wishes.wants_checkpoint, wishes.pending_signal, is_over,
+                wishes.wants_checkpoint, wishes.ends_epoch, wishes.pending_signal, is_over,
                 any(slot.is_synced_by_step for slot in metrics.slots_in_use()), *watch.measure(),
             ],
             dtype=torch.float64,
         )  # fmt: skip
         self._processes.highest(wanted, "an agreement on what is asked for")
-        stops, requests, validates, saves, signum, is_over, steps, *seconds = wanted.tolist()
+        stops, requests, validates, saves, ends, signum, over, steps, *seconds = wanted.tolist()
         asked.is_stopping, asked.stop_requests = (
             bool(stops),
             max(asked.stop_requests, int(requests)),
         )
         progress.is_validation_requested |= bool(validates)
         progress.is_checkpoint_requested |= bool(saves)
-        wishes.wants_validation = wishes.wants_checkpoint = False
+        asked.ends_epoch |= bool(ends)
+        wishes.wants_validation = wishes.wants_checkpoint = wishes.ends_epoch = False
         if signum:
             asked.pending_signal = asked.agreed_signal = int(signum)
             wishes.pending_signal = 0
-        self._is_over = bool(is_over)
+        self._is_over = bool(over)
         metrics.shares_steps = bool(steps)
         watch.agreed = (seconds[0], seconds[1])
 

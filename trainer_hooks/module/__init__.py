@@ -15,14 +15,26 @@ if TYPE_CHECKING:
         needs_closure,
         parse,
     )
+    from trainer_hooks.module.setup import (
+        changed_options,
+        require_same_classes,
+        setup_of,
+        take_options,
+        warn_of_foreign,
+    )
 
 __all__ = [
     "LRSchedulerConfig",
     "ManualOptimizer",
     "Module",
     "Optimization",
+    "changed_options",
     "needs_closure",
     "parse",
+    "require_same_classes",
+    "setup_of",
+    "take_options",
+    "warn_of_foreign",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -33,7 +45,12 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "ManualOptimizer": "optimization",
             "Module": "module",
             "Optimization": "optimization",
+            "changed_options": "setup",
             "needs_closure": "optimization",
             "parse": "optimization",
+            "require_same_classes": "setup",
+            "setup_of": "setup",
+            "take_options": "setup",
+            "warn_of_foreign": "setup",
         },
     )

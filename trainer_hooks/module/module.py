@@ -83,7 +83,7 @@ class Module(nn.Module, DataHooks):
         raise ModuleError(f"{type(self).__qualname__} has no predict_step.")
 
     def configure_optimizers(self) -> Any:
-        """Return optimizers and schedulers; see `trainer_hooks.module.optimization.parse`."""
+        """Return the optimizers, and the schedulers if any, in a form of docs/optimizers.md."""
         raise ModuleError(
             f"{type(self).__qualname__} has no configure_optimizers: define it, and return an "
             "optimizer such as torch.optim.Adam(self.parameters()), or None to train without one."
@@ -206,14 +206,16 @@ class Module(nn.Module, DataHooks):
         """Return the optimizer, or a list of them.
 
         Args:
-            use_pl_optimizer: in manual optimization, return them wrapped, so that `step` counts and
-                fires the hooks; the name is Lightning's.
+            use_pl_optimizer: return them wrapped, so that in manual optimization `step` counts and
+                fires the hooks, and in automatic optimization is an error; the name is Lightning's.
         """
-        found: list[Any]
+        found: list[Any] = list(self.trainer.optimizers)
         if self._manual is not None and use_pl_optimizer:
             found = list(self._manual.optimizers)
-        else:
-            found = list(self.trainer.optimizers)
+        elif self.automatic_optimization and use_pl_optimizer:
+            from trainer_hooks.module.foreign_steps import without_step
+
+            found = [without_step(optimizer, type(self).__qualname__) for optimizer in found]
         return found[0] if len(found) == 1 else found
 
     def lr_schedulers(self) -> Any:
@@ -380,8 +382,9 @@ class Module(nn.Module, DataHooks):
             frame = current.f_back if current is not None else None
         arguments = {} if is_dict else checkpoint.arguments_of_init(self, frame)
         chosen = checkpoint.selected(arguments, args, ignore)
-        self._hparams = checkpoint.HyperParameters({**(self._hparams or {}), **chosen})
-        self._saved_hparams = checkpoint.savable(self._hparams, type(self).__qualname__)
+        before: Mapping[str, Any] = self._hparams or {}
+        self._hparams = checkpoint.HyperParameters({**before, **chosen})
+        self._saved_hparams = checkpoint.savable(self._hparams, type(self).__qualname__, before)
         self._logs_hparams = logger
 
     @property

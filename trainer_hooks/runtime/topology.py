@@ -49,6 +49,9 @@ class Topology:
 
 SINGLE_PROCESS = Topology()
 
+_SHELLS = frozenset({"bash", "interactive"})
+"""Names of SLURM jobs that are a shell, whose tasks were not started with it; as in Lightning."""
+
 _OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
 
 
@@ -97,7 +100,8 @@ def _of_group(environ: Mapping[str, str]) -> Topology:
 
 def _refuse_tasks(environ: Mapping[str, str]) -> None:
     tasks = _number(environ, "SLURM_NTASKS", 1)
-    if tasks > 1 and "SLURM_PROCID" in environ and "RANK" not in environ:
+    is_shell = environ.get("SLURM_JOB_NAME") in _SHELLS
+    if tasks > 1 and not is_shell and "RANK" not in environ:
         raise OptionError(
             f"SLURM_NTASKS={tasks} in the environment: processes that srun starts do not find each "
             "other yet, and each would train alone. Start one task a node, as in srun --ntasks-per-"

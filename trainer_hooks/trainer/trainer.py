@@ -46,6 +46,7 @@ class Trainer(TrainerView):
         OptionError: an option is unknown, or breaks its rule.
         CallbackError: a callback cannot be registered.
         PluginError: an installed plugin is broken and `plugin_errors="raise"`.
+        UsageError: this is one of several processes, as under torchrun.
     """
 
     @takes_options(TrainerConfig)
@@ -101,6 +102,7 @@ class Trainer(TrainerView):
         val_dataloaders: Any = None,
         datamodule: DataModule | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
+        overrides: str | Iterable[str] | None = None,
     ) -> None:
         """Train a module.
 
@@ -111,13 +113,25 @@ class Trainer(TrainerView):
             val_dataloaders: one, or a list of them, which are run one after another.
             datamodule: what has the loaders, instead.
             ckpt_path: a checkpoint to resume from: a path; `"last"`, the newest that is whole;
-                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where there
-                is one, and else a new training. They are looked for where this trainer's checkpoint
-                callbacks save, in this process or an earlier one. A file of Lightning 2.x is taken
-                too; from inside an epoch that is not exact, which is warned of.
+                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where this
+                run has saved one, and else a new training. They are looked for where this trainer's
+                checkpoint callbacks save, in this process or an earlier one. A file of Lightning
+                2.x is taken too; from inside an epoch that is not exact, which is warned of.
+            overrides: names of an optimizer's options, such as `["lr"]`, that are to be what this
+                run's `configure_optimizers` says, and not what the checkpoint does.
         """
-        path = self._found(ckpt_path, "fit", model)
-        self._run(run.Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
+        job = run.Job(
+            "fit",
+            model,
+            datamodule,
+            train_dataloaders,
+            val_dataloaders,
+            self._found(ckpt_path, "fit", model),
+            overrides=frozenset()
+            if overrides is None
+            else run.checked_overrides(overrides, ckpt_path),
+        )
+        self._run(job)
 
     def validate(
         self,
@@ -158,7 +172,15 @@ class Trainer(TrainerView):
         return_predictions: bool = True,
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[Any] | None:
-        """Predict; return what the steps returned, in a list a loader where there are several."""
+        """Predict; return what the steps returned, in a list a loader where there are several.
+
+        Args:
+            model: the module; that of the last run unless given.
+            dataloaders: one, or a list of them.
+            datamodule: what has the loaders, instead.
+            return_predictions: whether to keep and return them; if not, None is returned.
+            ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
+        """
         module, path = self._chosen(model, ckpt_path, "predict")
         job = run.Job(
             "predict",
@@ -665,7 +687,7 @@ class Trainer(TrainerView):
         if ckpt_path not in ("auto", "best", "last"):
             self._session.start.named_path = checkpoint.located(ckpt_path)
             return self._session.start.named_path
-        find = partial(run.find_checkpoint, self, str(ckpt_path), fn, type(module).__name__)
+        find = partial(run.find_checkpoint, self, str(ckpt_path), fn, module)
         processes = self._session.processes
         if not processes.is_several:
             return find()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.trainer.run.conditions import checked_overrides
     from trainer_hooks.trainer.run.job import Job, reload_data
     from trainer_hooks.trainer.run.leaving_out import leave_to_first
     from trainer_hooks.trainer.run.lifecycle import Run
@@ -22,6 +23,7 @@ __all__ = [
     "Run",
     "Session",
     "active_profile",
+    "checked_overrides",
     "decided_by_zero",
     "find_checkpoint",
     "leave_to_first",
@@ -42,6 +44,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Run": "lifecycle",
             "Session": "session",
             "active_profile": "profiling",
+            "checked_overrides": "conditions",
             "decided_by_zero": "together",
             "find_checkpoint": "resuming",
             "leave_to_first": "leaving_out",

@@ -19,7 +19,7 @@ from trainer_hooks.data import (
     number_of_batches,
     without_shuffling,
 )
-from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning
+from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning, lightning_hint
 from trainer_hooks.loops import has_evaluation
 from trainer_hooks.module import Module
 
@@ -51,6 +51,7 @@ class Job:
         train: the training loaders given, or None.
         evaluation: the loaders given for evaluation, or None.
         ckpt_path: the checkpoint to start from, or None.
+        overrides: options of optimizers that this run decides on, not the checkpoint.
         keeps_predictions: whether predict returns them.
     """
 
@@ -61,6 +62,7 @@ class Job:
     evaluation: Any = None
     ckpt_path: str | None = None
     keeps_predictions: bool = True
+    overrides: frozenset[str] = frozenset()
 
     @property
     def makes_loaders(self) -> bool:
@@ -71,7 +73,9 @@ class Job:
 def check_kinds(job: Job) -> None:
     """Make sure that a job is about a module and a data module."""
     if isinstance(job.module, type) or not isinstance(job.module, Module):
-        hint = " It is a class: pass an instance." if isinstance(job.module, type) else ""
+        kind = job.module if isinstance(job.module, type) else type(job.module)
+        hint = " It is a class: pass an instance." if kind is job.module else ""
+        hint += lightning_hint(kind, "Module")
         raise ModuleError(
             f"{job.fn} was given {type(job.module).__qualname__} {str(job.module)[:60]!r} as its "
             f"model: it must be an instance of trainer_hooks.Module.{hint}"

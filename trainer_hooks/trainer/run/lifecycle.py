@@ -22,10 +22,12 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import Module, parse
+from trainer_hooks.module import Module, parse, setup_of, warn_of_foreign
+from trainer_hooks.trainer.run import folders
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.leaving_out import leave_to_first
 from trainer_hooks.trainer.run.modes import modes_of
+from trainer_hooks.trainer.run.origin import is_at_work_elsewhere
 from trainer_hooks.trainer.run.parts import moving_parts
 from trainer_hooks.trainer.run.profiling import begin_run, report_run
 from trainer_hooks.trainer.run.signals import heeding_signals
@@ -77,7 +79,7 @@ class Run:
 
         ::
 
-            configure_callbacks, prepare_data, setup, the loaders
+            the run's folder, configure_callbacks, prepare_data, setup, the loaders
             on_configure_model, the module to its device, on_after_configure_model, optimizers
             on_before_load, the checkpoint restored, on_after_load
             on_fit_start, or on_evaluation_run_start
@@ -89,16 +91,16 @@ class Run:
 
             self._others = Others(session)
         context = self._begin(module)
-        self._resume_loggers()
-        if self._others is not None:
-            self._others.share_loggers()
-        for part in (job.datamodule, module):
-            if part is not None:
-                part.prepare_data()
+        if session.processes.local_rank == 0:
+            for part in (job.datamodule, module):
+                if part is not None:
+                    part.prepare_data()
+        session.processes.barrier("prepare_data")
         hooks = session.connector.relay
         if job.datamodule is not None:
             job.datamodule.setup(job.fn)
         hooks.setup(trainer, module, job.fn)
+        folders.look_at(session, trainer)
         hooks.on_configure_model(trainer, module)
         module.configure_model()
         session.precision.convert_module(module)
@@ -196,6 +198,7 @@ class Run:
         if self.job.fn == "fit":
             steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
+        steps.append((folders.give_back, (session,)))
         # last: until here a signal does not end the process in the midst of all this
         steps.append((self._guards.close, ()))
         for step, arguments in steps:
@@ -210,7 +213,7 @@ class Run:
                     add_note(fault, f"and then, while tearing down: {describe_error(error)}")
         for part, mode in self._modes:
             part.training = mode
-        session.connector.relay.on_stop = None
+        session.connector.relay.on_stop = session.connector.relay.on_end_epoch = None
         for callback in session.connector.callbacks:
             callback.attach_module(None)
         module.attach(self.trainer, None)
@@ -241,6 +244,12 @@ class Run:
         context = session.context = self._make_context(module)
         context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
+        session.connector.relay.on_end_epoch = context.end_epoch
+        self._resume_loggers()
+        if session.processes.is_global_zero:
+            folders.take(session)
+        if self._others is not None:
+            self._others.share_loggers()
         session.connector.attach(module, module.configure_callbacks())
         if not session.processes.is_global_zero:
             leave_to_first(session.connector)
@@ -292,6 +301,8 @@ class Run:
         if not training.is_configured:
             wanted = module.configure_optimizers()
             training.optimization = parse(wanted, type(module).__qualname__)
+            warn_of_foreign(training.optimization, module)
+            training.setup = setup_of(training.optimization, module.saved_hparams)
             training.is_configured = True
 
     def _resume_loggers(self) -> None:
@@ -303,8 +314,15 @@ class Run:
             self._checkpoint = files.load_checkpoint(path)
         except CheckpointError:
             return  # it is raised when the file is read in its turn, where it is still not there
-        own = self._checkpoint.get("trainer_hooks", {})
-        self.session.guards.resume(own.get("loggers", []))
+        known = self._checkpoint.get("trainer_hooks", {}).get("loggers", [])
+        if known and is_at_work_elsewhere(files.summarize(path)):
+            warn(
+                f"checkpoint {path!r} is of a run that is still going in another process: this one "
+                "logs to a folder of its own. Stop that one first to go on with it.",
+                TrainerHooksWarning,
+            )
+            return
+        self.session.guards.resume(known)
 
     def _restore(self, context: RunContext) -> None:
         """Put a checkpoint back, if there is one."""
@@ -333,6 +351,7 @@ class Run:
             upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
             restoring.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
+                restoring.settle_conditions(session, checkpoint, path, self.job.overrides)
                 restoring.restore_training(session, context, checkpoint)
                 saved_at = files.summarize(path).saved_at
                 session.training.saved_at = max(session.training.saved_at, saved_at)
@@ -370,11 +389,21 @@ class Run:
         reason = loop.reason_to_end()
         is_asked_for = context.has_to_stop
         progress = context.training.progress
-        if reason and not is_asked_for and progress.stage is EpochStage.BETWEEN:
+        is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
+        if reason and not is_asked_for and is_over:
+            if context.data.stream.num_batches == 0:
+                warn(
+                    f"fit has nothing to do: {reason}. Set limit_train_batches to more, or call "
+                    "validate() to run the validation alone.",
+                    TrainerHooksWarning,
+                )
+                return loop
+            epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
+            anew = "leave ckpt_path out" if context.resumed else "pass another module"
             warn(
-                f"fit has nothing to do: {reason} (epoch {progress.epochs_completed}, step "
+                f"fit has nothing to do: {reason} (epoch {epochs}, step "
                 f"{progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
-                "or trainer.max_duration to more to go on, or pass another module to start anew.",
+                f"or trainer.max_duration to more to go on, or {anew} to start anew.",
                 TrainerHooksWarning,
             )
         return loop

@@ -48,11 +48,12 @@ def moving_parts(session: Session, module: Module, context: RunContext | None) -
     _add_counters(parts, training)
     _add_optimization(parts, session, context)
     _add_metrics(parts, session, module)
+    _add_loggers(parts, session)
     _add_callbacks(parts, session)
     _add_loop(parts, training.left, context)
     _add_loaders(parts, training, context)
     if session.processes.is_several:
-        _add_buffers(parts, session, module)
+        _add_own_buffers(parts, session, module)
     _add_module(parts, session, module)
     return parts
 
@@ -150,6 +151,15 @@ def _add_metrics(parts: MovingParts, session: Session, module: Module) -> None:
     )
 
 
+def _add_loggers(parts: MovingParts, session: Session) -> None:
+    """Add how far the loggers have written: what a validation logs again is logged once."""
+
+    def load(states: Any) -> None:
+        """Do nothing: they went on with their runs before anybody asked for their folders."""
+
+    parts.register(Part("loggers", session.guards.state, load, is_put_back=False))
+
+
 def _add_callbacks(parts: MovingParts, session: Session) -> None:
     """Add the callbacks; savers tell what they saved, whatever is under way."""
 
@@ -243,7 +253,7 @@ def _add_loaders(parts: MovingParts, training: Training, context: RunContext | N
     )
 
 
-def _add_buffers(parts: MovingParts, session: Session, module: Module) -> None:
+def _add_own_buffers(parts: MovingParts, session: Session, module: Module) -> None:
     """Add the buffers where each process has its own: until the next window makes them one."""
     progress, processes = session.training.progress, session.processes
 
@@ -251,14 +261,15 @@ def _add_buffers(parts: MovingParts, session: Session, module: Module) -> None:
         is_one = processes.has_common_buffers and not progress.batches_in_window
         return {} if is_one else dict(module.named_buffers())
 
-    def load(states: dict[str, Any]) -> None:
-        with torch.no_grad():
-            for name, buffer in module.named_buffers():
-                if name in states:
-                    buffer.copy_(states[name])
-
     parts.register(
-        Part("buffers", buffers, load, is_place=True, by_training_alone=True, is_of_process=True)
+        Part(
+            "own_buffers",
+            buffers,
+            lambda s: _load_buffers(module, s),
+            is_place=True,
+            by_training_alone=True,
+            is_of_process=True,
+        )
     )
 
 
@@ -270,6 +281,14 @@ def _add_module(parts: MovingParts, session: Session, module: Module) -> None:
     def kept() -> dict[str, Any]:
         return generators_in({"module": module, **_owners(session)})
 
+    parts.register(
+        Part(
+            "buffers",
+            lambda: dict(module.named_buffers()),
+            lambda s: _load_buffers(module, s),
+            is_only_aside=True,  # as they are now they stand among the weights
+        )
+    )
     parts.register(
         Part(
             "gradients",
@@ -320,6 +339,13 @@ def _gradients(module: Module, training: Training) -> dict[str, Any]:
         for name, parameter in module.named_parameters()
         if parameter.grad is not None
     }
+
+
+def _load_buffers(module: Module, states: dict[str, Any]) -> None:
+    with torch.no_grad():
+        for name, buffer in module.named_buffers():
+            if name in states and states[name] is not buffer:
+                buffer.copy_(states[name])
 
 
 def _load_gradients(module: Module, states: dict[str, Any]) -> None:

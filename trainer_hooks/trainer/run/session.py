@@ -93,6 +93,8 @@ class Session:
         self.module, self.datamodule = job.module, job.datamodule
         if job.fn == "fit" and job.module is not self.training.module:
             self.training = Training(job.module)
+        if job.fn == "fit":
+            self.training.hparams = job.module.saved_hparams
         self.precision = make_precision(self.config.precision, self.device)
         if self.training.scaler:
             self.precision.load_state_dict(self.training.scaler)
