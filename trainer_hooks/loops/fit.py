@@ -318,6 +318,8 @@ class FitLoop:
         context.training.metrics.enter(Scope.TRAIN_EPOCH)
         context.training.metrics.refresh(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         hooks.on_train_epoch_end(trainer, module)
+        if self._agreement is not None:  # schedulers may watch what was logged just now
+            context.training.metrics.refresh(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         self._schedulers.after_epoch()
         hooks.on_epoch_end(trainer, module)
         context.training.metrics.share(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["ProcessGroup"]
 
 
+_KNOWN: dict[Any, tuple[Any, Alarm]] = {}
+"""Of each process group of this process what all trainers share: they come and go, it stays."""
+
+
 class ProcessGroup(Processes):
     """Several processes, which find each other when the first of them is asked for something.
 
@@ -62,10 +66,13 @@ class ProcessGroup(Processes):
             torch.cuda.set_device(self.root_device)
         # small things are told on the host, which does not wait for the device; what callbacks may
         # ask for goes apart from what the training does, so that the two are never taken for one
-        self._group = dist.new_group(backend="gloo", timeout=self.options.timeout)
+        world = dist.group.WORLD
+        if world not in _KNOWN:
+            group = dist.new_group(backend="gloo", timeout=self.options.timeout)
+            _KNOWN[world] = group, Alarm(_store(), self.topology)
+        self._group, self._alarm = _KNOWN[world]
         is_on_host = "gloo" in str(dist.get_backend_config())
         self._own_group = None if is_on_host else self._group
-        self._alarm = Alarm(_store(), self.topology)
 
     def barrier(self, name: str | None = None) -> None:
         """Wait until all processes have come here."""
