@@ -44,8 +44,7 @@ class ProcessGroup(Processes):
         self.options = options
         self.has_common_buffers = options.broadcast_buffers
         self._alarm: Alarm | None = None
-        self._group: Any = None
-        self._own_group: Any = None
+        self._is_on_host = True
         self._host = torch.device("cpu")
 
     @property
@@ -54,6 +53,17 @@ class ProcessGroup(Processes):
         self.start()
         assert self._alarm is not None
         return self._alarm
+
+    @property
+    def _group(self) -> Any:
+        """The group for what callbacks may ask for; who kept it would outlive torch's own end."""
+        self.start()
+        return _KNOWN[dist.group.WORLD][0]
+
+    @property
+    def _own_group(self) -> Any:
+        """The group for what the training itself tells, on the host."""
+        return None if self._is_on_host else self._group
 
     def start(self) -> None:
         """Find the others, if that is not done yet."""
@@ -70,9 +80,8 @@ class ProcessGroup(Processes):
         if world not in _KNOWN:
             group = dist.new_group(backend="gloo", timeout=self.options.timeout)
             _KNOWN[world] = group, Alarm(_store(), self.topology)
-        self._group, self._alarm = _KNOWN[world]
-        is_on_host = "gloo" in str(dist.get_backend_config())
-        self._own_group = None if is_on_host else self._group
+        self._alarm = _KNOWN[world][1]
+        self._is_on_host = "gloo" in str(dist.get_backend_config())
 
     def barrier(self, name: str | None = None) -> None:
         """Wait until all processes have come here."""
@@ -189,6 +198,7 @@ class ProcessGroup(Processes):
             )
 
     def _stop(self) -> None:
+        _KNOWN.clear()
         if dist.is_initialized() and not (self._alarm is not None and self._alarm.has_gone_off):
             dist.destroy_process_group()
 
