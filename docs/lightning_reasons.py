@@ -16,8 +16,6 @@ _KEY = "a constant of the checkpoint format; the key is `hyper_parameters`"
 _LOOP = (
     "read `trainer.progress` and `trainer.clock`; act by `trainer.stop()`, `trainer.skip_batch()`"
 )
-_KEEP = "keep its arguments as attributes; what must be in a checkpoint, return from `state_dict`"
-
 _ADVICE = dict(NOT_YET)
 
 INSTEAD: Mapping[str, Mapping[str, str]] = {
@@ -83,13 +81,10 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "CHECKPOINT_HYPER_PARAMS_NAME": _KEY,
         "CHECKPOINT_HYPER_PARAMS_TYPE": _KEY,
         "allow_zero_length_dataloader_with_multiple_devices": "an evaluation's share may be empty",
-        "hparams": _KEEP,
-        "hparams_initial": _KEEP,
-        "load_from_checkpoint": _KEEP,
+        "hparams_initial": "`datamodule.saved_hparams`",
         "name": "an attribute of your own",
         "prepare_data_per_node": "it is called once on each machine",
-        "remove_ignored_hparams": _KEEP,
-        "save_hyperparameters": _KEEP,
+        "remove_ignored_hparams": "`save_hyperparameters(ignore=[...])`",
     },
     "callback": {},
     "tuner": {},
@@ -103,7 +98,6 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 """Of each of Lightning's names that is not here, what to write instead, or why it is not."""
 
 MEANINGS = (
-    ("Passing data", "`fit(model, datamodule)`", "`fit(module, datamodule=datamodule)`"),
     ("The module argument of hooks", "`pl_module`", "`module`; hooks are called by position"),
     (
         "What hooks return",

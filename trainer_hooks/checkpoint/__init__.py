@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from trainer_hooks.checkpoint.find import Search
     from trainer_hooks.checkpoint.hparams import (
         HyperParameters,
+        arguments_from,
         arguments_of_init,
+        is_whole,
         savable,
         selected,
     )
@@ -85,6 +87,7 @@ __all__ = [
     "Summary",
     "Tolerance",
     "UnusableFileError",
+    "arguments_from",
     "arguments_of_init",
     "check_ignore_keys",
     "claim_name",
@@ -100,6 +103,7 @@ __all__ = [
     "is_lightning",
     "is_remote",
     "is_safetensors",
+    "is_whole",
     "joined",
     "leave_out",
     "load_checkpoint",
@@ -152,6 +156,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "TAIL": "seal",
             "Tolerance": "difference",
             "UnusableFileError": "inspection",
+            "arguments_from": "hparams",
             "arguments_of_init": "hparams",
             "check_ignore_keys": "selection",
             "claim_name": "parts",
@@ -167,6 +172,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "is_lightning": "lightning",
             "is_remote": "target",
             "is_safetensors": "safetensors_file",
+            "is_whole": "hparams",
             "joined": "target",
             "leave_out": "selection",
             "load_checkpoint": "loading",

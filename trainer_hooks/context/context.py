@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from trainer_hooks.context.plan import Plan
     from trainer_hooks.context.state import RunState
     from trainer_hooks.context.training import Training
-    from trainer_hooks.data import BatchTransfer, DataModule
+    from trainer_hooks.data import BatchTransfer
     from trainer_hooks.errors import StopTraining
     from trainer_hooks.hooks import HookRelay
-    from trainer_hooks.module import Module
+    from trainer_hooks.module import DataModule, Module
     from trainer_hooks.runtime import Precision, Processes
     from trainer_hooks.trainer import Trainer as Trainer
 

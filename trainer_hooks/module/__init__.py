@@ -1,4 +1,4 @@
-"""What a user subclasses: the Module, what it logs and steps, its optimizers and schedulers."""
+"""What a user subclasses: Module and DataModule, with logging, optimizers and schedulers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
     from trainer_hooks.module.optimization import (
         LRSchedulerConfig,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "DataModule",
     "LRSchedulerConfig",
     "ManualOptimizer",
     "Module",
@@ -41,6 +43,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
+            "DataModule": "datamodule",
             "LRSchedulerConfig": "optimization",
             "ManualOptimizer": "optimization",
             "Module": "module",

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint import BackgroundSave
-    from trainer_hooks.data import DataModule
     from trainer_hooks.hooks import HookProfile
-    from trainer_hooks.module import Module
+    from trainer_hooks.module import DataModule, Module
     from trainer_hooks.trainer.callback_handler import CallbackHandler
 
 __all__ = ["Trainer"]

@@ -12,7 +12,7 @@ from trainer_hooks import loops
 from trainer_hooks._log import warn
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.context import OverriddenSteps, RunContext
-from trainer_hooks.data import BatchTransfer, DataModule
+from trainer_hooks.data import BatchTransfer
 from trainer_hooks.errors import (
     CheckpointError,
     StopTraining,
@@ -22,9 +22,9 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import Module, parse, setup_of, warn_of_foreign
+from trainer_hooks.module import DataModule, Module, parse, setup_of, warn_of_foreign
 from trainer_hooks.trainer.run import folders
-from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
+from trainer_hooks.trainer.run.job import Job, check_kinds, load_data, with_datamodule
 from trainer_hooks.trainer.run.leaving_out import leave_to_first
 from trainer_hooks.trainer.run.modes import modes_of
 from trainer_hooks.trainer.run.origin import is_at_work_elsewhere
@@ -64,7 +64,7 @@ class Run:
     ) -> None:
         self.session = session
         self.trainer = trainer
-        self.job = job
+        self.job = job = with_datamodule(job)
         self._batch_losses = batch_losses
         self._guards = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []

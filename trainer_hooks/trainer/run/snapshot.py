@@ -193,6 +193,9 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
     with session.training.metrics.closed():
         datamodule = session.datamodule
         if datamodule is not None:
+            if datamodule.saved_hparams is not None:
+                checkpoint["datamodule_hparams_name"] = "kwargs"
+                checkpoint[lightning.DATA_HPARAMS] = dict(datamodule.saved_hparams)
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state
