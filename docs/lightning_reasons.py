@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INSTEAD", "MEANINGS"]
 
-_ONE = "there is one process, with one device, as yet"
+_ONE = "not available yet; [what there is for several processes](distributed.md)"
 _KEY = "a constant of the checkpoint format; the key is `hyper_parameters`"
 _LOOP = (
     "read `trainer.progress` and `trainer.clock`; act by `trainer.stop()`, `trainer.skip_batch()`"
@@ -29,11 +29,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "core": "`Module`, `DataModule`",
         "demos": "`trainer-hooks demo`",
         "loops": _LOOP,
-        "overrides": _ONE,
+        "overrides": "DDP needs no override here; [several processes](distributed.md)",
         "plugins": "`Trainer(precision=...)` takes names; plugins are [packages](plugins.md) here",
         "profilers": "`trainer.profile_hooks()`, [torch's profiler](callbacks/Profiler.md)",
         "serve": "not available",
-        "strategies": _ONE,
+        "strategies": "`DDPStrategy`; [several processes](distributed.md)",
         "trainer": "`Trainer`",
         "tuner": "`Tuner`",
         "utilities": "`CombinedLoader`, `trainer.is_global_zero`; torch has the rest",
@@ -42,22 +42,17 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     "trainer": {
         "accelerator": "`trainer.device`",
         "barebones": _ADVICE["barebones"],
-        "device_ids": "`trainer.device`",
-        "distributed_sampler_kwargs": _ONE,
+        "distributed_sampler_kwargs": "give the loader a DistributedSampler",
         "enable_autolog_hparams": _ADVICE["enable_autolog_hparams"],
         "enable_validation": "`trainer.val_dataloaders` is empty where nothing is validated",
         "fit_loop": _LOOP,
         "init_module": "build large layers in `configure_model`",
-        "node_rank": _ONE,
-        "num_devices": _ONE,
-        "num_nodes": _ONE,
         "overfit_batches": "`trainer.limit_train_batches` is the number then",
         "predict_loop": _LOOP,
         "profiler": _ADVICE["profiler"],
         "received_sigterm": "`trainer.is_leaving`",
         "reload_dataloaders_every_n_epochs": _ADVICE["reload_dataloaders_every_n_epochs"],
         "scaler": "`trainer.precision_plugin`",
-        "strategy": _ONE,
         "test_loop": _LOOP,
         "val_check_batch": "`trainer.val_check_interval`",
         "validate_loop": _LOOP,
@@ -66,8 +61,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "CHECKPOINT_HYPER_PARAMS_KEY": _KEY,
         "CHECKPOINT_HYPER_PARAMS_NAME": _KEY,
         "CHECKPOINT_HYPER_PARAMS_TYPE": _KEY,
-        "all_gather": _ONE,
-        "allow_zero_length_dataloader_with_multiple_devices": _ONE,
+        "allow_zero_length_dataloader_with_multiple_devices": "an evaluation's share may be empty",
         "configure_sharded_model": "`configure_model`",
         "device_mesh": _ONE,
         "fabric": "not available",
@@ -75,7 +69,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "local_rank": "`module.trainer.local_rank`",
         "on_gpu": 'module.device.type == "cuda"',
         "on_validation_model_zero_grad": "gradients are cleared as each window begins",
-        "prepare_data_per_node": _ONE,
+        "prepare_data_per_node": "it is called once on each machine",
         "remove_ignored_hparams": "`save_hyperparameters(ignore=[...])`",
         "strict_loading": "`load_from_checkpoint(..., strict=False)`",
         "to_onnx": "[ExportForInferenceCallback](callbacks/ExportForInferenceCallback.md)",
@@ -86,10 +80,10 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "CHECKPOINT_HYPER_PARAMS_KEY": _KEY,
         "CHECKPOINT_HYPER_PARAMS_NAME": _KEY,
         "CHECKPOINT_HYPER_PARAMS_TYPE": _KEY,
-        "allow_zero_length_dataloader_with_multiple_devices": _ONE,
+        "allow_zero_length_dataloader_with_multiple_devices": "an evaluation's share may be empty",
         "hparams_initial": "`datamodule.saved_hparams`",
         "name": "an attribute of your own",
-        "prepare_data_per_node": _ONE,
+        "prepare_data_per_node": "it is called once on each machine",
         "remove_ignored_hparams": "`save_hyperparameters(ignore=[...])`",
     },
     "callback": {},

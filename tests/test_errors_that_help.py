@@ -638,12 +638,12 @@ def test_an_unknown_option() -> None:
     [
         ({"accelerator": "tpu"}, ["accelerator='tpu'", "auto, cpu, cuda, gpu, mps"]),
         ({"accelerator": "gpus"}, ["accelerator='gpus'", "Did you mean 'gpu'?"]),
-        ({"devices": 2}, ["devices=2", "several devices is not available yet", "[0]"]),
-        ({"devices": [0, 1]}, ["devices=[0, 1]", "several devices is not available yet"]),
-        ({"strategy": "ddp"}, ["strategy='ddp'", "several processes is not available", "'auto'"]),
+        ({"devices": 2}, ["devices=2", "torchrun --nproc-per-node 2 train.py"]),
+        ({"devices": [0, 1]}, ["devices=[0, 1]", "torchrun --nproc-per-node 2 train.py"]),
+        ({"strategy": "fsdp"}, ["strategy='fsdp'", "is not available yet", "DDPStrategy"]),
         ({"precision": "bf16-true"}, ["precision='bf16-true'", "not available yet", "bf16-mixed"]),
         ({"precision": "fp16"}, ["precision='fp16'", "must be one of 16-mixed, 32-true"]),
-        ({"num_nodes": 2}, ["num_nodes=...", "not available yet"]),
+        ({"num_nodes": 2}, ["num_nodes=2", "torchrun --nnodes 2"]),
     ],
 )
 def test_hardware_that_is_not_supported(options: dict, words: list[str]) -> None:

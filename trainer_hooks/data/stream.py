@@ -83,6 +83,10 @@ class TrainStream:
         self._ahead: LookAhead | None = None
         self._stateful: Iterator[Any] | None = None
 
+    def limit_to(self, batches: int) -> None:
+        """Take at most so many batches an epoch."""
+        self.num_batches = self._size = min(self._size, batches)
+
     def open(self, epoch: int) -> Iterator[Any]:
         """Return an iterator over the batches of a new epoch, which opens it when it is asked."""
         self.num_batches = self._size

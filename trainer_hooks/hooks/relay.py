@@ -283,12 +283,15 @@ def describe_error(error: BaseException) -> str:
     return described(error) + (f" ({notes})" if notes else "")
 
 
-def hook_in_work() -> str:
+def hook_in_work(frame: FrameType | None = None) -> str:
     """Return the hook from inside which this is called, the innermost; an empty text if none.
 
     It is read from the stack, so that a firing need not note what it fires.
+
+    Args:
+        frame: where to look, as for another thread; the caller's unless given.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented
+    frame = sys._getframe(1) if frame is None else frame  # noqa: SLF001 - documented
     while frame is not None:
         if frame.f_code in _FIRING:
             hook: str = frame.f_locals["hook"]

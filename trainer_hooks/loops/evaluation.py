@@ -105,6 +105,7 @@ class EvaluationLoop:
             metrics.refresh(Scope.EVALUATION_EPOCH)
             phase.epoch_end(hooks)(trainer, module)
             hooks.on_epoch_end(trainer, module)
+            metrics.share(Scope.EVALUATION, Scope.EVALUATION_EPOCH)
             results = self._results()
             reduced = metrics.close_epoch(Scope.EVALUATION, Scope.EVALUATION_EPOCH)
             metrics.enter(Scope.CLOSED)

@@ -14,6 +14,7 @@ from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
     from trainer_hooks.module import Module
+    from trainer_hooks.runtime import GradientSync
 
 __all__ = ["TrainStep"]
 
@@ -40,6 +41,12 @@ class TrainStep:
     has_skipped = False
     """Whether a loss was left out since this was last set to False."""
 
+    sync: GradientSync | None = None
+    """What averages gradients over several processes."""
+
+    closes_next = False
+    """Whether the next forward is a window's last, although others than its caller end that."""
+
     def __init__(self, context: RunContext) -> None:
         self.context = context
         self.training_step = training_step(context)
@@ -59,7 +66,9 @@ class TrainStep:
             self.module, "configure_gradient_clipping"
         )
 
-    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
+    def __call__(  # noqa: C901 - a straight line, whose every call would cost each batch
+        self, batch: Any, batch_idx: int, closes_window: bool
+    ) -> dict[str, Any]:
         """Take one batch in; return the outputs for hooks, if one wants them and none was skipped.
 
         Those of an epoch's last batch are returned in any case.
@@ -71,6 +80,8 @@ class TrainStep:
         is_plain = self.precision.is_plain
         if progress.batches_in_window == 0:
             self.open_window(batch_idx)
+        if self.sync is not None:
+            self.sync.begin(closes_window or self.closes_next)
         if is_plain:
             output = self.training_step(batch, batch_idx)
         else:
@@ -93,10 +104,14 @@ class TrainStep:
                     module.backward(loss)
                 else:
                     loss.backward()  # type: ignore[no-untyped-call]
+                if self.sync is not None:
+                    self.sync.note_backward()
                 hooks.on_after_backward(trainer, module)
                 progress.has_gradients = True
         else:
             self.missing.note(batch_idx)
+        if self.sync is not None:
+            self.end_batch(closes_window)
         if closes_window and progress.has_gradients:
             self.update()
         if (
@@ -107,14 +122,31 @@ class TrainStep:
             return outputs_of(output, returned)
         return {}
 
+    def join(self, sync: GradientSync) -> None:
+        """Take part in what several processes do."""
+        self.sync, self.training_step = sync, sync.step
+
     def set_window(self, batches: int) -> None:
-        """Let so many batches make one step."""
+        """Let so many batches make one step, in an epoch that begins."""
         self.accumulate = batches
+        if self.sync is not None:
+            self.sync.refresh(is_window_open=self.progress.batches_in_window > 0)
+
+    def end_batch(self, closes_window: bool) -> None:
+        """End the part that a batch has in what several processes do."""
+        progress = self.progress
+        assert self.sync is not None
+        progress.has_gradients = self.sync.end(
+            closes_window, progress.has_gradients, progress.batches_completed
+        )
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Leave one batch out; the window that it belongs to begins and ends all the same."""
-        if self.progress.batches_in_window == 0:
+        if self.progress.batches_in_window == 0 and (self.sync is None or not self.sync.is_begun):
             self.open_window(batch_idx)
+        if self.sync is not None:
+            self.sync.leave_out(closes_window, self.progress.batches_completed)
+            self.end_batch(closes_window)
         if closes_window and self.progress.has_gradients:
             self.update()
         return {}

@@ -13,6 +13,7 @@ from trainer_hooks.data import DataHooks
 from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.hooks import HOOKS, empty_hook
 from trainer_hooks.module.clipping import clip_gradients
+from trainer_hooks.module.gathering import gathered
 from trainer_hooks.module.loading import load_module
 from trainer_hooks.module.log_rules import require_metric, warn_of_dropped
 from trainer_hooks.module.toggling import toggle, untoggle
@@ -251,6 +252,18 @@ class Module(nn.Module, DataHooks):
         self.requires_grad_(True)
         return self.train()
 
+    def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """Return tensors and numbers of all processes, each with a new first dimension.
+
+        All processes must call it. In one process the dimension has one entry.
+
+        Args:
+            data: a tensor, a number, or any nesting of them; of one shape on all.
+            group: a process group of torch's; all processes unless given.
+            sync_grads: whether gradients flow back to the process that a part came from.
+        """
+        return gathered(self.trainer.strategy, self.device, data, group, sync_grads)
+
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print without tearing the progress bar."""
         self.trainer.print(*args, **kwargs)
@@ -286,14 +299,14 @@ class Module(nn.Module, DataHooks):
             reduce_fx: `"mean"` (weighted by batch size), `"sum"`, `"min"`, `"max"`, or a function
                 of the tensor of all values.
             enable_graph: keep the last value attached to the autograd graph.
-            sync_dist: reduce over processes; without effect in one.
-            sync_dist_group: which processes; without effect in one.
+            sync_dist: reduce over processes; what is not is that of rank 0 at an epoch's end.
+            sync_dist_group: there for Lightning's sake; all processes take part.
             add_dataloader_idx: add `/dataloader_idx_N` where there are several loaders.
             batch_size: the value's weight in a mean; the first dimension of the batch's first
                 tensor unless given, and 1 where there is none.
             metric_attribute: where the module keeps the torchmetrics object, as a dotted name;
                 found by itself unless given.
-            rank_zero_only: without effect in one process.
+            rank_zero_only: whether rank 0 alone logs it, which is then not warned of.
 
         Raises:
             MetricError: it cannot be logged here, is no such value, or was logged otherwise before.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,7 @@ def load_data(job: Job, context: RunContext) -> None:
     loader = as_train_loader(source)
     if context.plan.overfit_batches:
         loader = without_shuffling(loader)
+    loader = _share(context, loader, trains=True)
     if number_of_batches(loader) == 0:
         raise DataError(
             f"the training loader {loader!r} gives no batch: check the data set's length, and "
@@ -140,6 +142,8 @@ def load_data(job: Job, context: RunContext) -> None:
     plan = context.plan
     option = "overfit_batches" if plan.overfit_batches else "limit_train_batches"
     context.data.stream = TrainStream(loader, plan.limit_train_batches, option)
+    if context.processes.is_several:
+        _agree_on_length(context)
     context.data.evaluation["validate"] = EvalData()
     if has_evaluation(job.module, "validate"):
         context.data.evaluation["validate"] = _evaluation(job, context, "validate")
@@ -184,8 +188,11 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
     limit = getattr(context.plan, option)
     if context.plan.overfit_batches and stage == "validate":
         loaders, option = [without_shuffling(item) for item in loaders], "overfit_batches"
+    loaders = [_share(context, item, trains=False) for item in loaders]
     sizes = [number_of_batches(item) for item in loaders]
     for position, size in enumerate(sizes):
+        if context.processes.is_several:
+            break  # the share of one process may be empty
         if size == 0 and (any(sizes) or job.fn == "fit"):
             warn(
                 f"{stage} loader {position}, {loaders[position]!r}, has no batch: it is left "
@@ -196,7 +203,51 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
     for place, evaluator in enumerate(evaluators):
         if (evaluator.subset_num_batches or -1) > 0:
             counts[place] = min(counts[place], evaluator.subset_num_batches or 0)
+    if context.processes.is_several:
+        return _eval_data_of_all(context, EvalData(loaders, counts, evaluators))
     return EvalData(loaders, counts, evaluators)
+
+
+def _share(context: RunContext, loader: Any, *, trains: bool) -> Any:
+    """Return this process's share of a loader, if there are several and it is to be shared."""
+    if not context.processes.is_several or not context.plan.shares_loaders:
+        return loader
+    return loading.shared(loader, context.processes.topology, trains=trains)
+
+
+def _agree_on_length(context: RunContext) -> None:
+    """Let all processes have as many training batches, or be told of each whether it is the last.
+
+    Raises:
+        DataError: some know how many batches they have, and others do not.
+    """
+    stream = context.data.stream
+    assert stream is not None
+    sizes = context.processes.gather(stream.num_batches)
+    if math.inf in sizes and min(sizes) != math.inf:
+        raise DataError(
+            f"the training loaders of the processes have {sizes} batches: all must have a length, "
+            "or none. Give each a __len__."
+        )
+    if min(sizes) != max(sizes):
+        warn(
+            f"the training loaders of the processes have {sizes} batches: each takes "
+            f"{min(sizes)}, as all must have as many.",
+            TrainerHooksWarning,
+        )
+        stream.limit_to(min(sizes))
+
+
+def _eval_data_of_all(context: RunContext, data: EvalData) -> EvalData:
+    """Return the loaders of an evaluation by several processes, of which some may have less."""
+    counts = context.processes.gather(data.num_batches)
+    if len({len(one) for one in counts}) > 1:
+        raise DataError(
+            f"the processes have {[len(one) for one in counts]} loaders for an evaluation: all "
+            "must have as many."
+        )
+    data.most = [max(column) for column in zip(*counts, strict=True)]
+    return data
 
 
 def _source(job: Job, name: str, given: Any) -> Any:

@@ -32,6 +32,7 @@ from trainer_hooks.module import (
 )
 from trainer_hooks.trainer.run import folders
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
+from trainer_hooks.trainer.run.leaving_out import leave_to_first
 from trainer_hooks.trainer.run.modes import modes_of
 from trainer_hooks.trainer.run.origin import is_at_work_elsewhere
 from trainer_hooks.trainer.run.parts import moving_parts
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks.context import Trainer
+    from trainer_hooks.trainer.run.others import Others
     from trainer_hooks.trainer.run.session import Session
 
 __all__ = ["Run"]
@@ -79,6 +81,7 @@ class Run:
         self._has_ended = False
         self._loop: loops.FitLoop | None = None
         self._reason = ""
+        self._others: Others | None = None
         check_kinds(job)
 
     def prepare(self) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
@@ -93,10 +96,16 @@ class Run:
         """
         session, trainer, job = self.session, self.trainer, self.job
         module = job.module
+        if session.processes.is_several:
+            from trainer_hooks.trainer.run.others import Others
+
+            self._others = Others(session)
         context = self._begin(module)
-        for part in (job.datamodule, module):
-            if part is not None:
-                part.prepare_data()
+        if session.processes.local_rank == 0:
+            for part in (job.datamodule, module):
+                if part is not None:
+                    part.prepare_data()
+        session.processes.barrier("prepare_data")
         hooks = session.connector.relay
         if job.datamodule is not None:
             job.datamodule.setup(job.fn)
@@ -111,6 +120,8 @@ class Run:
         if job.fn == "fit":
             self._configure_optimizers(module)
             session.training.began = session.training.began or modes_of(module)
+        if self._others is not None:
+            self._others.spread_random_numbers()
         self._restore(context)
         loop = self._make_loop(context)
         if job.fn == "fit":
@@ -140,6 +151,8 @@ class Run:
             context.asked.heed_signal()
             if self.job.fn != "predict":
                 hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
+        if self._others is not None:
+            self._others.meet_at_end()
         self.session.state.status = "finished"
 
     def stop_in_order(self, request: StopTraining) -> None:
@@ -155,6 +168,8 @@ class Run:
         A fit that made way for a signal in order is ended as others are.
         """
         self._error = error
+        if self._others is not None:
+            self._others.tell_failure(error)
         self.session.state.status = "interrupted"
         self.session.training.metrics.enter(Scope.CLOSED)
         hooks, module = self.session.connector.relay, self.job.module
@@ -176,6 +191,8 @@ class Run:
             self._tear_down()
         finally:
             self.session.let_go()
+            if self._others is not None:
+                self._others.leave()
 
     def _tear_down(self) -> None:
         session, module = self.session, self.job.module
@@ -237,13 +254,20 @@ class Run:
             job.datamodule.trainer = self.trainer
         # at once, so that its hooks hear of it if something fails from here on
         session.connector.attach(module)
+        if self._others is not None:
+            self._others.share_metrics()
         context = session.context = self._make_context(module)
         context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
         session.connector.relay.on_end_epoch = context.end_epoch
         self._resume_loggers()
-        folders.take(session)
+        if session.processes.is_global_zero:
+            folders.take(session)
+        if self._others is not None:
+            self._others.share_loggers()
         session.connector.attach(module, module.configure_callbacks())
+        if not session.processes.is_global_zero:
+            leave_to_first(session.connector)
         session.occupation.take(session.connector.entries)
         for callback in session.connector.callbacks:
             callback.attach_module(module)
@@ -284,6 +308,7 @@ class Run:
                 session.precision,
                 around=session.training.metrics.closed,
             ),
+            processes=session.processes,
             steps=OverriddenSteps(self._batch_losses, compiled=job.compiled),
         )
 
@@ -332,6 +357,8 @@ class Run:
             from trainer_hooks.trainer.run.adoption import adopted
 
             checkpoint = adopted(read or files.load_checkpoint(path), context, path)
+            if self._others is not None:
+                checkpoint = self._others.own_part(checkpoint)
             hooks.on_load_checkpoint(trainer, module, checkpoint)
             if self.job.fn == "fit":
                 restoring.require_resumable(context, checkpoint, path)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks import HookProfile
     from trainer_hooks.loggers import Logger
     from trainer_hooks.module import DataModule, Module
-    from trainer_hooks.runtime import Precision
+    from trainer_hooks.runtime import Precision, Processes
     from trainer_hooks.trainer.options import TrainerConfig
     from trainer_hooks.trainer.run.job import Job
 
@@ -43,6 +43,7 @@ class Session:
         background: what is written while the training goes on.
         loggers: the loggers.
         device: where modules go.
+        processes: this process and the others.
         precision: what forwards run in; each run has one of its own.
         guards: what stands in front of the loggers in a run.
         state: what the trainer is doing.
@@ -69,6 +70,7 @@ class Session:
     background: checkpoint.BackgroundSaves
     loggers: list[Logger]
     device: torch.device
+    processes: Processes
     precision: Precision
     guards: LoggerGuards = field(default_factory=LoggerGuards)
     state: RunState = field(default_factory=RunState)
@@ -142,6 +144,7 @@ class Session:
             background=checkpoint.BackgroundSaves(str),
             loggers=[],
             device=self.device,
+            processes=self.processes,
             precision=make_precision(self.config.precision, self.device),
             is_trial=True,
         )

@@ -65,7 +65,13 @@ def save(
     _require_writable([path], weights_only)
     _warn_of_place(session, weights_only)
     checkpoint = build(session, trainer, weights_only)
-    written = _writer(session)(checkpoint, path)
+    write = partial(_writer(session), checkpoint, path)
+    if session.processes.is_several:
+        from trainer_hooks.trainer.run.together import decided_by_zero
+
+        written: str = decided_by_zero(session.processes, write)
+    else:
+        written = write()
     _note_saved(session, weights_only, written)
     tell_saved(session, trainer, written)
     session.background.finish()
@@ -154,6 +160,8 @@ def _write(
     saved_at: int,
     origin: str,
 ) -> str:
+    if not checkpoint:
+        return located(path)  # of several processes the first writes
     dump = dump_safetensors if is_safetensors(path) else None
     return write_checkpoint(
         checkpoint,
@@ -196,7 +204,17 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
         if not weights_only and module is session.training.module:
             _add_training(checkpoint, session, module)
         session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
-    return _encoded(checkpoint, session)
+    encoded = _encoded(checkpoint, session)
+    if session.processes.is_several:
+        from trainer_hooks.trainer.run.together import add_others
+
+        is_whole = "world_size" in checkpoint["trainer_hooks"]
+        context = session.context
+        parts = moving_parts(session, module, None) if context is None else context.parts
+        add_others(encoded, session, parts.names_of_process() if is_whole else [])
+        if not session.processes.is_global_zero:
+            return {}
+    return encoded
 
 
 def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) -> None:
@@ -206,7 +224,7 @@ def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) 
     own = checkpoint["trainer_hooks"]
     own["state_versions"] = session.connector.state_versions()
     own["plugins"] = session.connector.plugin_records()
-    own["world_size"] = 1
+    own["world_size"] = session.processes.world_size
     own["setup"] = conditions_of(session)
     if context is None:
         moving_parts(session, module, None).write(checkpoint, {})
