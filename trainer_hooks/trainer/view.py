@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks import data, loops
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import warn
 from trainer_hooks.context import EvalData
-from trainer_hooks.data import samples_of
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.loops import overrides
 from trainer_hooks.trainer import run
 from trainer_hooks.trainer.options import root_dir, steps_in, why_endless
 
@@ -462,10 +461,10 @@ class TrainerView:
 
     def _samples(self, length: int | float) -> tuple[int, int] | None:
         """Return the samples of a batch and of an epoch, None where they are not known."""
-        if self.module is not None and overrides(self.module, "num_samples"):
+        if self.module is not None and loops.overrides(self.module, "num_samples"):
             return None
         loader = self.train_dataloader
-        return self._session.training.samples if loader is None else samples_of(loader, length)
+        return self._session.training.samples if loader is None else data.samples_of(loader, length)
 
     # --- limits, some of which may be changed between two fits ---
 
