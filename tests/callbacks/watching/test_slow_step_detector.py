@@ -175,7 +175,6 @@ def test_the_list_is_bounded_and_the_count_is_not(run):
 
 def test_warnings_keep_their_distance(run, caplog):
     """The log tells of one in `warn_interval` seconds, and how many it did not tell of."""
-    caplog.set_level(logging.INFO, logger="trainer_hooks")
     times = [*USUAL, *[(1.0, 2.0), (1.0, 2.0), (1.0, 90.0)] * 5]
     run(times, warn_interval=200.0)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
