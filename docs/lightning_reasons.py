@@ -11,13 +11,11 @@ if TYPE_CHECKING:
 
 __all__ = ["INSTEAD", "MEANINGS"]
 
-_ONE = "there is one process, with one device, as yet"
+_ONE = "not available yet; [what there is for several processes](distributed.md)"
 _KEY = "a constant of the checkpoint format; the key is `hyper_parameters`"
 _LOOP = (
     "read `trainer.progress` and `trainer.clock`; act by `trainer.stop()`, `trainer.skip_batch()`"
 )
-_KEEP = "keep its arguments as attributes; what must be in a checkpoint, return from `state_dict`"
-
 _ADVICE = {name: absent.advice for name, absent in NOT_YET.items()}
 
 INSTEAD: Mapping[str, Mapping[str, str]] = {
@@ -31,11 +29,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "core": "`Module`, `DataModule`",
         "demos": "`trainer-hooks demo`",
         "loops": _LOOP,
-        "overrides": _ONE,
+        "overrides": "DDP needs no override here; [several processes](distributed.md)",
         "plugins": "`Trainer(precision=...)` takes names; plugins are [packages](plugins.md) here",
         "profilers": "`trainer.profile_hooks()`, [torch's profiler](callbacks/Profiler.md)",
         "serve": "not available",
-        "strategies": _ONE,
+        "strategies": "`DDPStrategy`; [several processes](distributed.md)",
         "trainer": "`Trainer`",
         "tuner": "`Tuner`",
         "utilities": "`CombinedLoader`, `trainer.is_global_zero`; torch has the rest",
@@ -44,22 +42,17 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     "trainer": {
         "accelerator": "`trainer.device`",
         "barebones": _ADVICE["barebones"],
-        "device_ids": "`trainer.device`",
-        "distributed_sampler_kwargs": _ONE,
+        "distributed_sampler_kwargs": "give the loader a DistributedSampler",
         "enable_autolog_hparams": _ADVICE["enable_autolog_hparams"],
         "enable_validation": "`trainer.val_dataloaders` is empty where nothing is validated",
         "fit_loop": _LOOP,
         "init_module": "build large layers in `configure_model`",
-        "node_rank": _ONE,
-        "num_devices": _ONE,
-        "num_nodes": _ONE,
         "overfit_batches": "`trainer.limit_train_batches` is the number then",
         "predict_loop": _LOOP,
         "profiler": _ADVICE["profiler"],
         "received_sigterm": "`trainer.is_leaving`",
         "reload_dataloaders_every_n_epochs": _ADVICE["reload_dataloaders_every_n_epochs"],
         "scaler": "`trainer.precision_plugin`",
-        "strategy": _ONE,
         "test_loop": _LOOP,
         "val_check_batch": "`trainer.val_check_interval`",
         "validate_loop": _LOOP,
@@ -68,8 +61,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "CHECKPOINT_HYPER_PARAMS_KEY": _KEY,
         "CHECKPOINT_HYPER_PARAMS_NAME": _KEY,
         "CHECKPOINT_HYPER_PARAMS_TYPE": _KEY,
-        "all_gather": _ONE,
-        "allow_zero_length_dataloader_with_multiple_devices": _ONE,
+        "allow_zero_length_dataloader_with_multiple_devices": "an evaluation's share may be empty",
         "configure_sharded_model": "`configure_model`",
         "device_mesh": _ONE,
         "fabric": "not available",
@@ -77,7 +69,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "local_rank": "`module.trainer.local_rank`",
         "on_gpu": 'module.device.type == "cuda"',
         "on_validation_model_zero_grad": "gradients are cleared as each window begins",
-        "prepare_data_per_node": _ONE,
+        "prepare_data_per_node": "it is called once on each machine",
         "remove_ignored_hparams": "`save_hyperparameters(ignore=[...])`",
         "strict_loading": "`load_from_checkpoint(..., strict=False)`",
         "to_onnx": "[ExportForInferenceCallback](callbacks/ExportForInferenceCallback.md)",
@@ -88,14 +80,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "CHECKPOINT_HYPER_PARAMS_KEY": _KEY,
         "CHECKPOINT_HYPER_PARAMS_NAME": _KEY,
         "CHECKPOINT_HYPER_PARAMS_TYPE": _KEY,
-        "allow_zero_length_dataloader_with_multiple_devices": _ONE,
-        "hparams": _KEEP,
-        "hparams_initial": _KEEP,
-        "load_from_checkpoint": _KEEP,
+        "allow_zero_length_dataloader_with_multiple_devices": "an evaluation's share may be empty",
+        "hparams_initial": "`datamodule.saved_hparams`",
         "name": "an attribute of your own",
-        "prepare_data_per_node": _ONE,
-        "remove_ignored_hparams": _KEEP,
-        "save_hyperparameters": _KEEP,
+        "prepare_data_per_node": "it is called once on each machine",
+        "remove_ignored_hparams": "`save_hyperparameters(ignore=[...])`",
     },
     "callback": {},
     "tuner": {},
@@ -109,12 +98,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 """Of each of Lightning's names that is not here, what to write instead, or why it is not."""
 
 MEANINGS = (
-    ("Passing data", "`fit(model, datamodule)`", "`fit(module, datamodule=datamodule)`"),
     ("The module argument of hooks", "`pl_module`", "`module`; hooks are called by position"),
     (
         "What hooks return",
-        "-1 from the module's `on_train_batch_start` ends the epoch",
-        "nothing is looked at; call `trainer.skip_batch()` or `trainer.stop()`",
+        "-1 from the module's `on_train_batch_start` ends the epoch, which is not validated",
+        "the same, and the epoch is validated; what else hooks return is warned of",
     ),
     (
         "Order of a step",

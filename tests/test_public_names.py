@@ -18,6 +18,7 @@ NAMES = [
     "Callback",
     "Clock",
     "CombinedLoader",
+    "DDPStrategy",
     "DataModule",
     "Evaluator",
     "Event",
@@ -37,6 +38,9 @@ NAMES = [
     "every",
     "loggers",
     "once",
+    "rank_zero_info",
+    "rank_zero_only",
+    "rank_zero_warn",
     "seed_everything",
 ]
 CALLBACKS = [

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.timing import Time, TimeUnit
     from trainer_hooks.data.combined import CombinedLoader
     from trainer_hooks.data.evaluator import Evaluator
-    from trainer_hooks.data.module import DataModule
     from trainer_hooks.errors import (
         StopTraining,
         StopTrainingError,
@@ -29,8 +28,11 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.catalogue import Hooks
     from trainer_hooks.hooks.event import Event
     from trainer_hooks.hooks.order import Band
+    from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
+    from trainer_hooks.runtime.rank_zero import rank_zero_info, rank_zero_only, rank_zero_warn
     from trainer_hooks.runtime.rng import seed_everything
+    from trainer_hooks.runtime.strategy import DDPStrategy
     from trainer_hooks.trainer.trainer import Trainer
     from trainer_hooks.trainer.tuner import Tuner
 
@@ -39,6 +41,7 @@ __all__ = [
     "Callback",
     "Clock",
     "CombinedLoader",
+    "DDPStrategy",
     "DataModule",
     "Evaluator",
     "Event",
@@ -58,6 +61,9 @@ __all__ = [
     "every",
     "loggers",
     "once",
+    "rank_zero_info",
+    "rank_zero_only",
+    "rank_zero_warn",
     "seed_everything",
 ]
 
@@ -68,7 +74,8 @@ __getattr__ = loader_of(
         "Callback": "callback",
         "Clock": "clock.clock",
         "CombinedLoader": "data.combined",
-        "DataModule": "data.module",
+        "DDPStrategy": "runtime.strategy",
+        "DataModule": "module.datamodule",
         "Evaluator": "data.evaluator",
         "Event": "hooks.event",
         "Hooks": "hooks.catalogue",
@@ -86,6 +93,9 @@ __getattr__ = loader_of(
         "every": "clock.filters",
         "loggers": "",
         "once": "clock.filters",
+        "rank_zero_info": "runtime.rank_zero",
+        "rank_zero_only": "runtime.rank_zero",
+        "rank_zero_warn": "runtime.rank_zero",
         "seed_everything": "runtime.rng",
     },
 )

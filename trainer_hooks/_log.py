@@ -6,7 +6,7 @@ import logging
 import sys
 import warnings
 
-__all__ = ["be_heard", "log", "warn"]
+__all__ = ["be_heard", "log", "log_nothing_below_errors", "warn"]
 
 log = logging.getLogger("trainer_hooks")
 
@@ -40,12 +40,23 @@ def be_heard() -> None:
         log.setLevel(logging.INFO)
 
 
+def log_nothing_below_errors() -> None:
+    """Let one of several processes leave to the first what is told and warned of."""
+    log.addFilter(_is_error)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Give a warning that points at the first caller outside this package.
 
     However deep in the package a fault is found, the line that is shown is the user's own; and
     Python's "once per line" then counts the user's lines.
     """
+    if _is_error in log.filters:
+        return
     level, frame = 2, sys._getframe(1)  # noqa: SLF001 - documented, and what warnings itself uses
     while frame.f_back is not None and _is_own(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back

@@ -34,6 +34,10 @@ class Callback(Hooks):
     band: ClassVar[Band] = Band.OBSERVE
     """When this callback takes its turn at a hook, relative to others."""
 
+    runs_on: ClassVar[str] = "all"
+    """In which of several processes it takes part: `"all"`, or `"rank_zero"`, the first alone. One
+    of the latter asks (`request_checkpoint`, `stop`), and calls nothing that all must call."""
+
     on_error: str = "raise"
     """What an error in one of its hooks does: `"raise"` ends the run as any error does; `"disable"`
     reports it once, with its traceback, and takes the callback out. Read when a run begins."""

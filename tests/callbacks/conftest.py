@@ -54,6 +54,7 @@ class FakeTrainer:
         self.stop_calls = []
         self.ckpt_path = self.named_ckpt_path = None
         self.is_global_zero = True
+        self.world_size = 1
         self.saved = []
         self.logged = []
         self.fail_on_save = None

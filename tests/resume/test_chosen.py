@@ -154,15 +154,20 @@ def test_accumulation_may_change_between_windows(lab, kit, saved):
     assert resumed.trainer.progress.steps_completed == 3 + 2
 
 
-def test_a_checkpoint_of_several_processes_is_refused(lab, kit, saved):
-    """The number of processes is saved, and another one is refused with the reason."""
+@pytest.mark.parametrize("place", ["batch-01", "epoch-00"])
+def test_a_checkpoint_of_several_processes(lab, kit, saved, place):
+    """The number of processes is saved; another one goes on from the end of an epoch alone."""
     files = saved(lambda: setup(kit, max_epochs=1))
-    checkpoint = torch.load(files["end"], weights_only=True)
+    checkpoint = torch.load(files[place], weights_only=True)
     assert checkpoint["trainer_hooks"]["world_size"] == 1
     checkpoint["trainer_hooks"]["world_size"] = 2
-    torch.save(checkpoint, files["end"])
-    with pytest.raises(CheckpointError, match="was saved by 2 processes, and this run has 1"):
-        lab.run(lambda: setup(kit), "resumed", files["end"])
+    torch.save(checkpoint, files[place])
+    if place.startswith("epoch"):
+        with pytest.warns(TrainerHooksWarning, match="saved by 2 processes, and this run has 1"):
+            lab.run(lambda: setup(kit, max_epochs=2), "resumed", files[place])
+        return
+    with pytest.raises(CheckpointError, match="2 processes inside an epoch, and this run has 1"):
+        lab.run(lambda: setup(kit), "resumed", files[place])
 
 
 @pytest.mark.parametrize(

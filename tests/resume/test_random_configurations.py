@@ -38,12 +38,14 @@ def test_a_run_that_is_cut_and_resumed_is_the_uncut_one(fuzzer, first, capfd) ->
             },
         ),
         (3389, {"cut": "signal in validation", "batch_norm": True, "average": "ema"}),
+        (5336, {"evaluators": "1ep", "asks": True, "val_check_interval": "2ba or 1ep"}),
     ],
     ids=[
         "due once more",
         "request of the last slot",
         "metric object of two loaders",
         "buffers of exchanged weights",
+        "due, and nobody goes by it",
     ],
 )
 def test_what_was_found_once_does_not_come_back(fuzzer, tmp_path, seed, changed) -> None:

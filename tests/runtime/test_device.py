@@ -7,6 +7,7 @@ import torch
 
 from trainer_hooks.errors import OptionError
 from trainer_hooks.runtime.device import pick_device
+from trainer_hooks.runtime.topology import Topology
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_the_device_that_was_asked_for_is_picked(
 ):
     """auto takes CUDA, then MPS, then the CPU; a list of one index picks a CUDA device."""
     machine(cuda, mps)
-    assert pick_device(accelerator, devices, "auto") == torch.device(expected)
+    assert pick_device(accelerator, devices) == torch.device(expected)
 
 
 @pytest.mark.parametrize("accelerator", ["cuda", "gpu", "mps"])
@@ -50,7 +51,7 @@ def test_hardware_that_is_not_there_is_said(machine, accelerator):
     """Asking for a device that this machine lacks is an error with what to do."""
     machine()
     with pytest.raises(OptionError, match=rf"accelerator='{accelerator}'.*finds no such device"):
-        pick_device(accelerator, "auto", "auto")
+        pick_device(accelerator, "auto")
 
 
 @pytest.mark.parametrize(
@@ -60,22 +61,34 @@ def test_anything_but_one_device_is_refused(machine, devices):
     """Several devices, none, and what names no device are refused by the value."""
     machine(cuda=2)
     with pytest.raises(OptionError, match=r"Trainer\(devices=.*must be 'auto', 1, or a list"):
-        pick_device("auto", devices, "auto")
+        pick_device("auto", devices)
 
 
 def test_an_index_too_high_is_refused(machine):
     """A CUDA index that is not there is answered with those that are."""
     machine(cuda=2)
     with pytest.raises(OptionError, match=r"has 2 CUDA device\(s\), numbered 0 to 1"):
-        pick_device("cuda", [2], "auto")
+        pick_device("cuda", [2])
 
 
 def test_unknown_names_are_refused_with_the_known_ones(machine):
-    """A mistyped accelerator, a strategy or number of nodes that is not here yet."""
+    """A mistyped accelerator is answered with those that there are."""
     machine()
     with pytest.raises(OptionError, match=r"must be one of auto, cpu, .*Did you mean 'cuda'"):
-        pick_device("cudaa", "auto", "auto")
-    with pytest.raises(OptionError, match=r"strategy='ddp'.*not available yet"):
-        pick_device("auto", "auto", "ddp")
-    with pytest.raises(OptionError, match=r"num_nodes=2.*must be 1"):
-        pick_device("auto", "auto", "auto", num_nodes=2)
+        pick_device("cudaa", "auto")
+
+
+def test_each_process_takes_the_device_of_its_local_rank(machine):
+    """Of several processes the second takes the second device, or the second of a list."""
+    machine(cuda=4)
+    second = Topology(2, 1, 1, 0, 2, "torchrun")
+    assert pick_device("auto", "auto", second) == torch.device("cuda:1")
+    assert pick_device("cuda", [3, 2], second) == torch.device("cuda:2")
+    assert pick_device("cuda", "3,2", second) == torch.device("cuda:2")
+    machine(cuda=1)
+    with pytest.raises(OptionError, match="device 1 is asked for"):
+        pick_device("auto", 2, second)
+    machine(mps=True)
+    assert pick_device("auto", "auto", second) == torch.device("cpu")
+    with pytest.raises(OptionError, match="no collectives for MPS"):
+        pick_device("mps", "auto", second)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from trainer_hooks.errors import MetricError, OptionError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from trainer_hooks.context import Trainer
 
@@ -24,6 +24,7 @@ __all__ = [
     "check_number",
     "check_several",
     "check_text",
+    "decided_by_first",
     "has_validation",
     "is_batch_the_last",
     "is_better",
@@ -32,6 +33,7 @@ __all__ = [
     "validates_after_epoch",
 ]
 
+T = TypeVar("T")
 _MODES = ("min", "max")
 
 
@@ -165,6 +167,17 @@ def is_better(value: float, other: float, mode: str, margin: float = 0.0) -> boo
 def is_training(trainer: Trainer) -> bool:
     """Return whether this is a fit whose results count."""
     return trainer.state.fn == "fit" and not trainer.fast_dev_run
+
+
+def decided_by_first(trainer: Trainer, decide: Callable[[], T]) -> T:
+    """Return what is decided, which in several processes is the first's to do.
+
+    All processes must call it; a value of a step, and files, may look otherwise to the others.
+    """
+    if trainer.world_size == 1:
+        return decide()
+    found: T = trainer.strategy.broadcast(decide() if trainer.is_global_zero else None)
+    return found
 
 
 def has_validation(trainer: Trainer) -> bool:

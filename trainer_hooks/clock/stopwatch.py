@@ -15,6 +15,9 @@ class Stopwatch:
     """Add up the seconds of training and of the validations inside it, over resumed runs.
 
     It is started and stopped where those begin and end, so a batch costs nothing.
+
+    Attributes:
+        agreed: the seconds that several processes go by, until they agree on others; None in one.
     """
 
     def __init__(self) -> None:
@@ -22,6 +25,7 @@ class Stopwatch:
         self._eval = 0.0
         self._since: float | None = None
         self._is_evaluating = False
+        self.agreed: tuple[float, float] | None = None
 
     def start(self) -> None:
         """Count the time of training from here on; the time of a validation ends."""
@@ -39,11 +43,15 @@ class Stopwatch:
 
     def stop(self) -> None:
         """Count no more time."""
-        self._train, self._eval = self.read()
-        self._since = None
+        self._train, self._eval = self.measure()
+        self._since, self.agreed = None, None
 
     def read(self) -> tuple[float, float]:
         """Return the seconds so far, of training without validations and of validations."""
+        return self.measure() if self.agreed is None else self.agreed
+
+    def measure(self) -> tuple[float, float]:
+        """Return the same, as far as this process has measured it."""
         if self._since is None:
             return self._train, self._eval
         passed = time.monotonic() - self._since
@@ -53,7 +61,7 @@ class Stopwatch:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the seconds so far as plain data."""
-        train, evaluation = self.read()
+        train, evaluation = self.measure()
         return {"train_seconds": train, "eval_seconds": evaluation}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -64,6 +72,6 @@ class Stopwatch:
             self._since = time.monotonic()
 
     def _take_up(self, *, is_evaluating: bool) -> None:
-        self._train, self._eval = self.read()
+        self._train, self._eval = self.measure()
         self._since = time.monotonic()
         self._is_evaluating = is_evaluating

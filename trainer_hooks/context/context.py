@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from trainer_hooks.context.plan import Plan
     from trainer_hooks.context.state import RunState
     from trainer_hooks.context.training import Training
-    from trainer_hooks.data import BatchTransfer, DataModule
+    from trainer_hooks.data import BatchTransfer
     from trainer_hooks.errors import StopTraining
     from trainer_hooks.hooks import HookRelay
-    from trainer_hooks.module import Module
-    from trainer_hooks.runtime import Precision
+    from trainer_hooks.module import DataModule, Module
+    from trainer_hooks.runtime import Precision, Processes
     from trainer_hooks.trainer import Trainer as Trainer
 
 __all__ = ["RunContext"]
@@ -45,7 +45,10 @@ class RunContext:
         precision: what the forward runs in.
         transfer: takes a batch to the device.
         data: the loaders.
-        asked: what was asked of the run while it goes on.
+        asked: what was asked of the run while it goes on, and the loops go by.
+        wishes: what this process asks, which is the same until there are several; then it is what
+            they have yet to agree on.
+        processes: all processes of the run.
         batch: the batch in work.
         cycle: the cycle of epochs in work.
         validation: the validations inside fit.
@@ -65,6 +68,7 @@ class RunContext:
     training: Training
     precision: Precision
     transfer: BatchTransfer
+    processes: Processes
     data: RunData = field(default_factory=RunData)
     asked: Asked = field(default_factory=Asked)
     batch: BatchInWork = field(default_factory=BatchInWork)
@@ -73,6 +77,12 @@ class RunContext:
     steps: OverriddenSteps = field(default_factory=OverriddenSteps)
     parts: MovingParts = field(default_factory=MovingParts)
     resumed: dict[str, Any] = field(default_factory=dict)
+    wishes: Asked = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Wish and be heard at once, but for a fit of several processes."""
+        has_to_agree = self.processes.is_several and self.state.fn == "fit"
+        self.wishes = Asked() if has_to_agree else self.asked
 
     @property
     def has_to_stop(self) -> bool:
@@ -99,12 +109,16 @@ class RunContext:
 
     def stop_by(self, request: StopTraining) -> None:
         """Heed a `StopTraining`: nothing new is begun, and what is open is closed."""
-        self.asked.is_stopping = True
+        self.wishes.is_stopping = True
         self.asked.skips_batch = True
-        self.asked.stop_requests += 1
-        if self.asked.stop_requests == 1:
+        self.wishes.stop_requests += 1
+        if self.wishes.stop_requests == 1:
             self.asked.stop_message = message_of(request)
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
+
+    def end_epoch(self) -> None:
+        """Leave out the batch in work, and what is left of its epoch's batches."""
+        self.asked.skips_batch = self.wishes.ends_epoch = True
 
     def let_go(self) -> None:
         """End: leave to the training what it goes on with, and forget the rest."""

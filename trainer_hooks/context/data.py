@@ -26,15 +26,22 @@ class EvalData:
         num_batches: how many batches of each; infinity where the loader cannot say.
         evaluators: what they were given in, if in evaluators.
         chosen: the numbers of those that are run in the validation under way; None for all.
+        most: the most batches of each that any of several processes has.
     """
 
     loaders: list[Any] = field(default_factory=list)
     num_batches: list[int | float] = field(default_factory=list)
     evaluators: list[Evaluator] = field(default_factory=list)
     chosen: list[int] | None = None
+    most: list[int | float] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return any(self.num_batches)
+        return any(self.most_batches)
+
+    @property
+    def most_batches(self) -> list[int | float]:
+        """How many batches of each, of the process that has the most."""
+        return self.most or self.num_batches
 
     def is_chosen(self, index: int) -> bool:
         """Return whether a loader takes part in the validation under way."""

@@ -50,6 +50,8 @@ class Part:
             check, a trial run, a replay, a second validation.
         missing: what a file without it means: `LEAVE`, `REFUSE`, or what to warn of.
         put_aside: returns what of its state is put aside, where that is not all of it.
+        is_of_process: whether each of several processes has one of its own. Such a part stands in
+            a checkpoint by its name.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Part:
     is_put_back: bool = True
     missing: str = LEAVE
     put_aside: Callable[[], dict[str, Any]] | None = None
+    is_of_process: bool = False
 
     def write(self, checkpoint: dict[str, Any], aside: dict[str, Any]) -> None:
         """Add the state to a checkpoint: the one put aside, if there is one."""
@@ -121,6 +124,10 @@ class MovingParts:
         for part in self._parts.values():
             if part.in_checkpoint:
                 part.write(checkpoint, aside)
+
+    def names_of_process(self) -> list[str]:
+        """Return the names of those of which each of several processes has one of its own."""
+        return [part.name for part in self._saved() if part.is_of_process]
 
     def require(self, checkpoint: dict[str, Any], source: str) -> None:
         """Make sure that a checkpoint holds what no run can be resumed without.

@@ -42,6 +42,7 @@ class Plan:
         iteration_length: epochs of an iteration, or None.
         inference_mode: whether evaluation outside fit uses `torch.inference_mode`.
         detect_anomaly: whether autograd looks for the origin of a NaN.
+        shares_loaders: whether each of several processes is given its share of the loaders.
     """
 
     max_epochs: int = 1000
@@ -66,6 +67,7 @@ class Plan:
     iteration_length: int | None = None
     inference_mode: bool = True
     detect_anomaly: bool = False
+    shares_loaders: bool = True
 
     @property
     def ends(self) -> tuple[tuple[TimeUnit, int | float], ...]:

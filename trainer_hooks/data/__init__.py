@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         as_train_loader,
         without_shuffling,
     )
-    from trainer_hooks.data.module import DataModule
+    from trainer_hooks.data.sharing import shared
     from trainer_hooks.data.sizes import (
         limited,
         no_batch,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchTransfer",
     "DataHooks",
-    "DataModule",
     "Evaluator",
     "IndexNotes",
     "KeptGenerator",
@@ -61,6 +60,7 @@ __all__ = [
     "restore_generators",
     "samples_in",
     "samples_of",
+    "shared",
     "shortage",
     "split_batch",
     "without_shuffling",
@@ -72,7 +72,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
         {
             "BatchTransfer": "transfer",
             "DataHooks": "hooks",
-            "DataModule": "module",
             "Evaluator": "evaluator",
             "IndexNotes": "indices",
             "KeptGenerator": "generators",
@@ -95,6 +94,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "restore_generators": "generators",
             "samples_in": "splitting",
             "samples_of": "sizes",
+            "shared": "sharing",
             "shortage": "sizes",
             "split_batch": "splitting",
             "without_shuffling": "loaders",

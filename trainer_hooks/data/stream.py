@@ -83,6 +83,10 @@ class TrainStream:
         self._ahead: LookAhead | None = None
         self._stateful: Iterator[Any] | None = None
 
+    def limit_to(self, batches: int) -> None:
+        """Take at most so many batches an epoch."""
+        self.num_batches = self._size = min(self._size, batches)
+
     def open(self, epoch: int) -> Iterator[Any]:
         """Return an iterator over the batches of a new epoch, which opens it when it is asked."""
         self.num_batches = self._size
@@ -153,6 +157,11 @@ class TrainStream:
         self._opened_with = {}
         self._ahead = self._stateful = None
         self.last.forget()
+
+    def cut(self, done: int) -> None:
+        """Let the epoch under way end after so many batches, wherever the loader stands."""
+        self.num_batches = done
+        self._stateful = None
 
     def let_go(self) -> None:
         """Forget the loader, at the end of the run; whoever else holds on to it decides its end."""

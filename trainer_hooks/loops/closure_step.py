@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.context import RunContext
+    from trainer_hooks.runtime import GradientSync
 
 __all__ = ["ClosureStep"]
 
@@ -29,7 +30,13 @@ class ClosureStep(TrainStep):
         """Make one whose batches are run by `inner`, forward and backward."""
         super().__init__(context)
         self._inner = inner
+        self.missing = inner.missing
         inner.returns_outputs = True
+
+    def join(self, sync: GradientSync) -> None:
+        """Take part in what several processes do."""
+        super().join(sync)
+        self._inner.join(sync)
 
     def set_window(self, batches: int) -> None:
         """Let so many batches make one step."""
@@ -39,7 +46,7 @@ class ClosureStep(TrainStep):
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Take one batch in; see `TrainStep`."""
         inner = self._inner
-        inner.is_repeating = False
+        inner.is_repeating = inner.closes_next = False
         if not closes_window or self.optimizer is None:
             return inner(batch, batch_idx, closes_window)
         optimizer = self.optimizer
@@ -47,11 +54,17 @@ class ClosureStep(TrainStep):
 
         def closure() -> Tensor | None:
             nonlocal outputs
+            inner.closes_next = self.sync is not None
             outputs = inner(batch, batch_idx, closes_window=False)
             inner.is_repeating = True
+            if self.sync is not None:
+                self.end_batch(closes_window=True)
             if self.progress.has_gradients:
                 self.finish_gradients(optimizer)
-            return outputs.get("loss")
+            loss = outputs.get("loss")
+            if self.sync is not None and loss is not None and needs_closure(optimizer):
+                return self.sync.mean(loss)  # what the optimizer decides by is the same in all
+            return loss
 
         wrapped = ManualOptimizer(optimizer, self)
         self.module.optimizer_step(

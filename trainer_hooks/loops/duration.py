@@ -49,7 +49,7 @@ class Duration:
     def is_over(self) -> bool:
         """Return whether as much was trained; of wall time validations count, too."""
         if self._counter is None:
-            return sum(self._stopwatch.read()) >= self._most
+            return sum(self._stopwatch.measure()) >= self._most
         done: int = getattr(self._progress, self._counter)
         return done >= self._most
 

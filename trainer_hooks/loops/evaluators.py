@@ -40,10 +40,9 @@ class EvaluatorSchedule:
 
     def due_on_batch(self) -> list[int]:
         """Return the loaders that are due after the batch just done, inside the epoch."""
-        if self._context.training.progress.is_validation_requested:
-            return self._all if self._common.is_due_on_batch() else self._own(is_last=False)
-        common = self._with_common if self._common.is_due_on_batch() else []
-        return sorted([*common, *self._own(is_last=False)])
+        is_asked = self._context.training.progress.is_validation_requested
+        common = self._common_ones(self._common.is_due_on_batch(), is_asked=is_asked)
+        return sorted({*common, *self._own(is_last=False)})
 
     def due_after_batches(self, *, is_complete: bool) -> list[int]:
         """Return those that are due at the end of the epoch's batches.
@@ -52,9 +51,8 @@ class EvaluatorSchedule:
             is_complete: whether all batches of the epoch were done; else something ended it.
         """
         is_asked = self._context.training.progress.is_validation_requested
-        common: list[int] = []
-        if self._common.is_due_after_batches(is_complete=is_complete):
-            common = self._all if is_asked else self._with_common
+        is_due = self._common.is_due_after_batches(is_complete=is_complete)
+        common = self._common_ones(is_due, is_asked=is_asked)
         is_last = not is_complete or self._is_last_epoch()
         return sorted({*common, *self._own(is_last=is_last)})
 
@@ -67,6 +65,15 @@ class EvaluatorSchedule:
         for index in chosen:
             if index in self._cues:
                 self._cues[index].note()
+
+    def _common_ones(self, is_due: bool, *, is_asked: bool) -> list[int]:
+        """Return what a validation that is due by the trainer's options consists of.
+
+        One that was asked for is of all. If none goes by the options, there is nothing to do.
+        """
+        if is_due and not is_asked and not self._with_common:
+            self._common.note()
+        return [] if not is_due else self._all if is_asked else self._with_common
 
     def _own(self, *, is_last: bool) -> list[int]:
         """Return those whose own interval has passed, or that the training ends without."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock import EpochStage
-from trainer_hooks.errors import StopTraining
+from trainer_hooks.data import shortage
+from trainer_hooks.errors import DataError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import call_noting
 from trainer_hooks.loops.duration import counter_of, duration_of
 from trainer_hooks.loops.handover import hand_over
 from trainer_hooks.loops.iterations import Iterations
 from trainer_hooks.loops.leaving import Leaving
+from trainer_hooks.loops.loss_watch import LossWatch
 from trainer_hooks.loops.requests import CheckpointRequests
 from trainer_hooks.loops.schedule import SchedulerStepper
 from trainer_hooks.loops.step_choice import make_step
@@ -22,6 +24,8 @@ from trainer_hooks.metrics import Scope
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
     from trainer_hooks.data import TrainStream
+    from trainer_hooks.loops.agreement import Agreement
+    from trainer_hooks.loops.duration import Duration
 
 __all__ = ["FitLoop"]
 
@@ -42,8 +46,15 @@ class FitLoop:
         self._requests = CheckpointRequests(context)
         self._iterations = Iterations(context, self._requests)
         self._validation = FitValidation(context, stream.num_batches)
+        self._losses = LossWatch(context)
         self._measure = counter_of(context.module)
-        self._duration = duration_of(context)
+        self._duration: Duration | Agreement | None = duration_of(context)
+        self._agreement: Agreement | None = None
+        self._validation.agree = self._agree
+        if context.processes.is_several:
+            from trainer_hooks.loops.agreement import Agreement
+
+            self._duration = self._agreement = Agreement(context, duration_of(context))
 
     def run(self) -> None:
         """Train.
@@ -68,13 +79,14 @@ class FitLoop:
         leaving = Leaving(context)
         with leaving:
             try:
-                if not context.resumed and not context.has_to_stop:
+                if not context.resumed and not context.has_to_stop and self.stream.num_batches:
                     self._validation.check_sanity()
                 context.state.stage = "train"
                 context.training.timekeeper.stopwatch.start()
                 context.training.metrics.enter(Scope.TRAIN_EPOCH)
                 hooks.on_train_start(trainer, module)
                 context.training.metrics.enter(Scope.CLOSED)
+                self._agree()
                 self._validation.start()
                 self._resume()
                 while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
@@ -90,6 +102,7 @@ class FitLoop:
                     self._complete_epoch()
                 context.asked.heed_signal()
             except StopTraining as request:
+                self._refuse_alone(request)
                 self._close_by(request)
             self._iterations.close()
         hooks.on_train_end(trainer, module)
@@ -99,9 +112,11 @@ class FitLoop:
     def reason_to_end(self) -> str:
         """Return why there is nothing more to train, or an empty string."""
         plan, progress = self.context.plan, self.context.training.progress
+        # an epoch that is over but for being counted is one
+        epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
         if 0 <= plan.max_steps <= progress.steps_completed:
             return f"max_steps={plan.max_steps} optimizer steps are done"
-        if 0 <= plan.max_epochs <= progress.epochs_completed:
+        if 0 <= plan.max_epochs <= epochs:
             return f"max_epochs={plan.max_epochs} epochs are done"
         if self._duration is not None and self._duration.is_over():
             return f"max_duration={str(plan.max_duration)!r} is over"
@@ -111,7 +126,7 @@ class FitLoop:
             return self.context.why_stopping
         return ""
 
-    def _epoch(self) -> None:
+    def _epoch(self) -> None:  # noqa: C901 - every call would cost each batch
         """Train the batches of one epoch, or what is left of it.
 
         ::
@@ -139,6 +154,7 @@ class FitLoop:
         measure, duration = self._measure, self._duration
         iterator = context.data.batches(progress.epochs_completed)
         metrics.enter(Scope.TRAIN_BATCH)
+        outputs: dict[str, Any] = {}
         while progress.batches_in_epoch < stream.num_batches:
             if (
                 progress.steps_completed >= max_steps
@@ -158,6 +174,7 @@ class FitLoop:
                 break
             except StopTraining as request:
                 hooks.on_after_dataloader(trainer, module, None)
+                self._refuse_alone(request)
                 context.stop_by(request)
                 break
             except BaseException as error:
@@ -172,6 +189,8 @@ class FitLoop:
             samples, tokens = measure(batch)
             batch_idx = progress.batches_in_epoch
             context.batch.is_last = batch_idx + 1 >= stream.num_batches
+            if self._agreement is not None and self._agreement.is_last(context.batch.is_last):
+                context.batch.is_last, stream.num_batches = True, batch_idx + 1
             closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
             try:
                 hooks.on_train_batch_start(trainer, module, batch, batch_idx)
@@ -182,22 +201,36 @@ class FitLoop:
                     outputs = step(batch, batch_idx, closes_window)
             except StopTraining as request:
                 context.stop_by(request)
-                outputs, closes_window = {}, False
+                if self._agreement is None:
+                    outputs, closes_window = {}, False
+                else:  # the others are not cut off, and need this process for their step
+                    outputs = step.skip(batch_idx, closes_window)
+            except Exception as error:
+                add_note(error, f"in epoch {progress.epochs_completed}, training batch {batch_idx}")
+                raise
             progress.count_batch(closes_window, samples, tokens)
             context.batch.is_taken = False
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
-            self._finish_batch(closes_window)
+            self._finish_batch(closes_window, outputs)
+        self._losses.look(outputs)
 
-    def _finish_batch(self, closes_window: bool) -> None:
+    def _finish_batch(self, closes_window: bool, outputs: dict[str, Any]) -> None:
         """Hand metrics to the loggers, validate if that is due, and let savers save."""
         context, progress = self.context, self.context.training.progress
+        if closes_window and self._agreement is not None:
+            self._agreement.reach()
+        if context.asked.ends_epoch:
+            self._leave_rest()
+            return
         if closes_window and (
             progress.batches_stepped % context.plan.log_every_n_steps == 0
             or context.asked.is_stopping
         ):
             hand_over(context, *context.training.metrics.step_metrics())
+            if context.trainer.loggers:  # for which values were copied to the host just now
+                self._losses.look(outputs)
         if self._validation.is_inside or progress.is_validation_requested:
             self._validation.after_batch()
         progress.is_batch_open = False
@@ -221,11 +254,31 @@ class FitLoop:
             # the loaders were made anew since
             self.stream = context.data.stream
             self._validation = FitValidation(context, self.stream.num_batches)
+            self._validation.agree = self._agree
             self._validation.start()
 
+    def _leave_rest(self) -> None:
+        """End the epoch's batches here, since the module asked for it.
+
+        Nothing is saved until they are closed: a resume would come back to the middle of them.
+        """
+        context, progress = self.context, self.context.training.progress
+        context.asked.ends_epoch = progress.is_batch_open = False
+        context.batch.is_last = True
+        self.stream.cut(progress.batches_in_epoch)
+
     def _end_early(self) -> None:
-        """Note that the loader gave fewer batches than it said, and step with what is open."""
+        """Note that the loader gave fewer batches than it said, and step with what is open.
+
+        Raises:
+            DataError: of several processes this one has fewer batches than it said.
+        """
         progress, stream = self.context.training.progress, self.stream
+        if self._agreement is not None:
+            raise DataError(
+                f"{shortage(stream.loader, 'training', progress.batches_in_epoch)} The other "
+                "processes wait for this one."
+            )
         stream.warn_of_shortage(progress.batches_in_epoch)
         stream.num_batches = progress.batches_in_epoch
         self.context.batch.is_last = True
@@ -243,6 +296,8 @@ class FitLoop:
         """End the epoch's batches."""
         context = self.context
         is_complete = self._is_complete()
+        if is_complete and isinstance(self._step, TrainStep):
+            self._step.missing.require_one(context.training.progress.batches_in_epoch)
         self.stream.close(is_complete=is_complete)
         context.batch.is_taken = False
         context.training.progress.abandon_window()
@@ -263,13 +318,17 @@ class FitLoop:
         context.training.metrics.enter(Scope.TRAIN_EPOCH)
         context.training.metrics.refresh(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         hooks.on_train_epoch_end(trainer, module)
+        if self._agreement is not None:  # schedulers may watch what was logged just now
+            context.training.metrics.refresh(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         self._schedulers.after_epoch()
         hooks.on_epoch_end(trainer, module)
+        context.training.metrics.share(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         hand_over(
             context, *context.training.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
         )
         context.training.metrics.enter(Scope.CLOSED)
         context.training.progress.stage = EpochStage.ENDED
+        self._agree()
         if context.background.has_news:
             context.background.tell_news()
         hooks.on_epoch_checkpoint(trainer, module)
@@ -279,6 +338,20 @@ class FitLoop:
     def _complete_epoch(self) -> None:
         self.context.training.progress.complete_epoch()
         self._iterations.after_epoch()
+        self._agree()
+
+    def _refuse_alone(self, request: StopTraining) -> None:
+        """Make sure that not one of several processes ends here, for which the others wait."""
+        if self._agreement is not None:
+            raise UsageError(
+                "StopTraining was raised between the hooks of a run of several processes, where "
+                "the others go on. Call trainer.stop() there, or raise it in a hook or a step."
+            ) from request
+
+    def _agree(self) -> None:
+        """Let several processes know what any of them asks for."""
+        if self._agreement is not None:
+            self._agreement.reach()
 
     def _resume(self) -> None:
         """Come back to the place in the epoch at which the checkpoint was saved."""
@@ -291,7 +364,7 @@ class FitLoop:
             context.batch.is_last = self._is_complete()
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
             context.training.metrics.enter(Scope.TRAIN_BATCH)
-            self._finish_batch(closes_window=progress.batches_in_window == 0)
+            self._finish_batch(progress.batches_in_window == 0, {})
         is_after_slot = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN)
         if is_after_slot and progress.is_checkpoint_requested:
             self._requests.save()  # the slot that was to serve it may have been the last one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.errors import UsageError
 from trainer_hooks.loops.steps import loss_of, outputs_of, training_step
 from trainer_hooks.module import ManualOptimizer, needs_closure
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.context import RunContext
+    from trainer_hooks.runtime import GradientSync
 
 __all__ = ["ManualStep"]
 
@@ -24,6 +26,8 @@ class ManualStep:
     Attributes:
         optimizers: the optimizers, wrapped so that their steps count and fire the hooks.
     """
+
+    sync: GradientSync | None = None
 
     def __init__(self, context: RunContext) -> None:
         self.training_step = training_step(context)
@@ -39,24 +43,47 @@ class ManualStep:
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
         """Take one batch in and return the outputs that hooks are given."""
         self.hooks.on_before_train_batch(self.trainer, self.module)
+        if self.sync is not None:
+            self.sync.begin(closes_window=True)
         with self.precision.forward_context():
             output = self.training_step(batch, batch_idx)
+        if self.sync is not None:
+            self.sync.end(True, has_gradients=True, batches=0)
         if isinstance(output, dict) and "loss" not in output:
             return output
         return outputs_of(output, loss_of(output, self.module))
 
-    def set_window(self, batches: int) -> None:
-        """Do nothing: here a window is one batch."""
+    def join(self, sync: GradientSync) -> None:
+        """Take part in what several processes do."""
+        self.sync, self.training_step = sync, sync.step
+
+    def set_window(self, batches: int) -> None:  # noqa: ARG002
+        """Begin an epoch: here a window is one batch."""
+        if self.sync is not None:
+            self.sync.refresh(is_window_open=False)
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
-        """Leave one batch out."""
+        """Leave one batch out.
+
+        Raises:
+            UsageError: there are several processes, and no telling what the others do with theirs.
+        """
+        if self.sync is not None:
+            raise UsageError(
+                f"rank {self.trainer.global_rank} left a batch out in manual optimization: the "
+                "other processes wait for its gradients. Decide in training_step, alike in all."
+            )
         return {}
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients, with the hooks around it."""
         scaled = self.precision.scale(loss)
         self.hooks.on_before_backward(self.trainer, self.module, scaled)
+        if self.sync is not None:
+            self.sync.prepare(scaled)
         self.module.backward(scaled, *args, **kwargs)
+        if self.sync is not None:
+            self.sync.finish_manual()
         self.hooks.on_after_backward(self.trainer, self.module)
 
     def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainer_hooks._log import log
 from trainer_hooks.data import samples_in
-from trainer_hooks.errors import UsageError
+from trainer_hooks.errors import UsageError, add_note, message_of
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.metrics import LoggedBefore, PartialValues
 from trainer_hooks.runtime import rng
@@ -50,18 +50,22 @@ class MicrobatchStep(TrainStep):
         self._is_first = True
 
     def set_window(self, batches: int) -> None:
-        """Let so many batches make one step."""
+        """Let so many batches make one step, in an epoch that begins."""
+        super().set_window(batches)
         self._window = batches
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Take one batch in; see `TrainStep`. The loss of the outputs is that of all parts."""
-        outputs = self.run_parts(batch, batch_idx)
+        outputs = self.run_parts(batch, batch_idx, closes_window or self.closes_next)
+        if self.sync is not None:
+            self.end_batch(closes_window)
         if closes_window and self.progress.has_gradients:
             self.update()
         return outputs
 
-    def run_parts(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+    def run_parts(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Run the forward and backward of each part; return their outputs as those of one."""
+        closes_next = self.closes_next
         parts = self.module.split_batch(batch, self.size)
         sizes = [samples_in(part) for part in parts]
         total = sum(sizes)
@@ -75,12 +79,14 @@ class MicrobatchStep(TrainStep):
         for part, size in zip(parts, sizes, strict=True):
             self.accumulate = self._window * total / size
             self.metrics.batch = part
+            self.closes_next = closes_window and len(found) + 1 == len(parts)
             found.append(TrainStep.__call__(self, part, batch_idx, closes_window=False))
             values.take(size)
             if self.has_skipped:
                 self._take_back(before, is_begun=len(found) > 1)
                 found = [{}]
                 break
+        self.closes_next = closes_next
         values.combine()
         self.metrics.batch = batch
         return _joined(found, sizes)
@@ -137,7 +143,7 @@ class FittingStep(MicrobatchStep):
         super().__init__(context)
         self.size = self.progress.microbatch_size
 
-    def run_parts(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+    def run_parts(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Run the parts of the size that is known, and of smaller ones if need be."""
         samples = samples_in(batch)
         if self.progress.microbatch_size == 0:
@@ -145,14 +151,15 @@ class FittingStep(MicrobatchStep):
         while True:
             before = _Before(self)
             try:
-                return super().run_parts(batch, batch_idx)
+                return super().run_parts(batch, batch_idx, closes_window)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 if min(self.size, samples) <= 1:
-                    error.add_note(
+                    add_note(
+                        error,
                         "Trainer(microbatch_size='auto'): not even a single sample fits into the "
-                        "memory. Make the model or the sample smaller, or use a lower precision."
+                        "memory. Make the model or the sample smaller, or use a lower precision.",
                     )
                     raise
             # outside the `except`: the error's frames hold the tensors that were too large
@@ -209,7 +216,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that there is not enough memory, on any device."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    text = str(error)
+    text = message_of(error)
     return isinstance(error, RuntimeError) and (
         "out of memory" in text
         or "can't allocate memory" in text

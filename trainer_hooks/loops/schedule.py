@@ -79,6 +79,8 @@ class SchedulerStepper:
                 warn(message, TrainerHooksWarning)
                 return
             metric = metrics[name]
+            if self._context.processes.is_several and config.interval == "step":
+                metric = self._context.processes.broadcast(metric)  # of a step each has its own
         try:
             with self._around():
                 self._context.module.lr_scheduler_step(config.scheduler, metric)

@@ -17,6 +17,21 @@ __all__ = ["make_step"]
 
 
 def make_step(context: RunContext) -> TrainStep | ManualStep:
+    """Return the step that the module's optimization asks for, of one process or several.
+
+    Raises:
+        OptimizationError: several optimizers with automatic optimization, or options that manual
+            optimization, or several processes, have no use for.
+    """
+    step = _step_of_one(context)
+    if context.processes.is_several:
+        from trainer_hooks.loops.synchronized import synchronize
+
+        synchronize(step, context)
+    return step
+
+
+def _step_of_one(context: RunContext) -> TrainStep | ManualStep:
     """Return the step that the module's optimization asks for.
 
     Raises:

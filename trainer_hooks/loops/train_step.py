@@ -8,11 +8,13 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainer_hooks.errors import OptimizationError
+from trainer_hooks.loops.missing_losses import MissingLosses
 from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides, training_step
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
     from trainer_hooks.module import Module
+    from trainer_hooks.runtime import GradientSync
 
 __all__ = ["TrainStep"]
 
@@ -39,6 +41,12 @@ class TrainStep:
     has_skipped = False
     """Whether a loss was left out since this was last set to False."""
 
+    sync: GradientSync | None = None
+    """What averages gradients over several processes."""
+
+    closes_next = False
+    """Whether the next forward is a window's last, although others than its caller end that."""
+
     def __init__(self, context: RunContext) -> None:
         self.context = context
         self.training_step = training_step(context)
@@ -48,6 +56,7 @@ class TrainStep:
         self.progress = context.training.progress
         self.precision = context.precision
         self.plan = context.plan
+        self.missing = MissingLosses(context)
         self.optimizer = _only(context.training.optimization.optimizers, context.module)
         self.accumulate: float = context.plan.accumulate_grad_batches
         self._own_backward = overrides(self.module, "backward")
@@ -57,16 +66,22 @@ class TrainStep:
             self.module, "configure_gradient_clipping"
         )
 
-    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
+    def __call__(  # noqa: C901 - a straight line, whose every call would cost each batch
+        self, batch: Any, batch_idx: int, closes_window: bool
+    ) -> dict[str, Any]:
         """Take one batch in; return the outputs for hooks, if one wants them and none was skipped.
 
+        Those of an epoch's last batch are returned in any case.
+
         Raises:
-            ModuleError: `training_step` returned no loss, or one without a gradient.
+            ModuleError: `training_step` returned what is no loss, or one without a gradient.
         """
         trainer, module, hooks, progress = self.trainer, self.module, self.hooks, self.progress
         is_plain = self.precision.is_plain
         if progress.batches_in_window == 0:
             self.open_window(batch_idx)
+        if self.sync is not None:
+            self.sync.begin(closes_window or self.closes_next)
         if is_plain:
             output = self.training_step(batch, batch_idx)
         else:
@@ -89,22 +104,49 @@ class TrainStep:
                     module.backward(loss)
                 else:
                     loss.backward()  # type: ignore[no-untyped-call]
+                if self.sync is not None:
+                    self.sync.note_backward()
                 hooks.on_after_backward(trainer, module)
                 progress.has_gradients = True
+        else:
+            self.missing.note(batch_idx)
+        if self.sync is not None:
+            self.end_batch(closes_window)
         if closes_window and progress.has_gradients:
             self.update()
-        if self.returns_outputs or "on_train_batch_end" in hooks.listened:
+        if (
+            self.returns_outputs
+            or "on_train_batch_end" in hooks.listened
+            or self.context.batch.is_last  # whose loss is looked at
+        ):
             return outputs_of(output, returned)
         return {}
 
+    def join(self, sync: GradientSync) -> None:
+        """Take part in what several processes do."""
+        self.sync, self.training_step = sync, sync.step
+
     def set_window(self, batches: int) -> None:
-        """Let so many batches make one step."""
+        """Let so many batches make one step, in an epoch that begins."""
         self.accumulate = batches
+        if self.sync is not None:
+            self.sync.refresh(is_window_open=self.progress.batches_in_window > 0)
+
+    def end_batch(self, closes_window: bool) -> None:
+        """End the part that a batch has in what several processes do."""
+        progress = self.progress
+        assert self.sync is not None
+        progress.has_gradients = self.sync.end(
+            closes_window, progress.has_gradients, progress.batches_completed
+        )
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Leave one batch out; the window that it belongs to begins and ends all the same."""
-        if self.progress.batches_in_window == 0:
+        if self.progress.batches_in_window == 0 and (self.sync is None or not self.sync.is_begun):
             self.open_window(batch_idx)
+        if self.sync is not None:
+            self.sync.leave_out(closes_window, self.progress.batches_completed)
+            self.end_batch(closes_window)
         if closes_window and self.progress.has_gradients:
             self.update()
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksWarning
@@ -11,6 +11,8 @@ from trainer_hooks.loops.steps import has_evaluation
 from trainer_hooks.loops.validation_schedule import ValidationSchedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trainer_hooks.context import RunContext
     from trainer_hooks.loops.evaluators import EvaluatorSchedule
 
@@ -26,6 +28,7 @@ class FitValidation:
 
     Attributes:
         is_inside: whether one may be due inside an epoch.
+        agree: called at the end of each; the fit's own agreement of several processes.
 
     Raises:
         OptionError: `val_check_interval` does not fit the number of batches.
@@ -35,6 +38,7 @@ class FitValidation:
     def __init__(self, context: RunContext, num_batches: int | float) -> None:
         self._context = context
         self._is_told = False
+        self.agree: Callable[[], None] = _nothing
         schedule = ValidationSchedule(context, num_batches)
         self._schedule = schedule
         self._evaluators: EvaluatorSchedule | None = None
@@ -42,6 +46,9 @@ class FitValidation:
             from trainer_hooks.loops.evaluators import EvaluatorSchedule
 
             self._evaluators = EvaluatorSchedule(context, schedule)
+        self._goes_by_clock = context.processes.is_several and (
+            self._evaluators is not None or schedule.goes_by_clock
+        )
         self.is_inside = schedule.is_inside or self._evaluators is not None
         if schedule.is_on:
             EvaluationLoop(context, "validate")  # a step that cannot be called is told at once
@@ -71,10 +78,10 @@ class FitValidation:
     def after_batch(self) -> None:
         """Validate after the batch just done, if that is due inside the epoch."""
         if self._evaluators is not None:
-            chosen = self._evaluators.due_on_batch()
+            chosen = self._settled(self._evaluators.due_on_batch())
             if chosen:
                 self.run(chosen)
-        elif self._schedule.is_due_on_batch():
+        elif self._settled(self._schedule.is_due_on_batch()):
             self.run()
 
     def after_batches(self, *, is_complete: bool) -> None:
@@ -84,13 +91,19 @@ class FitValidation:
             is_complete: whether all batches of the epoch were done; else something ended it.
         """
         if self._evaluators is not None:
-            chosen = self._evaluators.due_after_batches(is_complete=is_complete)
+            chosen = self._settled(self._evaluators.due_after_batches(is_complete=is_complete))
             if chosen:
                 self.run(chosen)
-        elif self._schedule.is_due_after_batches(is_complete=is_complete):
+        elif self._settled(self._schedule.is_due_after_batches(is_complete=is_complete)):
             self.run()
         # of one that was not due, the weights were validated already
         self._context.training.progress.is_validation_requested = False
+
+    def _settled(self, due: Any) -> Any:
+        """Return what rank 0 finds due, where processes may count otherwise."""
+        if self._goes_by_clock:
+            return self._context.processes.broadcast(due)
+        return due
 
     def run(self, chosen: list[int] | None = None) -> None:
         """Validate once, or say why what was asked for cannot be done.
@@ -107,10 +120,13 @@ class FitValidation:
             context.validation.aside = context.parts.put_aside()
             context.state.stage = "validate"
             context.training.timekeeper.stopwatch.start_evaluating()
+            if context.processes.is_several:
+                context.processes.share_buffers(module)
             hooks.on_validation_run_start(trainer, module)
             EvaluationLoop(context, "validate").run(context.validation.limit)
             context.validation.limit = None
             hooks.on_validation_run_end(trainer, module)
+            self.agree()
             context.training.timekeeper.end_validation(progress)
             context.state.stage = "train"
             if chosen is None or self._are_common_in(chosen):
@@ -131,6 +147,10 @@ class FitValidation:
     def _are_common_in(self, chosen: list[int]) -> bool:
         """Return whether the loaders that go by the trainer's interval are among those chosen."""
         return self._evaluators is None or self._evaluators.are_common_in(chosen)
+
+
+def _nothing() -> None:
+    """Do nothing, where there is nobody to agree with."""
 
 
 def _obstacle(context: RunContext) -> str:

@@ -26,6 +26,7 @@ class ValidationSchedule:
         is_on: whether there is anything to validate.
         every: batches after which to see whether one is due, or infinity: the end of the epoch.
         is_inside: whether one may be due inside an epoch.
+        goes_by_clock: whether it goes by what each process counts or measures for itself.
 
     Raises:
         OptionError: `val_check_interval` does not fit the number of batches.
@@ -36,6 +37,7 @@ class ValidationSchedule:
         self.is_on = bool(context.data.evaluation["validate"])
         interval = context.plan.val_check_interval
         self._time = interval if isinstance(interval, Time) else None
+        self.goes_by_clock = isinstance(interval, Time | Filter)
         self._cue: StoredCue | None = None
         if isinstance(interval, Filter):
             from trainer_hooks.loops.stored_cue import StoredCue

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         metric_parts,
         metric_states,
     )
+    from trainer_hooks.metrics.shared import SharedValues
     from trainer_hooks.metrics.store import MetricStore, Scope, floats
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "MetricStore",
     "PartialValues",
     "Scope",
+    "SharedValues",
     "floats",
     "load_metric_states",
     "lost_metrics",
@@ -39,6 +41,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "MetricStore": "store",
             "PartialValues": "microbatches",
             "Scope": "store",
+            "SharedValues": "shared",
             "floats": "store",
             "load_metric_states": "objects",
             "lost_metrics": "objects",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
@@ -14,12 +14,23 @@ from trainer_hooks.metrics.values import floats, number
 from trainer_hooks.runtime import first_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
 
 __all__ = ["LoggedValues"]
 
 _ENABLE_GRAPH = 8
 """The place of `enable_graph` in the arguments of a call."""
+
+
+class _Others(Protocol):
+    """What brings the values of several processes together."""
+
+    def keep_apart(self, metric: Any) -> None: ...
+
+    def share(self, store: Any, scopes: tuple[Scope, ...]) -> None: ...
+
+    def share_steps(self, store: Any) -> None: ...
 
 
 class LoggedValues:
@@ -32,6 +43,8 @@ class LoggedValues:
         scope: from where `log` is called now.
         batch: the batch in work, of which the batch size is found where it is not given.
         prefix: what is put before the names of what is logged now.
+        others: brings values of several processes together; None in one.
+        shares_steps: whether a single value of some process is to be reduced over all of them.
     """
 
     def __init__(self) -> None:
@@ -47,6 +60,8 @@ class LoggedValues:
         self._suffix = ""
         self._keeps: Callable[[str], bool] | None = None
         self._is_held = False
+        self.others: _Others | None = None
+        self.shares_steps = False
         self._sized: Any = None
         self._size = 1
 
@@ -115,6 +130,8 @@ class LoggedValues:
         elif isinstance(value, int | float):
             slot.add_number(float(value), batch_size)
         elif isinstance(value, Metric):
+            if self.others is not None:
+                self.others.keep_apart(value)
             slot.take(value)
         else:
             slot.add_number(number(slot.name, value), batch_size)
@@ -140,6 +157,28 @@ class LoggedValues:
     def slots_in_use(self) -> list[Slot]:
         """Return what keeps the values of the place that is logged from now."""
         return list(self._slots.values())
+
+    def slots_by_place(self, scopes: Sequence[Scope]) -> Iterator[tuple[Scope, int, str, Slot]]:
+        """Give what keeps the values that were logged from `scopes`, with where and as what."""
+        for (scope, index), slots in list(self._tables.items()):
+            if scope in scopes:
+                for name, slot in list(slots.items()):
+                    yield scope, index, name, slot
+
+    def slot_at(self, scope: str, index: int, name: str) -> Slot | None:
+        """Return what keeps the values of a name in a place, if there is any."""
+        if scope not in Scope.__members__:
+            return None
+        return self._tables.get((Scope[scope], index), {}).get(name)
+
+    def make_slot(
+        self, scope: str, index: int, name: str, call: tuple[Any, ...], suffix: str
+    ) -> None:
+        """Make what keeps the values of a name that another process logs."""
+        place = Scope[scope]
+        others = self._slots_of(*place.family)
+        made = new_slot(name, call, place, suffix, others, self.prefix)
+        self._tables.setdefault((place, index), {})[name] = made
 
     def _slots_of(self, *scopes: Scope) -> list[Slot]:
         return [

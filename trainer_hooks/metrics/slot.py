@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["FOR_LOGGERS", "FOR_READERS", "Metric", "Slot", "unknown"]
 
 _REDUCTIONS = ("mean", "sum", "min", "max")
+_SYNC_DIST, _RANK_ZERO_ONLY = 6, 7
+"""Places in the arguments of a call."""
 _FUNCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.min: "min", torch.max: "max"}
 
 
@@ -52,11 +54,12 @@ class Slot(KeptValues):
         call: the arguments it was first logged with.
         metric: the metric object that was logged, or None.
         is_weighted: whether a value's weight matters.
+        shared: the epoch's reduction over several processes, once they brought it together.
     """
 
     __slots__ = (
         "_reduced", "call", "epoch_key", "is_weighted", "logger", "metric", "on_epoch", "on_step",
-        "prog_bar", "step_key",
+        "prog_bar", "shared", "step_key", "suffix",
     )  # fmt: skip
 
     def __init__(
@@ -92,12 +95,38 @@ class Slot(KeptValues):
         self.epoch_key = f"{name}_epoch{suffix}" if is_forked else self.name
         self.metric: Any = None
         self._reduced: Tensor | None = None
+        self.shared: Tensor | None = None
+        self.suffix = suffix
 
     @property
     def has_values(self) -> bool:
         """Whether anything was logged since the epoch began."""
+        return self.shared is not None or self.has_own_values
+
+    @property
+    def has_own_values(self) -> bool:
+        """Whether anything was logged in this process since the epoch began."""
         has_folded = self._total is not None or bool(self._chunks)
         return self._count > 0 or has_folded or self.metric is not None
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether it was logged with `sync_dist`."""
+        return bool(self.call[_SYNC_DIST])
+
+    @property
+    def is_synced_by_step(self) -> bool:
+        """Whether there is a new single value that is to be reduced over processes."""
+        return self.on_step and bool(self.news & FOR_LOGGERS) and self.is_synced
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What another process needs to know of it, as plain data."""
+        return {
+            "call": self.saved_call,
+            "suffix": self.suffix,
+            "rank_zero_only": bool(self.call[_RANK_ZERO_ONLY]),
+        }
 
     @property
     def is_waiting(self) -> bool:
@@ -140,9 +169,19 @@ class Slot(KeptValues):
     def reduce(self) -> Tensor:
         """Return the epoch's reduction of what was logged, as a 0-dim tensor; nothing changes.
 
-        What several processes logged will be brought together here, and nowhere else: a total and
-        a weight of each, or the values that a function is to reduce.
+        Of several processes it is what they brought together last.
         """
+        return self.local_value() if self.shared is None else self.shared
+
+    def own_parts(self) -> tuple[float, float]:
+        """Return the total and the weight of what this process logged."""
+        if callable(self.reduce_fx):
+            return float(self.local_value()), 1.0
+        total, weight = self._combined()
+        return float(total), float(weight)
+
+    def local_value(self) -> Tensor:
+        """Return the reduction of what this process logged."""
         if self.metric is not None:
             return scalar(self.name, self.metric.compute(), "a metric object")
         if self.is_waiting and self._reduced is not None:
@@ -163,7 +202,7 @@ class Slot(KeptValues):
         self._count = 0
         self._total = None
         self._weight = 0
-        self._reduced = None
+        self._reduced = self.shared = None
         if self.metric is not None:
             self.metric.reset()
             self.metric = None

@@ -42,6 +42,9 @@ class MetricStore(LoggedValues):
         """
         shared: dict[str, Tensor] = {}
         others: dict[str, Tensor] = {}
+        if self.others is not None and self.shares_steps:
+            self.shares_steps = False
+            self.others.share_steps(self)
         for slot in self._slots.values():
             if slot.on_step and slot.news & FOR_LOGGERS:
                 slot.news &= ~FOR_LOGGERS
@@ -49,6 +52,11 @@ class MetricStore(LoggedValues):
                 if value is not None:
                     (shared if slot.logger else others)[slot.step_key] = value
         return shared, others
+
+    def share(self, *scopes: Scope) -> None:
+        """Bring together what several processes logged in the epoch under way."""
+        if self.others is not None:
+            self.others.share(self, scopes)
 
     def close_epoch(self, *scopes: Scope) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Reduce what was logged in the epoch, and begin a new one.
@@ -76,12 +84,17 @@ class MetricStore(LoggedValues):
     def refresh(self, *scopes: Scope) -> None:
         """Put the present reductions of the epoch under way where callbacks find them."""
         self._publish_news()
+        if self.others is not None:
+            scopes = scopes[0].family
+            self.others.share(self, scopes)
         for slot in self._slots_of(*scopes):
             if slot.on_epoch and slot.has_values and not slot.is_lost:
                 self._publish_epoch(slot, slot.reduce())
 
     def refresh_loader(self, dataloader_idx: int) -> None:
         """Put the reductions of one evaluation loader, which is done, where callbacks find them."""
+        if self.others is not None:
+            return  # they do so once, after all loaders
         self._publish_news()
         for slot in self._tables.get((Scope.EVALUATION, dataloader_idx), {}).values():
             if slot.on_epoch and slot.has_values:

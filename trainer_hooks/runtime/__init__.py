@@ -8,18 +8,28 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.runtime.device import pick_device
+    from trainer_hooks.runtime.gradient_sync import GradientSync
     from trainer_hooks.runtime.memento import Memento
     from trainer_hooks.runtime.memory import free_memory, is_out_of_memory
     from trainer_hooks.runtime.precision import Precision, make_precision
-    from trainer_hooks.runtime.rng import OwnNumbers, isolated, seed_everything
-    from trainer_hooks.runtime.topology import SINGLE_PROCESS
+    from trainer_hooks.runtime.process_group import ProcessGroup
+    from trainer_hooks.runtime.processes import Processes
+    from trainer_hooks.runtime.rng import OwnNumbers, isolated, reseed, seed_everything
+    from trainer_hooks.runtime.strategy import DDPStrategy, choose_processes
+    from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
     from trainer_hooks.runtime.transfer import first_tensor, map_tensors, move_to_device
 
 __all__ = [
     "SINGLE_PROCESS",
+    "DDPStrategy",
+    "GradientSync",
     "Memento",
     "OwnNumbers",
     "Precision",
+    "ProcessGroup",
+    "Processes",
+    "Topology",
+    "choose_processes",
     "first_tensor",
     "free_memory",
     "is_out_of_memory",
@@ -28,6 +38,7 @@ __all__ = [
     "map_tensors",
     "move_to_device",
     "pick_device",
+    "reseed",
     "seed_everything",
 ]
 
@@ -35,10 +46,16 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
+            "DDPStrategy": "strategy",
+            "GradientSync": "gradient_sync",
             "Memento": "memento",
             "OwnNumbers": "rng",
             "Precision": "precision",
+            "ProcessGroup": "process_group",
+            "Processes": "processes",
             "SINGLE_PROCESS": "topology",
+            "Topology": "topology",
+            "choose_processes": "strategy",
             "first_tensor": "transfer",
             "free_memory": "memory",
             "is_out_of_memory": "memory",
@@ -47,6 +64,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "map_tensors": "transfer",
             "move_to_device": "transfer",
             "pick_device": "device",
+            "reseed": "rng",
             "seed_everything": "rng",
         },
     )

@@ -1,4 +1,4 @@
-"""Pick the device of a run from `accelerator`, `devices` and `strategy`."""
+"""Pick the device of a run from `accelerator` and `devices`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,48 +15,48 @@ if TYPE_CHECKING:
 __all__ = ["pick_device"]
 
 _ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
-_STRATEGIES = ("auto", "single_device")
 
 
 def pick_device(
-    accelerator: str, devices: int | str | Sequence[int], strategy: str, num_nodes: int = 1
+    accelerator: str,
+    devices: int | str | Sequence[int],
+    topology: Topology = SINGLE_PROCESS,
 ) -> torch.device:
-    """Return the one device that a run uses.
+    """Return the one device that this process uses.
 
     Args:
         accelerator: `"auto"` (CUDA, then MPS, then the CPU), `"cpu"`, `"cuda"`, `"gpu"`, `"mps"`.
-        devices: `"auto"`, `1`, or a list with one index, as `[2]` or `"2,"`.
-        strategy: `"auto"` or `"single_device"`.
-        num_nodes: 1.
+        devices: `"auto"`, a number, or a list of indices, as `[2]` or `"2,"`; of several
+            processes each takes the one at its local rank.
+        topology: which process this is.
 
     Raises:
         OptionError: a value is unknown, asks for several processes, or for hardware that is
             not there.
     """
-    if strategy not in _STRATEGIES:
-        raise OptionError(
-            f"Trainer(strategy={strategy!r}): must be one of {', '.join(_STRATEGIES)}; training in "
-            "several processes is not available yet. Leave it at 'auto'."
-        )
-    if num_nodes != 1:
-        raise OptionError(
-            f"Trainer(num_nodes={num_nodes!r}): must be 1; training on several machines is not "
-            "available yet."
-        )
     if accelerator not in _ACCELERATORS:
         raise OptionError(
             f"Trainer(accelerator={accelerator!r}): must be one of {', '.join(_ACCELERATORS)}."
             f"{nearest(str(accelerator), _ACCELERATORS)}"
         )
-    index = _device_index(devices)
+    is_one = topology.world_size == 1
+    index = _device_index(devices) if is_one else _index_of_rank(devices, topology)
     kind = _available_kind(accelerator)
+    if kind == "mps" and topology.world_size > 1:
+        if accelerator != "auto":
+            raise OptionError(
+                f"Trainer(accelerator={accelerator!r}): torch has no collectives for MPS, so that "
+                "several processes cannot train on it. Use accelerator='cpu', or one process."
+            )
+        kind = "cpu"
     if kind != "cuda":
         return torch.device(kind)
     count = torch.cuda.device_count()
     if index >= count:
         raise OptionError(
             f"Trainer(devices={devices!r}): this machine has {count} CUDA device(s), numbered "
-            f"0 to {count - 1}."
+            f"0 to {count - 1}, and device {index} is asked for. Ask for others, or start fewer "
+            "processes."
         )
     return torch.device("cuda", index)
 
@@ -79,11 +80,20 @@ def _available_kind(accelerator: str) -> str:
     return accelerator
 
 
+def _index_of_rank(devices: int | str | Sequence[int], topology: Topology) -> int:
+    """Return the index of the device of one process among several; their number fits."""
+    if isinstance(devices, str) and "," in devices:
+        devices = [int(part) for part in devices.split(",") if part.strip()]
+    if isinstance(devices, list | tuple):
+        return int(devices[topology.local_rank])
+    return topology.local_rank
+
+
 def _device_index(devices: int | str | Sequence[int]) -> int:
     """Return the index of the one device asked for."""
     problem = OptionError(
-        f"Trainer(devices={devices!r}): must be 'auto', 1, or a list with one index such as [0]; "
-        "training on several devices is not available yet."
+        f"Trainer(devices={devices!r}): must be 'auto', 1, or a list with one index such as [0], "
+        "in one process. More devices take more, which torchrun starts."
     )
     if devices == "auto":
         return 0

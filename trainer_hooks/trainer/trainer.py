@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TextIO
 
 from trainer_hooks import checkpoint, loops
 from trainer_hooks._log import be_heard
 from trainer_hooks.connector import CallbackConnector
-from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
+from trainer_hooks.errors import CallbackError, OptionError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
 from trainer_hooks.module import uncompiled
-from trainer_hooks.runtime import make_precision, pick_device
+from trainer_hooks.runtime import Processes, choose_processes, make_precision, pick_device
 from trainer_hooks.trainer import run, verbs
 from trainer_hooks.trainer.options import (
     TrainerConfig,
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint import BackgroundSave
-    from trainer_hooks.data import DataModule
     from trainer_hooks.hooks import HookProfile
-    from trainer_hooks.module import Module
+    from trainer_hooks.module import DataModule, Module
     from trainer_hooks.trainer.callback_handler import CallbackHandler
 
 __all__ = ["Trainer"]
@@ -47,26 +47,40 @@ class Trainer(TrainerView):
         OptionError: an option is unknown, or breaks its rule.
         CallbackError: a callback cannot be registered.
         PluginError: an installed plugin is broken and `plugin_errors="raise"`.
+        UsageError: this is one of several processes, as under torchrun.
     """
 
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
         be_heard()
+        topology, ddp = choose_processes(config.strategy, config.devices, config.num_nodes)
+        device = pick_device(config.accelerator, config.devices, topology)
+        processes = Processes(device, topology)
+        if topology.world_size > 1:
+            from trainer_hooks.runtime import ProcessGroup
+
+            processes = ProcessGroup(device, topology, ddp)
+            if config.sync_batchnorm and device.type != "cuda":
+                raise OptionError(
+                    f"Trainer(sync_batchnorm=True): torch's SyncBatchNorm needs GPUs, and this is "
+                    f"{device.type}. Leave it out."
+                )
         connector = CallbackConnector(
             config.callbacks,
-            defaults=default_callbacks(config),
+            defaults=default_callbacks(config, is_several=processes.is_several),
             discover=True if config.plugins is None else config.plugins,
             plugin_errors=config.plugin_errors,
             strict_hooks=config.strict_hooks,
             callback_errors=config.callback_errors,
         )
         check_switches(config, connector)
+        if not processes.is_global_zero:
+            run.leave_to_first(connector)
         moments = overridden_moments(self, Trainer)
         if moments is not None:
             connector.lead(moments, f"trainer {type(self).__qualname__}")
         hook_profile = run.profile_from_start(config, connector.relay)
         connector.relay.on_init_start(self)
-        device = pick_device(config.accelerator, config.devices, config.strategy)
         self._session = run.Session(
             config=config,
             plan=config.plan(),
@@ -74,6 +88,7 @@ class Trainer(TrainerView):
             background=checkpoint.BackgroundSaves(self._tell_saved),
             loggers=make_loggers(config),
             device=device,
+            processes=processes,
             precision=make_precision(config.precision, device),
             hook_profile=hook_profile,
         )
@@ -89,6 +104,7 @@ class Trainer(TrainerView):
         val_dataloaders: Any = None,
         datamodule: DataModule | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
+        overrides: str | Iterable[str] | None = None,
     ) -> None:
         """Train a module.
 
@@ -99,13 +115,25 @@ class Trainer(TrainerView):
             val_dataloaders: one, or a list of them, which are run one after another.
             datamodule: what has the loaders, instead.
             ckpt_path: a checkpoint to resume from: a path; `"last"`, the newest that is whole;
-                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where there
-                is one, and else a new training. They are looked for where this trainer's checkpoint
-                callbacks save, in this process or an earlier one. A file of Lightning 2.x is taken
-                too; from inside an epoch that is not exact, which is warned of.
+                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where this
+                run has saved one, and else a new training. They are looked for where this trainer's
+                checkpoint callbacks save, in this process or an earlier one. A file of Lightning
+                2.x is taken too; from inside an epoch that is not exact, which is warned of.
+            overrides: names of an optimizer's options, such as `["lr"]`, that are to be what this
+                run's `configure_optimizers` says, and not what the checkpoint does.
         """
-        path = self._found(ckpt_path, "fit", model)
-        self._run(run.Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
+        job = run.Job(
+            "fit",
+            model,
+            datamodule,
+            train_dataloaders,
+            val_dataloaders,
+            self._found(ckpt_path, "fit", model),
+            overrides=frozenset()
+            if overrides is None
+            else run.checked_overrides(overrides, ckpt_path),
+        )
+        self._run(job)
 
     def validate(
         self,
@@ -301,7 +329,7 @@ class Trainer(TrainerView):
     def stop(self, reason: str = "") -> None:
         """Ask the fit to stop after the batch in work; it ends in order, `min_epochs` heeded."""
         if self._session.context is not None:
-            self._session.context.asked.is_stopping = True
+            self._session.context.wishes.is_stopping = True
         self._session.stop_reason = reason
 
     def skip_batch(self) -> None:
@@ -358,9 +386,7 @@ class Trainer(TrainerView):
         Raises:
             UsageError: no fit is under way.
         """
-        verbs.counters_of_fit(
-            self._session, "request_validation", "trainer.validate(...)"
-        ).is_validation_requested = True
+        verbs.request_validation(self._session)
 
     def validate_again(
         self, prefix: str, callbacks: Callback | Iterable[Callback] | None = None
@@ -420,9 +446,7 @@ class Trainer(TrainerView):
         Raises:
             UsageError: no fit is under way.
         """
-        verbs.counters_of_fit(
-            self._session, "request_checkpoint", "trainer.save_checkpoint(path)"
-        ).is_checkpoint_requested = True
+        verbs.request_checkpoint(self._session)
 
     def replay_training_data(self) -> int:
         """Run the module on an epoch of training batches without learning from them.
@@ -490,7 +514,9 @@ class Trainer(TrainerView):
         verbs.log_metrics(self._session, self, metrics, step, epoch)
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Print without tearing the progress bar."""
+        """Print without tearing the progress bar; of several processes the first prints."""
+        if not self.is_global_zero:
+            return
         bar = self.progress_bar_callback
         if bar is not None and bar.is_enabled:
             bar.print(*args, **kwargs)
@@ -595,7 +621,7 @@ class Trainer(TrainerView):
                 f"{job.fn} was called inside {self._session.state.fn} of the same trainer: use "
                 "another Trainer for it, or call it afterwards."
             )
-        job = job.taken_apart()
+        job = job.in_place()
         started = run.Run(self._session, self, job, overridden_losses(self, Trainer))
         occupation = self._session.occupation
         occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")
@@ -611,6 +637,13 @@ class Trainer(TrainerView):
             started.complete()
         except StopTraining as request:
             started.stop_in_order(request)
+            if self._session.processes.is_several:
+                error = UsageError(
+                    "StopTraining was raised outside of the training of several processes, where "
+                    "the others go on. Call trainer.stop() there."
+                )
+                started.fail(error)
+                raise error from request
         except BaseException as error:
             started.fail(error)
             raise
@@ -667,4 +700,9 @@ class Trainer(TrainerView):
         if ckpt_path not in ("auto", "best", "last"):
             self._session.start.named_path = checkpoint.located(ckpt_path)
             return self._session.start.named_path
-        return run.find_checkpoint(self, str(ckpt_path), fn, type(uncompiled(module)).__name__)
+        find = partial(run.find_checkpoint, self, str(ckpt_path), fn, uncompiled(module))
+        processes = self._session.processes
+        if not processes.is_several:
+            return find()
+        found: str | None = run.decided_by_zero(processes, find)
+        return found

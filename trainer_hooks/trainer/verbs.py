@@ -31,6 +31,8 @@ __all__ = [
     "reload_dataloaders",
     "renew_learning_rates",
     "replay_training_data",
+    "request_checkpoint",
+    "request_validation",
 ]
 
 
@@ -47,6 +49,26 @@ def counters_of_fit(session: Session, verb: str, instead: str) -> Progress:
             f"for hooks and steps of fit. Call {instead} instead."
         )
     return session.training.progress
+
+
+def request_validation(session: Session) -> None:
+    """Ask for a validation after the batch in work; of several processes, when all know of it."""
+    progress = counters_of_fit(session, "request_validation", "trainer.validate(...)")
+    context = session.context
+    if context is not None and context.processes.is_several:
+        context.wishes.wants_validation = True
+    else:
+        progress.is_validation_requested = True
+
+
+def request_checkpoint(session: Session) -> None:
+    """Ask for a checkpoint at the next slot; of several processes, when all know of it."""
+    progress = counters_of_fit(session, "request_checkpoint", "trainer.save_checkpoint(path)")
+    context = session.context
+    if context is not None and context.processes.is_several:
+        context.wishes.wants_checkpoint = True
+    else:
+        progress.is_checkpoint_requested = True
 
 
 def note_batch_indices(session: Session) -> None:

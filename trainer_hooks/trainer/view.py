@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks import data, loops
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import warn
 from trainer_hooks.context import EvalData
-from trainer_hooks.data import samples_of
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.loops import overrides
-from trainer_hooks.runtime import SINGLE_PROCESS
 from trainer_hooks.trainer import run
 from trainer_hooks.trainer.options import root_dir, steps_in, why_endless
 
@@ -28,12 +26,12 @@ if TYPE_CHECKING:
     from trainer_hooks.clock import Clock, Filter, Progress, Time
     from trainer_hooks.connector import CallbackReport, LoadReport
     from trainer_hooks.context import RunState
-    from trainer_hooks.data import DataModule, Evaluator
+    from trainer_hooks.data import Evaluator
     from trainer_hooks.hooks import HookProfile, Plugin
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.metrics import History
-    from trainer_hooks.module import LRSchedulerConfig, Module
-    from trainer_hooks.runtime import Precision
+    from trainer_hooks.module import DataModule, LRSchedulerConfig, Module
+    from trainer_hooks.runtime import Precision, Processes
     from trainer_hooks.trainer.run import Session
 
 __all__ = ["TrainerView"]
@@ -109,12 +107,12 @@ class TrainerView:
     def should_stop(self) -> bool:
         """Whether somebody asked the fit to stop; may be set."""
         context = self._session.context
-        return self._session.was_stopping if context is None else context.asked.is_stopping
+        return self._session.was_stopping if context is None else context.wishes.is_stopping
 
     @should_stop.setter
     def should_stop(self, value: bool) -> None:
         if self._session.context is not None:
-            self._session.context.asked.is_stopping = bool(value)
+            self._session.context.wishes.is_stopping = bool(value)
 
     @property
     def stop_reason(self) -> str:
@@ -357,22 +355,47 @@ class TrainerView:
     @property
     def is_global_zero(self) -> bool:
         """Whether this process is the one that writes and prints."""
-        return SINGLE_PROCESS.is_global_zero
+        return self._session.processes.is_global_zero
 
     @property
     def global_rank(self) -> int:
         """This process's number among all."""
-        return SINGLE_PROCESS.global_rank
+        return self._session.processes.global_rank
 
     @property
     def local_rank(self) -> int:
         """This process's number among those of its machine."""
-        return SINGLE_PROCESS.local_rank
+        return self._session.processes.local_rank
+
+    @property
+    def node_rank(self) -> int:
+        """The number of this process's machine."""
+        return self._session.processes.node_rank
 
     @property
     def world_size(self) -> int:
         """The number of processes."""
-        return SINGLE_PROCESS.world_size
+        return self._session.processes.world_size
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of machines."""
+        return self._session.processes.topology.num_nodes
+
+    @property
+    def num_devices(self) -> int:
+        """The number of devices, one a process, of this machine."""
+        return self._session.processes.topology.local_world_size
+
+    @property
+    def device_ids(self) -> list[int]:
+        """The numbers of this machine's devices, one for each of its processes."""
+        return list(range(self.num_devices))
+
+    @property
+    def strategy(self) -> Processes:
+        """The processes: `broadcast`, `barrier`, `reduce`, `all_gather`, `root_device`."""
+        return self._session.processes
 
     # --- batches ---
 
@@ -391,10 +414,11 @@ class TrainerView:
         context = self._session.context
         limit = None if context is None else context.validation.limit
         if data.chosen is None and limit is None:
-            return data.num_batches
+            return data.most_batches
         most = math.inf if limit is None else limit
         return [
-            min(n, most) if data.is_chosen(index) else 0 for index, n in enumerate(data.num_batches)
+            min(n, most) if data.is_chosen(index) else 0
+            for index, n in enumerate(data.most_batches)
         ]
 
     @property
@@ -411,12 +435,12 @@ class TrainerView:
     @property
     def num_test_batches(self) -> list[int | float]:
         """Test batches of each loader."""
-        return self._evaluation("test").num_batches
+        return self._evaluation("test").most_batches
 
     @property
     def num_predict_batches(self) -> list[int | float]:
         """Predict batches of each loader."""
-        return self._evaluation("predict").num_batches
+        return self._evaluation("predict").most_batches
 
     @property
     def estimated_stepping_batches(self) -> int | float:
@@ -437,10 +461,10 @@ class TrainerView:
 
     def _samples(self, length: int | float) -> tuple[int, int] | None:
         """Return the samples of a batch and of an epoch, None where they are not known."""
-        if self.module is not None and overrides(self.module, "num_samples"):
+        if self.module is not None and loops.overrides(self.module, "num_samples"):
             return None
         loader = self.train_dataloader
-        return self._session.training.samples if loader is None else samples_of(loader, length)
+        return self._session.training.samples if loader is None else data.samples_of(loader, length)
 
     # --- limits, some of which may be changed between two fits ---
 

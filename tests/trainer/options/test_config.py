@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_hooks import Time, Trainer, TrainerHooksError, every
+from trainer_hooks import DDPStrategy, Time, Trainer, TrainerHooksError, every
 from trainer_hooks.errors import OptionError
 from trainer_hooks.trainer.options.config import TrainerConfig, option_docs
 from trainer_hooks.trainer.options.keywords import NOT_YET
@@ -22,7 +22,10 @@ ROOT = Path(__file__).parents[3]
 DEFAULTS = {
     "accelerator": "auto",
     "devices": "auto",
+    "num_nodes": 1,
     "strategy": "auto",
+    "sync_batchnorm": False,
+    "use_distributed_sampler": True,
     "precision": None,
     "logger": None,
     "callbacks": None,
@@ -73,9 +76,13 @@ BAD = [
     *[("accelerator", value, "must be one of auto, cpu") for value in ("tpu", None, ["cpu"])],
     *[
         ("devices", value, "must be 'auto', 1, or a list with one index")
-        for value in (0, 2, True, [0, 1], [], [-1], [True], "two", "", None, 1.5, {0})
+        for value in (0, True, [], [-1], [True], "two", "", None, 1.5, {0})
     ],
-    *[("strategy", value, "must be one of auto, single_device") for value in ("ddp", None, 1)],
+    *[("devices", value, "torchrun --nproc-per-node 2") for value in (2, [0, 1], "2", "0,1")],
+    *[("num_nodes", value, "must be an int of at least 1") for value in (0, None, "2", True)],
+    *[("strategy", value, "must be one of auto, ddp") for value in ("fsdp", None, 1)],
+    *[("sync_batchnorm", value, "True or False") for value in (None, 1)],
+    *[("use_distributed_sampler", value, "True or False") for value in (None, 1)],
     *[("precision", value, "must be one of") for value in ("half", 8, True, 32.0, ["32"])],
     ("precision", "bf16-true", "not available yet"),
     *[("logger", value, "must be True, False, a trainer_hooks Logger") for value in ("csv", 3)],
@@ -281,7 +288,7 @@ def test_every_option_is_documented() -> None:
 GOOD = [
     ("accelerator", ["auto", "cpu"]),
     ("devices", ["auto", 1, "1", [0], (0,), "0,", -1, "-1"]),
-    ("strategy", ["auto", "single_device"]),
+    ("strategy", ["auto", "single_device", "ddp", DDPStrategy(static_graph=True)]),
     ("precision", [None, 32, "32", "32-true", 64, "64-true", "bf16", "bf16-mixed"]),
     ("logger", [None, True, False, []]),
     ("callbacks", [None, [], ()]),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callbacks.monitoring import is_training
+from trainer_hooks.callbacks.monitoring import decided_by_first, is_training
 from trainer_hooks.callbacks.saving.others_files import OthersFiles
 from trainer_hooks.callbacks.saving.remote_copies import RemoteCopies
 from trainer_hooks.callbacks.saving.saved_files import Plan
@@ -240,7 +240,10 @@ class CheckpointSaver(UnrankedSaver):
             self.remove_checkpoint(trainer, path)
 
     def _save_if_due(self, trainer: Trainer, slot: str) -> None:
-        if slot in self._slots and self._cue.is_due(trainer.clock):
+        if slot not in self._slots:
+            return
+        is_due = self._cue.is_due(trainer.clock)
+        if decided_by_first(trainer, lambda: is_due):  # each counts its own samples and tokens
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
@@ -250,7 +253,7 @@ class CheckpointSaver(UnrankedSaver):
             return
         self._settle(trainer)
         books, names = self.ledger.books.copy(), names_of(trainer)
-        path = self._names.free(names)
+        path = decided_by_first(trainer, lambda: self._names.free(names))
         if not self.overwrite:
             self._others.refuse_at(path)
         keep = self.num_checkpoints_to_keep

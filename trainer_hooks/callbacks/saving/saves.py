@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from trainer_hooks.callbacks.monitoring import is_training
+from trainer_hooks.callbacks.monitoring import decided_by_first, is_training
 from trainer_hooks.callbacks.saving.planner import RankingSaver
 from trainer_hooks.callbacks.saving.saved_files import Plan
 from trainer_hooks.callbacks.watched_metric import nameable_metrics
 
 if TYPE_CHECKING:
+    from trainer_hooks.callbacks.saving.books import Books
     from trainer_hooks.callbacks.saving.names import FileNames
     from trainer_hooks.callbacks.saving.planner import Planner
     from trainer_hooks.callbacks.saving.writer import Writer
@@ -49,12 +50,7 @@ class Saves:
         saver = self._saver
         if not (is_due or saver.save_last) or not is_training(trainer):
             return
-        metrics, books = nameable_metrics(trainer), saver.ledger.books.copy()
-        books.considered_at = trainer.progress.batches_completed
-        if is_due:
-            plan = self._planner.planned(trainer, metrics, books)
-        else:
-            plan = self._planner.with_last(None, [], metrics, books)
+        plan, books = decided_by_first(trainer, lambda: self._turn(trainer, is_due))
         if not plan.files:
             saver.ledger.books = books
             return
@@ -68,23 +64,14 @@ class Saves:
         """
         if not is_training(trainer):
             return
-        metrics, books = nameable_metrics(trainer), self._saver.ledger.books.copy()
-        # never over another file, which may be among the best
-        path = self._names.free(metrics, is_versioned=True)
-        self._planner.tell(trainer, f"saving {path!r} as requested")
-        self._writer.write(trainer, self._planner.with_last(path, [], metrics, books), books)
+        plan, books = decided_by_first(trainer, lambda: self._request(trainer))
+        self._writer.write(trainer, plan, books)
 
     def save_for_now(self, trainer: Trainer) -> bool:
         """Save the last, or without one a file that the next save replaces; return whether."""
         if not is_training(trainer):
             return False
-        saver, metrics = self._saver, nameable_metrics(trainer)
-        books = saver.ledger.books.copy()
-        if saver.save_last is True and not saver.save_weights_only:
-            plan = self._planner.with_last(None, [], metrics, books)
-        else:
-            name = saver.CHECKPOINT_NAME_PREEMPTED
-            plan = Plan.for_now(self._names.free(metrics, name, is_versioned=True))
+        plan, books = decided_by_first(trainer, lambda: self._leaving(trainer))
         self._writer.write(trainer, plan, books)
         return True
 
@@ -96,3 +83,28 @@ class Saves:
         path = self._names.free(nameable_metrics(trainer), saver.CHECKPOINT_NAME_EXCEPTION)
         trainer.save_checkpoint(path, saver.save_weights_only)
         saver.last_exception_path = path
+
+    def _turn(self, trainer: Trainer, is_due: bool) -> tuple[Plan, Books]:
+        """Return what is written in turn, and the books afterwards."""
+        metrics, books = nameable_metrics(trainer), self._saver.ledger.books.copy()
+        books.considered_at = trainer.progress.batches_completed
+        if is_due:
+            return self._planner.planned(trainer, metrics, books), books
+        return self._planner.with_last(None, [], metrics, books), books
+
+    def _request(self, trainer: Trainer) -> tuple[Plan, Books]:
+        """Return what is written on request, and the books afterwards."""
+        metrics, books = nameable_metrics(trainer), self._saver.ledger.books.copy()
+        # never over another file, which may be among the best
+        path = self._names.free(metrics, is_versioned=True)
+        self._planner.tell(trainer, f"saving {path!r} as requested")
+        return self._planner.with_last(path, [], metrics, books), books
+
+    def _leaving(self, trainer: Trainer) -> tuple[Plan, Books]:
+        """Return what is written before the process ends, and the books afterwards."""
+        saver, metrics = self._saver, nameable_metrics(trainer)
+        books = saver.ledger.books.copy()
+        if saver.save_last is True and not saver.save_weights_only:
+            return self._planner.with_last(None, [], metrics, books), books
+        name = saver.CHECKPOINT_NAME_PREEMPTED
+        return Plan.for_now(self._names.free(metrics, name, is_versioned=True)), books

@@ -96,7 +96,7 @@ class Schedule:
         by_batches = self.triggers.every_n_train_steps > 0
         by_time = self.triggers.train_time_interval is not None
         self._watches_batches = by_batches or by_time or not self._at_train_epoch_end
-        self._last_time = time.monotonic()
+        self._last_time = _now(trainer)
         self._batches_at_start = trainer.progress.batches_completed
         if self._step_seen is None:
             self._step_seen = trainer.global_step
@@ -124,7 +124,7 @@ class Schedule:
             return step // every != (before or 0) // every or None
         if triggers.train_time_interval is not None:
             is_new = step != ledger.books.saved_step
-            return (is_new and self._is_time_up(triggers.train_time_interval)) or None
+            return (is_new and self._is_time_up(triggers.train_time_interval, trainer)) or None
         is_turn = not self._at_train_epoch_end and _is_validated(trainer)
         return self._is_due_epoch(trainer) if is_turn else None
 
@@ -151,9 +151,9 @@ class Schedule:
         self._step_seen = state_dict.get("step_seen")
         self._deferred_at = state_dict.get("deferred_at")
 
-    def _is_time_up(self, interval: timedelta) -> bool:
+    def _is_time_up(self, interval: timedelta, trainer: Trainer) -> bool:
         """Return whether so much time has passed, and count anew if it has."""
-        now = time.monotonic()
+        now = _now(trainer)
         is_up = now - self._last_time >= interval.total_seconds()
         if is_up:
             self._last_time = now
@@ -167,6 +167,14 @@ class Schedule:
     def _goes_by_epochs(self) -> bool:
         triggers = self.triggers
         return triggers.every_n_train_steps == 0 and triggers.train_time_interval is None
+
+
+def _now(trainer: Trainer) -> float:
+    """Return the seconds that the run goes by, which several processes agree on."""
+    if trainer.world_size == 1:
+        return time.monotonic()
+    clock = trainer.clock
+    return clock.train_seconds + clock.eval_seconds
 
 
 def _is_validated(trainer: Trainer) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock import Time, When
     from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.runtime import DDPStrategy
 
 __all__ = ["TrainerConfig", "option_docs"]
 
@@ -49,9 +50,28 @@ class TrainerConfig:
         default="auto", metadata=_doc('`"auto"`, `"cpu"`, `"cuda"`, `"gpu"` or `"mps"`.')
     )
     devices: int | str | list[int] = field(
-        default="auto", metadata=_doc('`"auto"`, `1`, or a list with one index.')
+        default="auto",
+        metadata=_doc(
+            'Devices of this machine: `"auto"`, how many, or a list of indices. Each takes a '
+            "process, which torchrun starts."
+        ),
     )
-    strategy: str = field(default="auto", metadata=_doc('`"auto"` or `"single_device"`.'))
+    num_nodes: int = field(default=1, metadata=_doc("Machines; torchrun knows how many."))
+    strategy: str | DDPStrategy = field(
+        default="auto",
+        metadata=_doc(
+            '`"auto"` (DDP where there are several processes), `"ddp"`, `"single_device"`, or a '
+            "`DDPStrategy(...)` with options."
+        ),
+    )
+    sync_batchnorm: bool = field(
+        default=False,
+        metadata=_doc("Whether BatchNorm takes its statistics over all processes; on GPUs."),
+    )
+    use_distributed_sampler: bool = field(
+        default=True,
+        metadata=_doc("Whether each of several processes is given its share of the loaders."),
+    )
     precision: str | int | None = field(
         default=None,
         metadata=_doc('`"32-true"` (default), `"64-true"`, `"bf16-mixed"` or `"16-mixed"`.'),
@@ -290,6 +310,7 @@ class TrainerConfig:
             iteration_length=self.iteration_length,
             inference_mode=self.inference_mode,
             detect_anomaly=self.detect_anomaly,
+            shares_loaders=self.use_distributed_sampler,
             **limits,
         )
         if self.max_duration is None:

@@ -35,12 +35,16 @@ def root_dir(config: TrainerConfig) -> str:
     return str(Path.cwd() if given is None else given)
 
 
-def default_callbacks(config: TrainerConfig) -> tuple[Default, ...]:
+def default_callbacks(config: TrainerConfig, *, is_several: bool) -> tuple[Default, ...]:
     """Return the callbacks that take part unless others of their kind were given.
 
     Each is imported as it is made: a trainer that has none of them pays for none.
     """
     found = []
+    if config.sync_batchnorm and is_several:
+        from trainer_hooks.callbacks import ConvertSyncBatchNormCallback as Converter
+
+        found.append(Default(Converter(), unless=Converter))
     is_dry = bool(config.fast_dev_run)
     if config.max_time is not None and not is_dry:
         from trainer_hooks.callbacks import Timer

@@ -32,8 +32,6 @@ class Absent:
         return any(value == each and type(value) is type(each) for each in self.neutral)
 
 
-_PROCESSES = "training in several processes is not available yet"
-
 NOT_YET: Mapping[str, Absent] = {
     "barebones": Absent(
         "leave features off one by one; an unused one costs nothing", neutral=(False,)
@@ -43,13 +41,10 @@ NOT_YET: Mapping[str, Absent] = {
         "save_hyperparameters(logger=False) keeps them from the loggers", neutral=(True,)
     ),
     "model_registry": Absent("give ckpt_path a file", neutral=(None,)),
-    "num_nodes": Absent(_PROCESSES, neutral=(1,)),
     "profiler": Absent("not available yet; use torch.profiler around fit", neutral=(None,)),
     "reload_dataloaders_every_n_epochs": Absent(
         "not available yet; call fit once an epoch", neutral=(0,)
     ),
-    "sync_batchnorm": Absent(_PROCESSES, neutral=(False,)),
-    "use_distributed_sampler": Absent(_PROCESSES, neutral=(True, False)),
 }
 """Options of Lightning that are not here."""
 

@@ -49,6 +49,9 @@ _LIMIT = "an int of at least 0 (batches) or a float from 0.0 to 1.0 (a share)"
 _SWITCH = "True, False or None"
 
 RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    ("num_nodes", "an int of at least 1", _is_count(1, optional=False)),
+    ("sync_batchnorm", "True or False", lambda v: isinstance(v, bool)),
+    ("use_distributed_sampler", "True or False", lambda v: isinstance(v, bool)),
     ("plugins", "True, False, None, or names of plugins in a list", _is_names_or_bool),
     ("plugin_errors", "'warn' or 'raise'", lambda v: v in ("warn", "raise")),
     ("strict_hooks", "True or False", lambda v: isinstance(v, bool)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,6 @@ from trainer_hooks import data as loading
 from trainer_hooks._log import warn
 from trainer_hooks.context import EvalData
 from trainer_hooks.data import (
-    DataModule,
     TrainStream,
     as_eval_loaders,
     as_train_loader,
@@ -18,9 +18,9 @@ from trainer_hooks.data import (
     number_of_batches,
     without_shuffling,
 )
-from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning
+from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning, lightning_hint
 from trainer_hooks.loops import has_evaluation
-from trainer_hooks.module import Module, uncompiled
+from trainer_hooks.module import DataModule, Module, uncompiled
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
@@ -50,6 +50,7 @@ class Job:
         train: the training loaders given, or None.
         evaluation: the loaders given for evaluation, or None.
         ckpt_path: the checkpoint to start from, or None.
+        overrides: options of optimizers that this run decides on, not the checkpoint.
         keeps_predictions: whether predict returns them.
         compiled: what `torch.compile(module)` returned, if that was given; None otherwise.
     """
@@ -61,12 +62,19 @@ class Job:
     evaluation: Any = None
     ckpt_path: str | None = None
     keeps_predictions: bool = True
+    overrides: frozenset[str] = frozenset()
     compiled: Any = None
 
-    def taken_apart(self) -> Job:
-        """Return the same job on the module itself, where it was given compiled."""
-        module = uncompiled(self.module)
-        return self if module is self.module else replace(self, module=module, compiled=self.module)
+    def in_place(self) -> Job:
+        """Return the same job, with a compiled module and a data module among loaders in place."""
+        job, module = self, uncompiled(self.module)
+        if module is not self.module:
+            job = replace(job, module=module, compiled=self.module)
+        if job.datamodule is None and isinstance(job.train, DataModule) and job.evaluation is None:
+            return replace(job, datamodule=job.train, train=None)
+        if job.datamodule is None and isinstance(job.evaluation, DataModule) and job.fn != "fit":
+            return replace(job, datamodule=job.evaluation, evaluation=None)
+        return job
 
     @property
     def makes_loaders(self) -> bool:
@@ -77,7 +85,9 @@ class Job:
 def check_kinds(job: Job) -> None:
     """Make sure that a job is about a module and a data module."""
     if isinstance(job.module, type) or not isinstance(job.module, Module):
-        hint = " It is a class: pass an instance." if isinstance(job.module, type) else ""
+        kind = job.module if isinstance(job.module, type) else type(job.module)
+        hint = " It is a class: pass an instance." if kind is job.module else ""
+        hint += lightning_hint(kind, "Module")
         raise ModuleError(
             f"{job.fn} was given {type(job.module).__qualname__} {str(job.module)[:60]!r} as its "
             f"model: it must be an instance of trainer_hooks.Module.{hint}"
@@ -86,7 +96,8 @@ def check_kinds(job: Job) -> None:
     for name, given in (("train_dataloaders", job.train), (evaluated, job.evaluation)):
         if isinstance(given, DataModule):
             raise DataError(
-                f"{job.fn} was given a DataModule as {name}: pass it as datamodule= instead."
+                f"{job.fn} was given a DataModule as {name}, and other data beside it: pass it "
+                "alone, as datamodule= or in the second place."
             )
         if given is not None and job.datamodule is not None:
             raise DataError(
@@ -122,6 +133,7 @@ def load_data(job: Job, context: RunContext) -> None:
     loader = as_train_loader(source)
     if context.plan.overfit_batches:
         loader = without_shuffling(loader)
+    loader = _share(context, loader, trains=True)
     if number_of_batches(loader) == 0:
         raise DataError(
             f"the training loader {loader!r} gives no batch: check the data set's length, and "
@@ -130,6 +142,8 @@ def load_data(job: Job, context: RunContext) -> None:
     plan = context.plan
     option = "overfit_batches" if plan.overfit_batches else "limit_train_batches"
     context.data.stream = TrainStream(loader, plan.limit_train_batches, option)
+    if context.processes.is_several:
+        _agree_on_length(context)
     context.data.evaluation["validate"] = EvalData()
     if has_evaluation(job.module, "validate"):
         context.data.evaluation["validate"] = _evaluation(job, context, "validate")
@@ -174,8 +188,11 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
     limit = getattr(context.plan, option)
     if context.plan.overfit_batches and stage == "validate":
         loaders, option = [without_shuffling(item) for item in loaders], "overfit_batches"
+    loaders = [_share(context, item, trains=False) for item in loaders]
     sizes = [number_of_batches(item) for item in loaders]
     for position, size in enumerate(sizes):
+        if context.processes.is_several:
+            break  # the share of one process may be empty
         if size == 0 and (any(sizes) or job.fn == "fit"):
             warn(
                 f"{stage} loader {position}, {loaders[position]!r}, has no batch: it is left "
@@ -186,7 +203,51 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
     for place, evaluator in enumerate(evaluators):
         if (evaluator.subset_num_batches or -1) > 0:
             counts[place] = min(counts[place], evaluator.subset_num_batches or 0)
+    if context.processes.is_several:
+        return _eval_data_of_all(context, EvalData(loaders, counts, evaluators))
     return EvalData(loaders, counts, evaluators)
+
+
+def _share(context: RunContext, loader: Any, *, trains: bool) -> Any:
+    """Return this process's share of a loader, if there are several and it is to be shared."""
+    if not context.processes.is_several or not context.plan.shares_loaders:
+        return loader
+    return loading.shared(loader, context.processes.topology, trains=trains)
+
+
+def _agree_on_length(context: RunContext) -> None:
+    """Let all processes have as many training batches, or be told of each whether it is the last.
+
+    Raises:
+        DataError: some know how many batches they have, and others do not.
+    """
+    stream = context.data.stream
+    assert stream is not None
+    sizes = context.processes.gather(stream.num_batches)
+    if math.inf in sizes and min(sizes) != math.inf:
+        raise DataError(
+            f"the training loaders of the processes have {sizes} batches: all must have a length, "
+            "or none. Give each a __len__."
+        )
+    if min(sizes) != max(sizes):
+        warn(
+            f"the training loaders of the processes have {sizes} batches: each takes "
+            f"{min(sizes)}, as all must have as many.",
+            TrainerHooksWarning,
+        )
+        stream.limit_to(min(sizes))
+
+
+def _eval_data_of_all(context: RunContext, data: EvalData) -> EvalData:
+    """Return the loaders of an evaluation by several processes, of which some may have less."""
+    counts = context.processes.gather(data.num_batches)
+    if len({len(one) for one in counts}) > 1:
+        raise DataError(
+            f"the processes have {[len(one) for one in counts]} loaders for an evaluation: all "
+            "must have as many."
+        )
+    data.most = [max(column) for column in zip(*counts, strict=True)]
+    return data
 
 
 def _source(job: Job, name: str, given: Any) -> Any:

@@ -7,33 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks import checkpoint as files
 from trainer_hooks import loops
-from trainer_hooks._log import warn
-from trainer_hooks.clock import EpochStage
 from trainer_hooks.context import OverriddenSteps, RunContext
-from trainer_hooks.data import BatchTransfer, DataModule
-from trainer_hooks.errors import (
-    CheckpointError,
-    StopTraining,
-    TerminationSignal,
-    TrainerHooksWarning,
-    add_note,
-)
+from trainer_hooks.data import BatchTransfer
+from trainer_hooks.errors import StopTraining, TerminationSignal, add_note
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import Module, outside_of_graphs, parse
+from trainer_hooks.module import (
+    DataModule,
+    Module,
+    outside_of_graphs,
+    parse,
+    setup_of,
+    warn_of_foreign,
+)
+from trainer_hooks.trainer.run import folders
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
+from trainer_hooks.trainer.run.leaving_out import leave_to_first
 from trainer_hooks.trainer.run.modes import modes_of
 from trainer_hooks.trainer.run.parts import moving_parts
 from trainer_hooks.trainer.run.profiling import begin_run, report_run
 from trainer_hooks.trainer.run.signals import heeding_signals, shorten_traceback
-from trainer_hooks.trainer.run.telling import tell_end, tell_resume
+from trainer_hooks.trainer.run.starting_point import StartingPoint
+from trainer_hooks.trainer.run.telling import tell_end, warn_of_nothing_to_do
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks.context import Trainer
+    from trainer_hooks.trainer.run.others import Others
     from trainer_hooks.trainer.run.session import Session
 
 __all__ = ["Run"]
@@ -66,10 +68,11 @@ class Run:
         self._guards = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
-        self._checkpoint: dict[str, Any] | None = None
         self._has_ended = False
         self._loop: loops.FitLoop | None = None
         self._reason = ""
+        self._others: Others | None = None
+        self._start = StartingPoint(session, trainer, job)
         check_kinds(job)
 
     def prepare(self) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
@@ -77,22 +80,28 @@ class Run:
 
         ::
 
-            configure_callbacks, prepare_data, setup, the loaders
+            the run's folder, configure_callbacks, prepare_data, setup, the loaders
             on_configure_model, the module to its device, on_after_configure_model, optimizers
             on_before_load, the checkpoint restored, on_after_load
             on_fit_start, or on_evaluation_run_start
         """
         session, trainer, job = self.session, self.trainer, self.job
         module = job.module
+        if session.processes.is_several:
+            from trainer_hooks.trainer.run.others import Others
+
+            self._others = Others(session)
         context = self._begin(module)
-        self._resume_loggers()
-        for part in (job.datamodule, module):
-            if part is not None:
-                part.prepare_data()
+        if session.processes.local_rank == 0:
+            for part in (job.datamodule, module):
+                if part is not None:
+                    part.prepare_data()
+        session.processes.barrier("prepare_data")
         hooks = session.connector.relay
         if job.datamodule is not None:
             job.datamodule.setup(job.fn)
         hooks.setup(trainer, module, job.fn)
+        folders.look_at(session, trainer)
         hooks.on_configure_model(trainer, module)
         module.configure_model()
         session.precision.convert_module(module)
@@ -102,7 +111,9 @@ class Run:
         if job.fn == "fit":
             self._configure_optimizers(module)
             session.training.began = session.training.began or modes_of(module)
-        self._restore(context)
+        if self._others is not None:
+            self._others.spread_random_numbers()
+        self._start.restore(context, self._others)
         loop = self._make_loop(context)
         if job.fn == "fit":
             hooks.on_fit_start(trainer, module)
@@ -131,6 +142,8 @@ class Run:
             context.asked.heed_signal()
             if self.job.fn != "predict":
                 hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
+        if self._others is not None:
+            self._others.meet_at_end()
         self.session.state.status = "finished"
 
     def stop_in_order(self, request: StopTraining) -> None:
@@ -146,6 +159,8 @@ class Run:
         A fit that made way for a signal in order is ended as others are.
         """
         self._error = error
+        if self._others is not None:
+            self._others.tell_failure(error)
         self.session.state.status = "interrupted"
         self.session.training.metrics.enter(Scope.CLOSED)
         hooks, module = self.session.connector.relay, self.job.module
@@ -167,6 +182,8 @@ class Run:
             self._tear_down()
         finally:
             self.session.let_go()
+            if self._others is not None:
+                self._others.leave()
 
     def _tear_down(self) -> None:
         session, module = self.session, self.job.module
@@ -185,6 +202,7 @@ class Run:
         if self.job.fn == "fit":
             steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
+        steps.append((folders.give_back, (session,)))
         if self._loop is not None:
             steps.append((tell_end, (session, self.trainer, self._reason, self._error)))
         # last: until here a signal does not end the process in the midst of all this
@@ -201,7 +219,7 @@ class Run:
                     add_note(fault, f"and then, while tearing down: {describe_error(error)}")
         for part, mode in self._modes:
             part.training = mode
-        session.connector.relay.on_stop = None
+        session.connector.relay.on_stop = session.connector.relay.on_end_epoch = None
         for callback in session.connector.callbacks:
             callback.attach_module(None)
         module.attach(self.trainer, None)
@@ -227,10 +245,20 @@ class Run:
             job.datamodule.trainer = self.trainer
         # at once, so that its hooks hear of it if something fails from here on
         session.connector.attach(module)
+        if self._others is not None:
+            self._others.share_metrics()
         context = session.context = self._make_context(module)
         context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
+        session.connector.relay.on_end_epoch = context.end_epoch
+        self._start.resume_loggers()
+        if session.processes.is_global_zero:
+            folders.take(session)
+        if self._others is not None:
+            self._others.share_loggers()
         session.connector.attach(module, module.configure_callbacks())
+        if not session.processes.is_global_zero:
+            leave_to_first(session.connector)
         session.occupation.take(session.connector.entries)
         for callback in session.connector.callbacks:
             callback.attach_module(module)
@@ -271,6 +299,7 @@ class Run:
                 session.precision,
                 around=session.training.metrics.closed,
             ),
+            processes=session.processes,
             steps=OverriddenSteps(self._batch_losses, compiled=job.compiled),
         )
 
@@ -280,63 +309,9 @@ class Run:
         if not training.is_configured:
             wanted = module.configure_optimizers()
             training.optimization = parse(wanted, type(module).__qualname__)
+            warn_of_foreign(training.optimization, module)
+            training.setup = setup_of(training.optimization, module.saved_hparams)
             training.is_configured = True
-
-    def _resume_loggers(self) -> None:
-        """Let the loggers go on with their runs, before anybody asks for their folders."""
-        path = self.job.ckpt_path
-        if path is None or self.job.fn != "fit":
-            return
-        try:
-            self._checkpoint = files.load_checkpoint(path)
-        except CheckpointError:
-            return  # it is raised when the file is read in its turn, where it is still not there
-        own = self._checkpoint.get("trainer_hooks", {})
-        self.session.guards.resume(own.get("loggers", []))
-
-    def _restore(self, context: RunContext) -> None:
-        """Put a checkpoint back, if there is one."""
-        session, trainer = self.session, self.trainer
-        hooks, module = context.hooks, context.module
-        start = session.start
-        hooks.on_before_load(trainer, module, start.path)
-        start.is_open = False
-        path = start.path
-        read = self._checkpoint if path == self.job.ckpt_path else None
-        checkpoint = self._checkpoint = None
-        start.report = None
-        if path is not None:
-            from trainer_hooks.trainer.run import restoring
-            from trainer_hooks.trainer.run.adoption import adopted
-
-            checkpoint = adopted(read or files.load_checkpoint(path), context, path)
-            hooks.on_load_checkpoint(trainer, module, checkpoint)
-            if self.job.fn == "fit":
-                restoring.require_resumable(context, checkpoint, path)
-            takes_callbacks = self.job.fn == "fit" or (
-                session.training.progress.is_fresh and "callbacks" in checkpoint
-            )
-            upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
-            restoring.restore_module(context, checkpoint, path)
-            if self.job.fn == "fit":
-                restoring.restore_training(session, context, checkpoint)
-                saved_at = files.summarize(path).saved_at
-                session.training.saved_at = max(session.training.saved_at, saved_at)
-            elif takes_callbacks:
-                start.found = session.connector.load_state_dict(checkpoint["callbacks"])
-            if start.found is not None:
-                found, start.found = start.found, None
-                start.report = restoring.report_callbacks(session, checkpoint, found, upgraded)
-            if self.job.fn == "fit":
-                session.training.newest_path = path
-                session.training.newest_batches = session.training.progress.batches_completed
-                assert start.report is not None
-                tell_resume(session.training, start.report, path)
-        elif self.job.fn == "fit" and session.training.progress.stage is EpochStage.BATCHES:
-            # an exception ended the last fit inside an epoch, which begins anew
-            session.training.progress.abandon_epoch()
-            session.training.metrics.drop(*Scope)
-        hooks.on_after_load(trainer, module, checkpoint)
 
     def _make_loop(
         self, context: RunContext
@@ -347,16 +322,7 @@ class Run:
             return loops.EvaluationLoop(context, self.job.fn)
         assert context.data.stream is not None
         loop = self._loop = loops.FitLoop(context, context.data.stream)
-        reason = loop.reason_to_end()
-        is_asked_for = context.has_to_stop
-        progress = context.training.progress
-        if reason and not is_asked_for and progress.stage is EpochStage.BETWEEN:
-            warn(
-                f"fit has nothing to do: {reason} (epoch {progress.epochs_completed}, step "
-                f"{progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
-                "or trainer.max_duration to more to go on, or pass another module to start anew.",
-                TrainerHooksWarning,
-            )
+        warn_of_nothing_to_do(context, loop.reason_to_end())
         return loop
 
     def _log_hparams(self) -> None:

@@ -52,6 +52,8 @@ def moving_parts(session: Session, module: Module, context: RunContext | None) -
     _add_callbacks(parts, session)
     _add_loop(parts, training.left, context)
     _add_loaders(parts, training, context)
+    if session.processes.is_several:
+        _add_own_buffers(parts, session, module)
     _add_module(parts, session, module)
     return parts
 
@@ -126,6 +128,7 @@ def _add_metrics(parts: MovingParts, session: Session, module: Module) -> None:
             "metrics",
             lambda: metrics.state_dict(kept_metrics(session, module)),
             load_metrics,
+            is_of_process=True,
             is_put_back=False,  # `MetricStore.isolated` does that for what an evaluation shows
         )
     )
@@ -143,6 +146,7 @@ def _add_metrics(parts: MovingParts, session: Session, module: Module) -> None:
             "metric_objects",
             lambda: metric_states(kept_metrics(session, module)),
             lambda s: load_metric_states(kept_metrics(session, module), s, device),
+            is_of_process=True,
         )
     )
 
@@ -228,9 +232,45 @@ def _add_loaders(parts: MovingParts, training: Training, context: RunContext | N
             context.data.evaluation["validate"].set_generator_states(states)
 
     parts.register(
-        Part("stream", stream, take_up, is_place=True, missing=REFUSE, by_training_alone=True)
+        Part(
+            "stream",
+            stream,
+            take_up,
+            is_place=True,
+            missing=REFUSE,
+            by_training_alone=True,
+            is_of_process=True,
+        )
     )
-    parts.register(Part("val_generators", val_generators, load_val_generators, is_place=True))
+    parts.register(
+        Part(
+            "val_generators",
+            val_generators,
+            load_val_generators,
+            is_place=True,
+            is_of_process=True,
+        )
+    )
+
+
+def _add_own_buffers(parts: MovingParts, session: Session, module: Module) -> None:
+    """Add the buffers where each process has its own: until the next window makes them one."""
+    progress, processes = session.training.progress, session.processes
+
+    def buffers() -> dict[str, Any]:
+        is_one = processes.has_common_buffers and not progress.batches_in_window
+        return {} if is_one else dict(module.named_buffers())
+
+    parts.register(
+        Part(
+            "own_buffers",
+            buffers,
+            lambda s: _load_buffers(module, s),
+            is_place=True,
+            by_training_alone=True,
+            is_of_process=True,
+        )
+    )
 
 
 def _add_module(parts: MovingParts, session: Session, module: Module) -> None:
@@ -256,6 +296,7 @@ def _add_module(parts: MovingParts, session: Session, module: Module) -> None:
             lambda s: _load_gradients(module, s),
             is_place=True,
             by_training_alone=True,
+            is_of_process=True,
         )
     )
     parts.register(Part("modes", modes.state_dict, modes.load_state_dict, is_place=True))
@@ -265,9 +306,12 @@ def _add_module(parts: MovingParts, session: Session, module: Module) -> None:
             lambda: generator_states(kept()),
             lambda s: restore_generators(kept(), s),
             is_place=True,
+            is_of_process=True,
         )
     )
-    parts.register(Part("rng", rng.capture, rng.restore, is_place=True, missing=REFUSE))
+    parts.register(
+        Part("rng", rng.capture, rng.restore, is_place=True, missing=REFUSE, is_of_process=True)
+    )
 
 
 def kept_metrics(session: Session, module: Module) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint import load_weights, require_fitting
+from trainer_hooks.clock import EpochStage
 from trainer_hooks.connector import LoadReport
 from trainer_hooks.errors import (
     CheckpointError,
@@ -14,6 +15,8 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
 )
 from trainer_hooks.metrics import lost_metrics
+from trainer_hooks.module import require_same_classes
+from trainer_hooks.trainer.run.conditions import settle_conditions
 from trainer_hooks.trainer.run.parts import kept_metrics
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ __all__ = [
     "require_resumable",
     "restore_module",
     "restore_training",
+    "settle_conditions",
     "upgrade_callbacks",
 ]
 
@@ -108,6 +112,10 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
     require_fitting(context.module, checkpoint["state_dict"], source)
     try:
         context.training.optimization.require_same(checkpoint)
+        training = context.training
+        require_same_classes(
+            training.optimization, checkpoint, own.get("setup", {}), training.setup
+        )
     except OptimizationError as error:
         raise CheckpointError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
     if context.data.stream is not None:
@@ -137,11 +145,27 @@ def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], so
             "gradients saved with it cannot be used. Resume with the same number, or from a "
             "checkpoint that was saved at the end of an epoch."
         )
-    if own.get("world_size", 1) != 1:
+    _require_same_processes(context, own, source)
+
+
+def _require_same_processes(context: RunContext, own: dict[str, Any], source: str) -> None:
+    """Make sure that the shares of an epoch's data that were taken can be told again."""
+    saved, present = own.get("world_size", 1), context.processes.world_size
+    if saved == present:
+        return
+    stage = EpochStage(own["progress"].get("stage", EpochStage.BETWEEN))
+    if stage not in (EpochStage.BETWEEN, EpochStage.ENDED):
         raise CheckpointError(
-            f"checkpoint {source!r} was saved by {own['world_size']} processes, and this run has "
-            "1: each had a share of the data and random numbers of its own. Resume with as many."
+            f"checkpoint {source!r} was saved by {saved} processes inside an epoch, and this run "
+            f"has {present}: each had a share of the data and random numbers of its own. Resume "
+            "with as many, or from a checkpoint that was saved at the end of an epoch."
         )
+    warn(
+        f"checkpoint {source!r} was saved by {saved} processes, and this run has {present}: "
+        "weights, optimizers and counters are as they were; the next epoch begins with other "
+        "shares of the data and other random numbers, so it is not the run that was cut.",
+        TrainerHooksWarning,
+    )
 
 
 def restore_training(session: Session, context: RunContext, checkpoint: dict[str, Any]) -> None:

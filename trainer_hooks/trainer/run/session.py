@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock import Time
     from trainer_hooks.context import Plan
-    from trainer_hooks.data import DataModule
     from trainer_hooks.hooks import HookProfile
     from trainer_hooks.loggers import Logger
-    from trainer_hooks.module import Module
-    from trainer_hooks.runtime import Precision
+    from trainer_hooks.module import DataModule, Module
+    from trainer_hooks.runtime import Precision, Processes
     from trainer_hooks.trainer.options import TrainerConfig
     from trainer_hooks.trainer.run.job import Job
 
@@ -44,6 +43,7 @@ class Session:
         background: what is written while the training goes on.
         loggers: the loggers.
         device: where modules go.
+        processes: this process and the others.
         precision: what forwards run in; each run has one of its own.
         guards: what stands in front of the loggers in a run.
         state: what the trainer is doing.
@@ -70,6 +70,7 @@ class Session:
     background: checkpoint.BackgroundSaves
     loggers: list[Logger]
     device: torch.device
+    processes: Processes
     precision: Precision
     guards: LoggerGuards = field(default_factory=LoggerGuards)
     state: RunState = field(default_factory=RunState)
@@ -95,6 +96,8 @@ class Session:
         self.module, self.compiled, self.datamodule = job.module, job.compiled, job.datamodule
         if job.fn == "fit" and job.module is not self.training.module:
             self.training = Training(job.module)
+        if job.fn == "fit":
+            self.training.hparams = job.module.saved_hparams
         self.precision = make_precision(self.config.precision, self.device)
         if self.training.scaler:
             self.precision.load_state_dict(self.training.scaler)
@@ -141,12 +144,14 @@ class Session:
             background=checkpoint.BackgroundSaves(str),
             loggers=[],
             device=self.device,
+            processes=self.processes,
             precision=make_precision(self.config.precision, self.device),
             is_trial=True,
         )
 
     @property
     def hparams(self) -> dict[str, Any]:
-        """The hyperparameters that loggers are given."""
-        logged = self.module.logged_hparams if self.module is not None else None
-        return dict(logged or {})
+        """The hyperparameters that loggers are given: the data module's, and the module's."""
+        parts = (self.datamodule, self.module)
+        logged = [part.logged_hparams for part in parts if part is not None]
+        return {name: value for one in logged for name, value in (one or {}).items()}

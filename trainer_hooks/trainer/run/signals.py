@@ -45,10 +45,10 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
                 signal.signal(signum, signal.SIG_DFL)
                 os.kill(os.getpid(), signum)
             return
-        if context.asked.pending_signal or context.asked.is_leaving:
-            context.asked.pending_signal, context.asked.is_leaving = 0, False
+        if context.wishes.pending_signal or context.asked.is_leaving:
+            context.wishes.pending_signal, context.asked.is_leaving = 0, False
             _act_on(signum)
-        context.asked.pending_signal = signum
+        context.wishes.pending_signal = signum
         name = signal.Signals(signum).name
         # not print or logging: their locks may be held by what this interrupts
         with suppress(OSError):
@@ -65,9 +65,9 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-    if context.asked.pending_signal:
+    if context.wishes.pending_signal:
         # it came after the last batch: the run is over, but its wish is not forgotten
-        context.asked.heed_signal()
+        context.wishes.heed_signal()
 
 
 def _act_on(signum: int) -> None:

@@ -41,13 +41,18 @@ def run_trial(
         validates: whether a fit validates, on as many batches of each loader.
 
     Raises:
-        UsageError: no run is under way, or an epoch is.
+        UsageError: no run is under way, or an epoch is; or there are several processes.
     """
     context, job = session.context, session.job
     if context is None or job is None or session.state.fn is None:
         raise UsageError(
             "trainer.trial_run() was called outside of a run: there is nothing to try. Call it in "
             "on_fit_start, on_train_epoch_start or the start of an evaluation, or use a Tuner."
+        )
+    if session.processes.is_several:
+        raise UsageError(
+            "trainer.trial_run() was called in one of several processes: what a trial finds could "
+            "be another thing in each. Find it out in one process, and train with it in all."
         )
     if session.state.fn == "fit" and context.is_inside_epoch:
         raise UsageError(
@@ -122,6 +127,7 @@ class _TrialRun(Run):
         session.connector.attach(module)
         context = session.context = self._make_context(module)
         session.connector.relay.on_stop = context.stop_by
+        session.connector.relay.on_end_epoch = context.end_epoch
         load_data(job, context)
         if job.fn == "fit":
             self._configure_optimizers(module)

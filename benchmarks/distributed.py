@@ -1,0 +1,131 @@
+"""Two ranks of DDP with the trainer and with a loop by hand, the same work, in turns.
+
+    python benchmarks/distributed.py [--rounds 5] [--steps 300]
+
+It starts the ranks itself. Printed are the medians of the seconds a step and their ratio, and how
+many collectives each makes a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+WIDTH = 512
+
+
+def run_rank(rounds: int, steps: int) -> None:
+    """Measure in one rank; the first prints."""
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    from trainer_hooks import Callback, Module, Trainer
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    batches = [(torch.randn(32, WIDTH), torch.randn(32, 1)) for _ in range(steps)]
+
+    class Net(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            layers = [torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1)]
+            self.net = torch.nn.Sequential(*layers)
+
+        def training_step(self, batch, batch_idx):
+            return (self.net(batch[0]) - batch[1]).square().mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    class Timed(Callback):
+        """The time from the first batch to the last, in which all ranks begin together."""
+
+        seconds = 0.0
+
+        def on_train_epoch_start(self, trainer, module):
+            trainer.strategy.barrier()
+            self.seconds = -time.perf_counter()
+
+        def on_train_batches_end(self, trainer, module):
+            self.seconds += time.perf_counter()
+
+    def by_trainer() -> float:
+        timed = Timed()
+        trainer = Trainer(
+            accelerator="cpu", max_epochs=1, logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False, plugins=False,
+            use_distributed_sampler=False, callbacks=timed,
+        )  # fmt: skip
+        trainer.fit(Net(), batches)
+        return timed.seconds / steps
+
+    def by_hand() -> float:
+        net = Net()
+        wrapped = DistributedDataParallel(net.net)
+        optimizer = net.configure_optimizers()
+        dist.barrier()
+        begun = time.perf_counter()
+        for inputs, targets in batches:
+            optimizer.zero_grad()
+            (wrapped(inputs) - targets).square().mean().backward()
+            optimizer.step()
+        return (time.perf_counter() - begun) / steps
+
+    by_trainer()  # makes the process group
+    found = {"trainer": [], "hand": []}
+    for number in range(rounds):
+        turns = [("trainer", by_trainer), ("hand", by_hand)]
+        for name, run in turns if number % 2 else turns[::-1]:
+            found[name].append(run())
+    counts = {name: _collectives(run, steps) for name, run in (("t", by_trainer), ("h", by_hand))}
+    if dist.get_rank() == 0:
+        ours, theirs = (statistics.median(found[name]) * 1e6 for name in ("trainer", "hand"))
+        print(f"a step: trainer {ours:.0f} us, by hand {theirs:.0f} us, ratio {ours / theirs:.3f}")
+        print(f"reductions a step: trainer {counts['t']:.2f}, by hand {counts['h']:.2f}")
+
+
+def _collectives(run, steps: int) -> float:
+    """Return how many reductions gloo makes a step, those at the ends of a run spread over it."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        run()
+    events = [e for e in seen.events() if e.name in ("gloo:all_reduce", "c10d::allreduce_")]
+    names = {name: sum(e.name == name for e in events) for name in {e.name for e in events}}
+    return max(names.values(), default=0) / steps
+
+
+def main() -> None:
+    """Start the ranks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=300)
+    options = parser.parse_args()
+    if "RANK" in os.environ:
+        run_rank(options.rounds, options.steps)
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        **os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }  # fmt: skip
+    command = [sys.executable, *sys.argv]
+    ranks = [
+        subprocess.Popen(command, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(2)
+    ]
+    sys.exit(max(rank.wait() for rank in ranks))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Real processes for the tests: one launch for the many cases that go through."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+THAT_GO_THROUGH = (
+    "same_as_by_hand", "accumulates", "uneven_evaluation", "empty_share", "skips_batches",
+    "skips_all", "stops_by_raising", "stops_by_asking", "asks_for_more", "time_is_up",
+    "unused_found", "manual", "closure", "microbatches", "unknown_length", "names_of_one",
+    "step_values", "metric_objects", "unsynced_monitor", "resumes", "resumes_inside",
+    "samplers", "strategy_names", "refused", "loggers_and_files", "rank_zero", "data_of_a_script",
+)  # fmt: skip
+"""Cases that are run one after another by the same two processes."""
+
+
+@dataclass
+class Ended:
+    """Processes that have ended.
+
+    Attributes:
+        codes: their exit codes.
+        output: what both have printed.
+        seconds: how long the last took after the first had ended.
+        folder: where they wrote.
+    """
+
+    codes: list[int]
+    output: str
+    seconds: float
+    folder: Path
+
+    def found(self, case: str) -> list[dict]:
+        """Return what each process found in a case."""
+        places = [self.folder / case / f"rank{rank}.json" for rank in range(len(self.codes))]
+        assert all(place.exists() for place in places), self.output[-6000:]
+        return [json.loads(place.read_text()) for place in places]
+
+
+def launch(folder: Path, *cases: str, processes: int = 2, timeout: float = 150) -> Ended:
+    """Run cases in so many processes, and see to it that none is left."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        **os.environ, "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
+        "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    if processes == 1:
+        common["WORLD_SIZE"] = "1"
+    outputs = [folder / f"output{rank}.txt" for rank in range(processes)]
+    started = []
+    for rank, place in enumerate(outputs):
+        own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        command = [sys.executable, str(HERE / "worker.py"), str(folder), *cases]
+        with place.open("w") as file:
+            started.append(subprocess.Popen(command, env=own, stdout=file, stderr=file))
+    try:
+        seconds = _wait(started, timeout)
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+    output = "\n".join(place.read_text() for place in outputs)
+    return Ended([one.returncode for one in started], output, seconds, folder)
+
+
+def _wait(started: list[subprocess.Popen], timeout: float) -> float:
+    """Wait for all; return the seconds from the first end to the last."""
+    begun, first = time.monotonic(), None
+    while any(one.poll() is None for one in started):
+        now = time.monotonic()
+        if first is None and any(one.poll() is not None for one in started):
+            first = now
+        if now - begun > timeout:
+            return timeout
+        time.sleep(0.02)  # what is waited for are other processes: there is no event to wait on
+    return 0.0 if first is None else time.monotonic() - first
+
+
+@pytest.fixture(scope="session")
+def ended(tmp_path_factory) -> Ended:
+    """What two processes found in all cases that go through."""
+    return launch(tmp_path_factory.mktemp("two"), *THAT_GO_THROUGH)
+
+
+@pytest.fixture
+def launched(tmp_path):
+    """A function that runs cases in processes of their own."""
+    return lambda *cases, **how: launch(tmp_path, *cases, **how)

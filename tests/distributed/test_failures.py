@@ -1,0 +1,44 @@
+"""What ends one of two processes ends both, soon, and by name."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("case", "texts"),
+    [
+        (
+            "fails_in_hook",
+            ["rank 1 of 2 failed: ValueError: a bad hook of rank 1", "'on_train_batch_end'"],
+        ),
+        ("fails_in_step", ["rank 1 of 2 failed: ValueError: a bad batch of rank 1"]),
+        ("fails_unused", ["spare.weight, spare.bias of Unused got no gradient"]),
+        ("dies", ["rank 0"]),
+    ],
+)
+def test_an_error_of_one_rank_ends_all(launched, case, texts):
+    """Both processes are gone within ten seconds, and the other one names whose error it was."""
+    found = launched(case, timeout=60)
+    assert all(found.codes), found.output
+    assert found.seconds < 10, found.output
+    for text in texts:
+        assert text in found.output
+
+
+def test_ranks_that_wait_for_different_things_are_told_apart(launched):
+    """A barrier that one rank alone comes to is found, with what each waits for."""
+    found = launched("locks", timeout=90)
+    assert all(found.codes), found.output
+    assert "the processes wait for each other" in found.output
+    assert "a barrier (of rank 1 alone) in on_train_batch_end" in found.output
+
+
+def test_a_signal_to_one_rank_ends_all_in_order(launched):
+    """SIGTERM to rank 1 leaves one checkpoint, and both exit with the signal's code."""
+    found = launched("leaves_by_signal", timeout=60)
+    assert found.codes == [143, 143], found.output
+    files = [path.name for path in (found.folder / "leaves_by_signal").glob("*.ckpt")]
+    assert files == ["preempted-epoch=0-step=3.ckpt"]
