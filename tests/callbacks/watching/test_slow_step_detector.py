@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import math
 import statistics
 
