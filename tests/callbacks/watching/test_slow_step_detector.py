@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import math
 import statistics
 
@@ -25,9 +24,10 @@ BAD = [
 ]
 
 
-def warned(caplog) -> list[str]:
-    """Return what was logged as a warning or worse."""
-    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+@pytest.fixture(autouse=True)
+def _warnings_alone(caplog):
+    """Keep how a fit ended out of what is looked at here."""
+    caplog.set_level("WARNING", "trainer_hooks")
 
 
 @pytest.mark.parametrize(("options", "message"), BAD, ids=str)
@@ -120,7 +120,7 @@ def test_as_long_as_all_is_usual_nothing_is_noted(run, MemoryLogger, caplog):
     detector = run([*USUAL, (3.0, 6.0), *USUAL], logger=logger)
     assert not detector.slow_steps
     assert logger.seen == []
-    assert not warned(caplog)
+    assert not caplog.messages
 
 
 def test_too_few_batches_judge_nothing(run):
@@ -174,10 +174,10 @@ def test_the_list_is_bounded_and_the_count_is_not(run):
 
 def test_warnings_keep_their_distance(run, caplog):
     """The log tells of one in `warn_interval` seconds, and how many it did not tell of."""
-    caplog.set_level(logging.INFO, logger="trainer_hooks")
     times = [*USUAL, *[(1.0, 2.0), (1.0, 2.0), (1.0, 90.0)] * 5]
     run(times, warn_interval=200.0)
-    first, second = warned(caplog)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    first, second = caplog.messages
     assert first.startswith(
         "slow step: batch 14 of epoch 0 took 91 s, 30.3 times the median of 3 s"
     )
@@ -187,7 +187,7 @@ def test_warnings_keep_their_distance(run, caplog):
     assert second.endswith("; 2 more since the last of these messages")
     caplog.clear()
     run(times, warn_interval=math.inf)
-    assert not warned(caplog)
+    assert not caplog.messages
 
 
 def test_a_resumed_run_knows_the_slow_batches_and_times_anew(run, tmp_path):
