@@ -167,12 +167,16 @@ class MovingParts:
         }
 
     @contextmanager
-    def put_back(self) -> Iterator[None]:
-        """Put everything back afterwards, also after an error, so that no trace is left."""
+    def put_back(self, *but: str) -> Iterator[None]:
+        """Put everything back afterwards, also after an error, so that no trace is left.
+
+        Args:
+            but: names of parts that stay as they are by then.
+        """
         before = [
             (part, copied(part.state_dict()))
             for part in self._parts.values()
-            if part.is_put_back and not part.by_training_alone
+            if part.is_put_back and not part.by_training_alone and part.name not in but
         ]
         try:
             yield

@@ -48,7 +48,11 @@ def replay(context: RunContext) -> int:
     module.attach(context.trainer, dropped)
     count = 0
     try:
-        with torch.no_grad(), context.parts.put_back(), stream.replayed(last_epoch) as batches:
+        with (
+            torch.no_grad(),
+            context.parts.put_back("buffers"),
+            stream.replayed(last_epoch) as batches,
+        ):
             for batch in batches:
                 if context.transfer.is_needed:
                     batch = context.transfer(batch)

@@ -41,6 +41,12 @@ BAD = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _warnings_alone(caplog):
+    """Keep how a fit ended out of what is looked at here."""
+    caplog.set_level("WARNING", "trainer_hooks")
+
+
 @pytest.mark.parametrize(("options", "message"), BAD, ids=str)
 def test_bad_option_is_named(options, message):
     """Each argument outside its rule is an OptionError, and of an address it shows nothing."""

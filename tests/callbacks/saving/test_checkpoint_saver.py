@@ -225,7 +225,7 @@ def test_files_in_another_store(fit):
         {"filename": "../{epoch}"},
         {"filename": None},
         {"latest_filename": ""},
-        {"save_interval": "10 minutes"},
+        {"save_interval": "10 moons"},
         {"save_interval": None},
         {"num_checkpoints_to_keep": 0},
         {"num_checkpoints_to_keep": -2},

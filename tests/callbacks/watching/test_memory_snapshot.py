@@ -15,7 +15,7 @@ from trainer_hooks.testing import TinyModule
 BAD = [
     ({"skip_batches": -1}, r"skip_batches -1 of MemorySnapshot"),
     ({"interval": 0}, r"interval 0 of MemorySnapshot"),
-    ({"interval": "3 days"}, r"interval '3 days' of MemorySnapshot"),
+    ({"interval": "3 moons"}, r"interval '3 moons' of MemorySnapshot"),
     ({"interval": None}, r"interval None of MemorySnapshot"),
     ({"max_entries": 0}, r"max_entries 0 of MemorySnapshot"),
     ({"folder": 3}, r"folder 3 of MemorySnapshot"),

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import math
 import statistics
 
@@ -23,6 +22,12 @@ BAD = [
     ({"warn_interval": math.nan}, r"warn_interval nan of"),
     ({"clock": 3}, r"clock 3 of"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _warnings_alone(caplog):
+    """Keep how a fit ended out of what is looked at here."""
+    caplog.set_level("WARNING", "trainer_hooks")
 
 
 @pytest.mark.parametrize(("options", "message"), BAD, ids=str)
@@ -169,7 +174,6 @@ def test_the_list_is_bounded_and_the_count_is_not(run):
 
 def test_warnings_keep_their_distance(run, caplog):
     """The log tells of one in `warn_interval` seconds, and how many it did not tell of."""
-    caplog.set_level(logging.INFO, logger="trainer_hooks")
     times = [*USUAL, *[(1.0, 2.0), (1.0, 2.0), (1.0, 90.0)] * 5]
     run(times, warn_interval=200.0)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]

@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks import checkpoint as files
 from trainer_hooks import loops
-from trainer_hooks._log import warn
-from trainer_hooks.clock import EpochStage
 from trainer_hooks.context import OverriddenSteps, RunContext
 from trainer_hooks.data import BatchTransfer
-from trainer_hooks.errors import (
-    CheckpointError,
-    StopTraining,
-    TerminationSignal,
-    TrainerHooksWarning,
-    add_note,
-)
+from trainer_hooks.errors import StopTraining, TerminationSignal, add_note
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
 from trainer_hooks.module import (
@@ -34,11 +25,11 @@ from trainer_hooks.trainer.run import folders
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.leaving_out import leave_to_first
 from trainer_hooks.trainer.run.modes import modes_of
-from trainer_hooks.trainer.run.origin import is_at_work_elsewhere
 from trainer_hooks.trainer.run.parts import moving_parts
 from trainer_hooks.trainer.run.profiling import begin_run, report_run
 from trainer_hooks.trainer.run.signals import heeding_signals, shorten_traceback
-from trainer_hooks.trainer.run.telling import tell_end, tell_resume
+from trainer_hooks.trainer.run.starting_point import StartingPoint
+from trainer_hooks.trainer.run.telling import tell_end, warn_of_nothing_to_do
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,11 +68,11 @@ class Run:
         self._guards = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
-        self._checkpoint: dict[str, Any] | None = None
         self._has_ended = False
         self._loop: loops.FitLoop | None = None
         self._reason = ""
         self._others: Others | None = None
+        self._start = StartingPoint(session, trainer, job)
         check_kinds(job)
 
     def prepare(self) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
@@ -122,7 +113,7 @@ class Run:
             session.training.began = session.training.began or modes_of(module)
         if self._others is not None:
             self._others.spread_random_numbers()
-        self._restore(context)
+        self._start.restore(context, self._others)
         loop = self._make_loop(context)
         if job.fn == "fit":
             hooks.on_fit_start(trainer, module)
@@ -260,7 +251,7 @@ class Run:
         context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
         session.connector.relay.on_end_epoch = context.end_epoch
-        self._resume_loggers()
+        self._start.resume_loggers()
         if session.processes.is_global_zero:
             folders.take(session)
         if self._others is not None:
@@ -322,72 +313,6 @@ class Run:
             training.setup = setup_of(training.optimization, module.saved_hparams)
             training.is_configured = True
 
-    def _resume_loggers(self) -> None:
-        """Let the loggers go on with their runs, before anybody asks for their folders."""
-        path = self.job.ckpt_path
-        if path is None or self.job.fn != "fit":
-            return
-        try:
-            self._checkpoint = files.load_checkpoint(path)
-        except CheckpointError:
-            return  # it is raised when the file is read in its turn, where it is still not there
-        known = self._checkpoint.get("trainer_hooks", {}).get("loggers", [])
-        if known and is_at_work_elsewhere(files.summarize(path)):
-            warn(
-                f"checkpoint {path!r} is of a run that is still going in another process: this one "
-                "logs to a folder of its own. Stop that one first to go on with it.",
-                TrainerHooksWarning,
-            )
-            return
-        self.session.guards.resume(known)
-
-    def _restore(self, context: RunContext) -> None:
-        """Put a checkpoint back, if there is one."""
-        session, trainer = self.session, self.trainer
-        hooks, module = context.hooks, context.module
-        start = session.start
-        hooks.on_before_load(trainer, module, start.path)
-        start.is_open = False
-        path = start.path
-        read = self._checkpoint if path == self.job.ckpt_path else None
-        checkpoint = self._checkpoint = None
-        start.report = None
-        if path is not None:
-            from trainer_hooks.trainer.run import restoring
-            from trainer_hooks.trainer.run.adoption import adopted
-
-            checkpoint = adopted(read or files.load_checkpoint(path), context, path)
-            if self._others is not None:
-                checkpoint = self._others.own_part(checkpoint)
-            hooks.on_load_checkpoint(trainer, module, checkpoint)
-            if self.job.fn == "fit":
-                restoring.require_resumable(context, checkpoint, path)
-            takes_callbacks = self.job.fn == "fit" or (
-                session.training.progress.is_fresh and "callbacks" in checkpoint
-            )
-            upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
-            restoring.restore_module(context, checkpoint, path)
-            if self.job.fn == "fit":
-                restoring.settle_conditions(session, checkpoint, path, self.job.overrides)
-                restoring.restore_training(session, context, checkpoint)
-                saved_at = files.summarize(path).saved_at
-                session.training.saved_at = max(session.training.saved_at, saved_at)
-            elif takes_callbacks:
-                start.found = session.connector.load_state_dict(checkpoint["callbacks"])
-            if start.found is not None:
-                found, start.found = start.found, None
-                start.report = restoring.report_callbacks(session, checkpoint, found, upgraded)
-            if self.job.fn == "fit":
-                session.training.newest_path = path
-                session.training.newest_batches = session.training.progress.batches_completed
-                assert start.report is not None
-                tell_resume(session.training, start.report, path)
-        elif self.job.fn == "fit" and session.training.progress.stage is EpochStage.BATCHES:
-            # an exception ended the last fit inside an epoch, which begins anew
-            session.training.progress.abandon_epoch()
-            session.training.metrics.drop(*Scope)
-        hooks.on_after_load(trainer, module, checkpoint)
-
     def _make_loop(
         self, context: RunContext
     ) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
@@ -397,26 +322,7 @@ class Run:
             return loops.EvaluationLoop(context, self.job.fn)
         assert context.data.stream is not None
         loop = self._loop = loops.FitLoop(context, context.data.stream)
-        reason = loop.reason_to_end()
-        is_asked_for = context.has_to_stop
-        progress = context.training.progress
-        is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
-        if reason and not is_asked_for and is_over:
-            if context.data.stream.num_batches == 0:
-                warn(
-                    f"fit has nothing to do: {reason}. Set limit_train_batches to more, or call "
-                    "validate() to run the validation alone.",
-                    TrainerHooksWarning,
-                )
-                return loop
-            epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
-            anew = "leave ckpt_path out" if context.resumed else "pass another module"
-            warn(
-                f"fit has nothing to do: {reason} (epoch {epochs}, step "
-                f"{progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
-                f"or trainer.max_duration to more to go on, or {anew} to start anew.",
-                TrainerHooksWarning,
-            )
+        warn_of_nothing_to_do(context, loop.reason_to_end())
         return loop
 
     def _log_hparams(self) -> None:

@@ -11,17 +11,17 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._lazy import class_if_loaded
-from trainer_hooks._log import log
+from trainer_hooks._log import log, warn
 from trainer_hooks.checkpoint import exists, is_inside, is_remote
 from trainer_hooks.clock import EpochStage
-from trainer_hooks.errors import TerminationSignal
+from trainer_hooks.errors import TerminationSignal, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from trainer_hooks.connector import LoadReport
-    from trainer_hooks.context import Trainer, Training
+    from trainer_hooks.context import RunContext, Trainer, Training
     from trainer_hooks.trainer.run.session import Session
 
-__all__ = ["tell_end", "tell_resume"]
+__all__ = ["tell_end", "tell_resume", "warn_of_nothing_to_do"]
 
 _LIMITS = ("max_epochs", "max_steps", "max_duration")
 
@@ -32,6 +32,31 @@ def tell_resume(training: Training, report: LoadReport, path: str) -> None:
     if report.upgraded:
         states += f", upgraded: {len(report.upgraded)}"
     log.info("resuming from %r at %s (%s)", _shown(path), _place_of(training), states)
+
+
+def warn_of_nothing_to_do(context: RunContext, reason: str) -> None:
+    """Warn of a fit that has nothing to train, unless that was asked for.
+
+    Args:
+        context: the run.
+        reason: why there is nothing more to train; empty if there is something.
+    """
+    progress, stream = context.training.progress, context.data.stream
+    is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
+    if not reason or not is_over or context.has_to_stop:
+        return
+    if stream is not None and stream.num_batches == 0:
+        advice = "Set limit_train_batches to more, or call validate() to run the validation alone."
+        warn(f"fit has nothing to do: {reason}. {advice}", TrainerHooksWarning)
+        return
+    epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
+    anew = "leave ckpt_path out" if context.resumed else "pass another module"
+    warn(
+        f"fit has nothing to do: {reason} (epoch {epochs}, step {progress.steps_completed}). Set "
+        "trainer.max_epochs, trainer.max_steps or trainer.max_duration to more to go on, or "
+        f"{anew} to start anew.",
+        TrainerHooksWarning,
+    )
 
 
 def tell_end(
