@@ -84,8 +84,8 @@ def lightning_page() -> str:
         "do not edit -->",
         "",
         f"For users of Lightning; compared with {names['version']}. What is not listed has the",
-        "same name, arguments and meaning in both. Checkpoints of Lightning 2.x can be resumed from",
-        "here, and Lightning reads those of trainer_hooks: [checkpoints.md](checkpoints.md).",
+        "same name, arguments and meaning in both. Checkpoints of Lightning 2.x can be resumed",
+        "from here, and Lightning reads those of trainer_hooks: [checkpoints.md](checkpoints.md).",
         "",
         "## What behaves differently",
         "",
@@ -102,8 +102,8 @@ def lightning_page() -> str:
         "## Only in Lightning",
         "",
         "A missing option of the Trainer is accepted at the value that asks for nothing, such as",
-        "`profiler=None` ([list](trainer.md#options-of-lightning-that-are-not-here)); any other value",
-        "is an error.",
+        "`profiler=None` ([list](trainer.md#options-of-lightning-that-are-not-here)); any other",
+        "value is an error.",
     ]
     for title, kind, ours in _kinds():
         lines += _missing(title, kind, names[kind], ours())
