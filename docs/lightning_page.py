@@ -83,28 +83,32 @@ def lightning_page() -> str:
         "<!-- made by docs/generate.py from the code and docs/lightning_names.json:",
         "do not edit -->",
         "",
-        f"For those who know Lightning; compared with {names['version']}. What is not listed has",
-        "the same name, arguments and meaning in both. Checkpoints of Lightning 2.x are read and",
-        "resumed from, and Lightning reads ours: [checkpoints.md](checkpoints.md).",
+        f"For users of Lightning; compared with {names['version']}. What is not listed has the",
+        "same name, arguments and meaning in both. Checkpoints of Lightning 2.x can be resumed",
+        "from here, and Lightning reads those of trainer_hooks: [checkpoints.md](checkpoints.md).",
         "",
-        "## Another meaning",
+        "## What behaves differently",
         "",
         "| | in Lightning | here |",
         "|---|---|---|",
         *(f"| {' | '.join(map(cell, row))} |" for row in MEANINGS),
         "",
-        "Some of it, as code:",
+        "Some of these, as code:",
         "",
         "```python",
         *_EXAMPLE.splitlines(),
         "```",
         "",
-        "## In Lightning, and not here",
+        "## Only in Lightning",
+        "",
+        "A missing option of the Trainer is accepted at the value that asks for nothing, such as",
+        "`profiler=None` ([list](trainer.md#options-of-lightning-that-are-not-here)); any other",
+        "value is an error.",
     ]
     for title, kind, ours in _kinds():
         lines += _missing(title, kind, names[kind], ours())
     lines += _arguments(names)
-    lines += ["", "## Here, and not in Lightning", "", "| | names |", "|---|---|"]
+    lines += ["", "## Only here", "", "| | names |", "|---|---|"]
     for title, kind, ours in _kinds():
         more = [] if kind == "packages" else sorted(set(ours()) - set(names[kind]))
         if more:

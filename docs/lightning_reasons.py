@@ -102,7 +102,7 @@ MEANINGS = (
     (
         "What hooks return",
         "-1 from the module's `on_train_batch_start` ends the epoch, which is not validated",
-        "the same, and the epoch is validated; what else hooks return is warned of",
+        "the same, and the epoch is validated; any other value that a hook returns is warned of",
     ),
     (
         "Order of a step",
@@ -112,12 +112,12 @@ MEANINGS = (
     (
         "`test`, `validate`, `predict` without a model, after fit",
         "load the best checkpoint",
-        'take the weights that the module has; `ckpt_path="best"` for the best',
+        'use the weights that the module has; `ckpt_path="best"` for the best',
     ),
     (
         "A second `fit` with another module",
         "epochs go on",
-        "starts from nothing; with the same module it goes on",
+        "starts at epoch 0; with the same module it goes on",
     ),
     (
         "Loaders are made",
@@ -134,12 +134,12 @@ MEANINGS = (
         "no validation",
         "the epoch is validated as if it were over",
     ),
-    ("`trainer.max_epochs`, `max_steps`", "can be read", "can be set, to go on"),
+    ("`trainer.max_epochs`, `max_steps`", "can be read", "can be set, to train longer"),
     ("A resume", "runs the sanity check", "runs none"),
     (
         "A resume inside an epoch",
-        "loaders and random numbers begin anew",
-        "goes on at the very batch, bit for bit",
+        "loaders start again, and random numbers are not restored",
+        "goes on at the next batch, bit for bit",
     ),
     ("`teardown` after an exception", "is not called", "is called for callbacks, module and data"),
     ("Ctrl-C", "`SystemExit`", "`KeyboardInterrupt`, after the batch"),
@@ -147,10 +147,10 @@ MEANINGS = (
     (
         "Order of callbacks",
         "as listed, checkpoints last",
-        "by [bands](writing-a-callback.md), as listed inside one",
+        "by [bands](writing-a-callback.md#its-order), and as listed within a band",
     ),
     ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
-    ("`trainer.val_dataloaders` and the like", "what was passed", "always a list"),
+    ("`trainer.val_dataloaders`, `test_dataloaders` ...", "what was passed", "always a list"),
     (
         "`trainer.max_epochs`, `num_sanity_val_steps`, `fast_dev_run`",
         "None for no end; inf; True",
@@ -165,7 +165,7 @@ MEANINGS = (
     (
         "State that only running code could load",
         "is saved; refused, or run, when loaded",
-        "is refused when it is saved, by name",
+        "is an error when it is saved, which names it",
     ),
     (
         "An unknown key of a scheduler's dict",

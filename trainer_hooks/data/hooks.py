@@ -16,7 +16,7 @@ class DataHooks:
     """Loaders, and the steps of a batch on its way to the device."""
 
     def prepare_data(self) -> None:
-        """Download or convert; called in one process, before `setup`. Set no attributes here."""
+        """Download or convert; called once on each machine, before `setup`. Set no attributes."""
 
     def train_dataloader(self) -> Any:
         """Return the training loader: any iterable of batches, or a list or dict of loaders."""

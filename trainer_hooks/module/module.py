@@ -299,8 +299,8 @@ class Module(nn.Module, DataHooks):
             reduce_fx: `"mean"` (weighted by batch size), `"sum"`, `"min"`, `"max"`, or a function
                 of the tensor of all values.
             enable_graph: keep the last value attached to the autograd graph.
-            sync_dist: reduce over processes; what is not is that of rank 0 at an epoch's end.
-            sync_dist_group: there for Lightning's sake; all processes take part.
+            sync_dist: reduce over all processes; otherwise an epoch's value is that of rank 0.
+            sync_dist_group: without effect, for Lightning's scripts; all processes take part.
             add_dataloader_idx: add `/dataloader_idx_N` where there are several loaders.
             batch_size: the value's weight in a mean; the first dimension of the batch's first
                 tensor unless given, and 1 where there is none.

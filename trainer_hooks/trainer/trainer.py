@@ -111,16 +111,16 @@ class Trainer(TrainerView):
         Args:
             model: the module, or what `torch.compile(module)` returned. With the one of the last
                 fit, training goes on; another one starts from nothing.
-            train_dataloaders: an iterable of batches, or a list or dict of loaders.
+            train_dataloaders: an iterable of batches, a list or dict of loaders, or a data module.
             val_dataloaders: one, or a list of them, which are run one after another.
-            datamodule: what has the loaders, instead.
+            datamodule: a data module, instead of loaders.
             ckpt_path: a checkpoint to resume from: a path; `"last"`, the newest that is whole;
-                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where this
-                run has saved one, and else a new training. They are looked for where this trainer's
-                checkpoint callbacks save, in this process or an earlier one. A file of Lightning
+                `"best"`, the best one, as the newest one records it; or `"auto"`, `"last"` where
+                this run has saved one, and else a new training. The words search where this
+                trainer's checkpoint callbacks save, also in an earlier process. A file of Lightning
                 2.x is taken too; from inside an epoch that is not exact, which is warned of.
-            overrides: names of an optimizer's options, such as `["lr"]`, that are to be what this
-                run's `configure_optimizers` says, and not what the checkpoint does.
+            overrides: names of options of the optimizers, such as `["lr"]`, whose values come from
+                this run's `configure_optimizers`, not from the checkpoint.
         """
         job = run.Job(
             "fit",
@@ -147,11 +147,11 @@ class Trainer(TrainerView):
 
         Args:
             model: the module; that of the last run unless given.
-            dataloaders: one, or a list of them.
+            dataloaders: a loader, a list of them, or a data module.
             ckpt_path: a checkpoint whose weights are loaded first: a path, `"last"` or `"best"`,
                 as for `fit`.
             verbose: whether to print the metrics.
-            datamodule: what has the loaders, instead.
+            datamodule: a data module, instead of loaders.
         """
         return self._evaluate("validate", model, dataloaders, ckpt_path, verbose, datamodule)
 
@@ -178,8 +178,8 @@ class Trainer(TrainerView):
 
         Args:
             model: the module; that of the last run unless given.
-            dataloaders: one, or a list of them.
-            datamodule: what has the loaders, instead.
+            dataloaders: a loader, a list of them, or a data module.
+            datamodule: a data module, instead of loaders.
             return_predictions: whether to keep and return them; if not, None is returned.
             ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
         """

@@ -75,7 +75,7 @@ class Tuner:
             train_dataloaders: the training loader, or several.
             val_dataloaders: without effect; nothing is validated.
             dataloaders: for other methods than `"fit"`; there is none.
-            datamodule: what has the loaders, instead.
+            datamodule: a data module, instead of loaders.
             method: `"fit"`.
             min_lr: the first rate.
             max_lr: the last one.
