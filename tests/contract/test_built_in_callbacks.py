@@ -298,7 +298,7 @@ CASES = {
         {},
     ),
     "FreeOutputs": (FreeOutputs, {}),
-    "GarbageCollection": (lambda: GarbageCollection(every_n_steps=1), {}),
+    "GarbageCollection": (lambda: GarbageCollection(every_n_steps=5), {}),
     "Generate": (lambda: Generate("a", "2ba"), {"module": _Writing}),
     "GradMonitor": (GradMonitor, {}),
     "GradMonitor, each layer": (

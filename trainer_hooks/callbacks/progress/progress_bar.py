@@ -43,6 +43,10 @@ class ProgressBar(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
+    volatile_state: ClassVar[frozenset[str]] = frozenset(
+        {"display", "canvas", "_evaluated", "_dataloader_idx"}
+    )
+
     display: Display | None = None  # what draws, where the bar does not do it itself
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from trainer_hooks.callbacks.metric_names import name_of_metric
 from trainer_hooks.callbacks.monitoring import (
@@ -54,6 +54,8 @@ class EarlyStoppingCallback(EarlyStopping):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"monitor"})  # looked up at each check
+
     def __init__(
         self,
         early_stopping_patience: int = 1,
@@ -86,6 +88,14 @@ class EarlyStoppingCallback(EarlyStopping):
         if self.reset_on_train and trainer.ckpt_path is None:
             self._forget()
 
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Ask again to stop if a resumed training had stopped, by the name of the metric then."""
+        self._look_up(trainer)
+        super().on_train_start(trainer, module)
+
     def _check(self, trainer: Trainer) -> None:
-        self.monitor = name_of_metric(self.watch_metric, trainer.callback_metrics)
+        self._look_up(trainer)
         super()._check(trainer)
+
+    def _look_up(self, trainer: Trainer) -> None:
+        self.monitor = name_of_metric(self.watch_metric, trainer.callback_metrics)
