@@ -60,7 +60,7 @@ def _examples(states: Iterable[State]) -> tuple[dict[str, list[Any]], dict[str, 
         for key, value in state.items():
             whole.setdefault(str(key), []).append(value)
             if isinstance(value, dict) and 1 < len(value) < 6:
-                parts |= {f"{key}.{name}": None for name in value if isinstance(name, str)}
+                parts |= {f"{key}.{name}": None for name in value if str(name).isidentifier()}
     return whole, parts
 
 

@@ -32,13 +32,14 @@ class WatchedMetric:
         where: who watches, for messages.
 
     Attributes:
+        name: under which it was logged when it was last looked up.
         is_validated: whether validation is what logs it, as far as could be seen.
-        found_as: returns under which name it is logged, given the one that was chosen and what is
-            logged; None where the two are the same.
+        found_as: returns that name, given the one that was chosen and what is logged; None where
+            the two are the same.
     """
 
     def __init__(self, name: str | None, where: str) -> None:
-        self._chosen = name
+        self.name = self._chosen = name
         self.found_as: Callable[[str, Container[str]], str] | None = None
         self.is_validated = False
         self._where = where
@@ -47,19 +48,20 @@ class WatchedMetric:
 
     def note_validation_start(self, trainer: Trainer) -> None:
         """Remember what was logged before a validation; the sanity check is one, too."""
-        self._before = self._logged(trainer)
+        self._look_up(trainer)
+        self._before = trainer.callback_metrics.get(self.name or "")
 
     def note_validation_end(self, trainer: Trainer) -> None:
         """See whether the validation logged it."""
-        if self._logged(trainer) is not self._before:
+        self._look_up(trainer)
+        if trainer.callback_metrics.get(self.name or "") is not self._before:
             self.is_validated = True
-        self._before = None
 
     def is_to_come(self, trainer: Trainer) -> bool:
         """Return whether a validation that logs it follows the batch just done."""
-        if self._chosen is None or not is_batch_the_last(trainer):
+        if self.name is None or not is_batch_the_last(trainer):
             return False
-        comes_from_it = self.is_validated or self._name(trainer) not in nameable_metrics(trainer)
+        comes_from_it = self.is_validated or self.name not in nameable_metrics(trainer)
         return comes_from_it and validates_after_epoch(trainer)
 
     def score(self, trainer: Trainer) -> Tensor | None:
@@ -68,7 +70,8 @@ class WatchedMetric:
         Raises:
             MetricError: it was not logged although validation has run, or is no single number.
         """
-        metrics, name = nameable_metrics(trainer), self._name(trainer)
+        self._look_up(trainer)
+        metrics, name = nameable_metrics(trainer), self.name or ""
         if name in metrics:
             return as_score(metrics[name], name, self._where)
         message = missing_monitor(name, self._where, trainer.callback_metrics)
@@ -80,13 +83,10 @@ class WatchedMetric:
             warn(f"{message} {hint}", TrainerHooksWarning)
         return None
 
-    def _logged(self, trainer: Trainer) -> Tensor | None:
-        return trainer.callback_metrics.get(self._name(trainer))
-
-    def _name(self, trainer: Trainer) -> str:
-        """Return under which name it is logged; an empty text where nothing is watched."""
-        name = self._chosen or ""
-        return self.found_as(name, trainer.callback_metrics) if self.found_as and name else name
+    def _look_up(self, trainer: Trainer) -> None:
+        """Find out under which name it is logged."""
+        if self.found_as is not None and self._chosen is not None:
+            self.name = self.found_as(self._chosen, trainer.callback_metrics)
 
 
 def nameable_metrics(trainer: Trainer) -> dict[str, Any]:

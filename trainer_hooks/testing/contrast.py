@@ -54,7 +54,7 @@ class Contrast:
         self._unsteady: frozenset[str] = frozenset()
         self._unsteady = frozenset(
             {
-                *(lost.place for lost in self._lost(uncut, again)),
+                *(lost.place for lost in self._lost(uncut, again, list(uncut.held))),
                 *_unsteady(uncut.metrics, again.metrics),
                 *_unsteady(uncut.files, again.files),
                 *_unsteady_metrics(uncut, again),
@@ -63,12 +63,12 @@ class Contrast:
         self._is_orderly = uncut.calls == again.calls
 
     def lost(self, resumed: Course) -> dict[str, Lost]:
-        """Return the attributes that are others at some moment after the cut, each once.
+        """Return the attributes that stay others after the cut, each once.
 
         How they are at the end is told, where they differ there.
         """
         found: dict[str, Lost] = {}
-        for lost in self._lost(self._uncut, resumed):
+        for lost in self._lost(self._uncut, resumed, _settled(resumed)):
             if lost.moment == THE_END or lost.place not in found:
                 found[lost.place] = lost
         return found
@@ -99,10 +99,10 @@ class Contrast:
         }
         return {part: listed(found) for part, found in parts.items() if found}
 
-    def _lost(self, first: Course, second: Course) -> Iterator[Lost]:
-        for moment, held in second.held.items():
-            if moment in first.held:
-                yield from self._lost_at(moment, first.held[moment], held)
+    def _lost(self, first: Course, second: Course, moments: Iterable[str]) -> Iterator[Lost]:
+        for moment in moments:
+            if moment in first.held and moment in second.held:
+                yield from self._lost_at(moment, first.held[moment], second.held[moment])
 
     def _lost_at(self, moment: str, first: Holdings, second: Holdings) -> Iterator[Lost]:
         above = ""  # what is told of an object need not be told of its parts
@@ -148,6 +148,17 @@ class Contrast:
             *(f"{path} is there as well" for path in second if path not in first),
             *(f"{path} holds something else" for path in first if first[path] != second.get(path)),
         ]
+
+
+def _settled(resumed: Course) -> list[str]:
+    """Return the moments at which a resumed callback has made anew what it makes in each epoch.
+
+    They begin with the second epoch that ends after the cut. What is only a cache, such as what the
+    last batch or validation returned, is then as without a cut; what else was lost is still other.
+    """
+    moments = list(resumed.held)
+    ends = [place for place, moment in enumerate(moments) if moment.startswith("epoch ")]
+    return moments[ends[1] :] if len(ends) > 1 else moments[-1:] if ends else []
 
 
 def _training(course: Course) -> dict[str, Any]:

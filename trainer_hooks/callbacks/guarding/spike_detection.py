@@ -99,8 +99,6 @@ class SpikeDetection(Callback):
 
     band: ClassVar[Band] = Band.CONTROL
 
-    volatile_state: ClassVar[frozenset[str]] = frozenset({"_judged"})
-
     def __init__(
         self,
         mode: str = "min",

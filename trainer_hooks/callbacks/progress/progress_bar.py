@@ -43,9 +43,7 @@ class ProgressBar(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
-    volatile_state: ClassVar[frozenset[str]] = frozenset(
-        {"display", "canvas", "_evaluated", "_dataloader_idx"}
-    )
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"display", "canvas"})
 
     display: Display | None = None  # what draws, where the bar does not do it itself
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -69,8 +69,6 @@ class ImageVisualizer(OnCue):
         trainer = Trainer(max_epochs=2, logger=logger, callbacks=[visualizer])
         trainer.fit(module, train_loader, val_loader)
     """
-
-    volatile_state: ClassVar[frozenset[str]] = frozenset({"_step"})
 
     def __init__(
         self,

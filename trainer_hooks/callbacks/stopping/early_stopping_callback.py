@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from trainer_hooks.callbacks.metric_names import name_of_metric
 from trainer_hooks.callbacks.monitoring import (
@@ -53,8 +53,6 @@ class EarlyStoppingCallback(EarlyStopping):
         trainer = Trainer(max_epochs=2, callbacks=[stopper])
         trainer.fit(module, train_loader, val_loader)
     """
-
-    volatile_state: ClassVar[frozenset[str]] = frozenset({"monitor"})  # looked up at each check
 
     def __init__(
         self,

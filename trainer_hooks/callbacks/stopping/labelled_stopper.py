@@ -49,8 +49,6 @@ class LabelledStopper(Callback):
 
     band: ClassVar[Band] = Band.CONTROL
 
-    volatile_state: ClassVar[frozenset[str]] = frozenset({"_is_awaited"})  # in this fit
-
     def __init__(
         self,
         monitor: str,
@@ -97,13 +95,12 @@ class LabelledStopper(Callback):
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Look at what the validation logged."""
-        before, self._before = self._before, None
         if self.dataloader_label == _TRAIN or trainer.sanity_checking:
             return
         self._is_awaited = True
         is_alone = len(trainer.val_dataloaders) == 1  # of several, some may have their own interval
         metric = trainer.callback_metrics.get(self._name(trainer))
-        if metric is not before or (metric is None and is_alone):
+        if metric is not self._before or (metric is None and is_alone):
             self._look(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:

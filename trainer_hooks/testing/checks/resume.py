@@ -87,6 +87,8 @@ def check_resumes(bench: Bench) -> Findings:
                 lost[place] = cut, of_place
         for part, differing in others.items():
             found[part][cut] = differing
+    if lost or any(of_cuts for part, of_cuts in found.items() if part != "stop"):
+        found["stop"] = {}  # it may follow from these
     yield from _losses(lost)
     yield from _defects(found)
     yield Note(f"{len(uncut.marks)} cuts")
