@@ -1,4 +1,4 @@
-"""Read what a class says of itself: its docstring in parts, and its arguments."""
+"""Read what a class or function says of itself: its docstring in parts, and its arguments."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import inspect
 import re
 import textwrap
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Argument", "Docstring", "read_class"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-_HEADER = re.compile(r"(Args|Attributes|Raises|State|Example|Examples)(::?)\s*(.*)")
+__all__ = ["Argument", "Docstring", "read_attributes", "read_class", "read_function"]
+
+_HEADER = re.compile(r"(Args|Attributes|Returns|Raises|State|Example|Examples)(::?)\s*(.*)")
 _ITEM = re.compile(r"(\*{0,2}[\w.`{}, ]+?)(?: \([^)]*\))?:\s+(.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of a constructor: its name, its default as text (or ""), its meaning."""
+    """One argument: its name, its default as text (or ""), its meaning."""
 
     name: str
     default: str
@@ -24,12 +28,13 @@ class Argument:
 
 @dataclass(slots=True)
 class Docstring:
-    """The parts of a class's docstring.
+    """The parts of a class's or function's docstring.
 
     Attributes:
         summary: the first sentence.
         body: the paragraphs after it.
-        arguments: of the constructor, in its order, each with what `Args:` says of it.
+        arguments: in their order, each with what `Args:` says of it; a class's are those of its
+            constructor.
         attributes: names and meanings.
         errors: exceptions and when they are raised.
         state: what is kept in checkpoints.
@@ -51,6 +56,25 @@ def read_class(described: type) -> Docstring:
     Raises:
         ValueError: it has none, or says nothing of an argument.
     """
+    own_init = described.__init__ is not object.__init__
+    return _read(described, described.__init__ if own_init else None)
+
+
+def read_function(described: Callable[..., Any]) -> Docstring:
+    """Return the parts of a function's or method's docstring.
+
+    Raises:
+        ValueError: it has none, or says nothing of an argument.
+    """
+    return _read(described, described)
+
+
+def read_attributes(described: type) -> dict[str, str]:
+    """Return what a class's docstring says of its attributes."""
+    return _read(described, None).attributes
+
+
+def _read(described: Any, called: Callable[..., Any] | None) -> Docstring:
     if not described.__doc__:
         raise ValueError(f"{described.__qualname__} has no docstring.")
     sections = _sections(inspect.cleandoc(described.__doc__))
@@ -60,7 +84,8 @@ def read_class(described: type) -> Docstring:
     found.errors = _items(sections.get("Raises", ""))
     found.state = _joined(sections.get("State", ""))
     found.example = textwrap.dedent(sections.get("Example", "")).strip("\n")
-    found.arguments = _arguments(described, _items(sections.get("Args", "")))
+    if called is not None:
+        found.arguments = _arguments(described, called, _items(sections.get("Args", "")))
     return found
 
 
@@ -94,11 +119,13 @@ def _items(text: str) -> dict[str, str]:
     return items
 
 
-def _arguments(described: type, meanings: dict[str, str]) -> list[Argument]:
-    if described.__init__ is object.__init__:
-        return []
+def _arguments(
+    described: Any, called: Callable[..., Any], meanings: dict[str, str]
+) -> list[Argument]:
     arguments = []
-    for parameter in list(inspect.signature(described.__init__).parameters.values())[1:]:
+    for parameter in inspect.signature(called).parameters.values():
+        if parameter.name == "self":
+            continue
         stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
         name = stars.get(parameter.kind, "") + parameter.name
         meaning = meanings.get(name) or meanings.get(parameter.name)

@@ -6,12 +6,16 @@ when one is stale.
 
 from __future__ import annotations
 
+import inspect
 import io
 from pathlib import Path
 
 from callback_pages import callback_pages
+from lightning_page import lightning_page
+from tables import cell, fill, member_row
 from trainer_hooks._text import show_tree
 from trainer_hooks.hooks import ALIASES, HOOKS, LOOP, HookSpec, branches_of
+from trainer_hooks.trainer import Trainer
 from trainer_hooks.trainer.options import NOT_YET, option_docs
 
 FOLDER = Path(__file__).parent
@@ -83,16 +87,16 @@ def _hook_row(spec: HookSpec) -> str:
 def trainer_page() -> str:
     """Return docs/trainer.md."""
     lines = [
-        "# The Trainer's options",
+        "# The Trainer: options, attributes, methods",
         "",
-        "<!-- made by docs/generate.py from trainer_hooks/config.py: do not edit -->",
+        "<!-- made by docs/generate.py from trainer_hooks/trainer/: do not edit -->",
         "",
         "All are given by keyword. Names, defaults and meanings are Lightning 2.x's where it has",
         "them.",
         "",
         "| option | default | meaning |",
         "|---|---|---|",
-        *(f"| `{name}` | `{default}` | {doc} |" for name, default, doc in option_docs()),
+        *(f"| `{name}` | `{default}` | {cell(doc)} |" for name, default, doc in option_docs()),
         "",
         "## Options of Lightning that are not here",
         "",
@@ -100,12 +104,36 @@ def trainer_page() -> str:
         "|---|---|",
         *(f"| `{name}` | {advice} |" for name, advice in NOT_YET.items()),
     ]
+    properties, methods = _public_members(Trainer)
+    for title, names in (("Attributes", properties), ("Methods", methods)):
+        lines += ["", f"## {title}", "", "| name | what it is |", "|---|---|"]
+        lines += [member_row(Trainer, name) for name in names]
     return "\n".join(lines) + "\n"
 
 
+def _public_members(owner: type) -> tuple[list[str], list[str]]:
+    """Return the names of a class's properties and of its methods, in their order."""
+    names = [name for kind in reversed(owner.__mro__) for name in vars(kind) if name[0] != "_"]
+    found = {name: inspect.getattr_static(owner, name) for name in names}
+    properties = [name for name, member in found.items() if isinstance(member, property)]
+    return properties, [name for name in found if name not in properties]
+
+
+def hand_pages() -> dict[str, str]:
+    """Return the pages that are written by hand, with their tables made anew."""
+    texts = {page.name: page.read_text(encoding="utf-8") for page in FOLDER.glob("*.md")}
+    return {name: fill(text) for name, text in texts.items() if "<!-- table:" in text}
+
+
 def pages() -> dict[str, str]:
-    """Return the text of every page that is made, by its path below docs/."""
-    return {"hooks.md": hooks_page(), "trainer.md": trainer_page(), **callback_pages()}
+    """Return the text of every page that is made, in whole or in part, by its path below docs/."""
+    return {
+        **hand_pages(),
+        "hooks.md": hooks_page(),
+        "trainer.md": trainer_page(),
+        "differences-from-lightning.md": lightning_page(),
+        **callback_pages(),
+    }
 
 
 def main() -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.timing import Time, TimeUnit
     from trainer_hooks.data.combined import CombinedLoader
     from trainer_hooks.data.evaluator import Evaluator
-    from trainer_hooks.data.module import DataModule
     from trainer_hooks.errors import (
         StopTraining,
         StopTrainingError,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.catalogue import Hooks
     from trainer_hooks.hooks.event import Event
     from trainer_hooks.hooks.order import Band
+    from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
     from trainer_hooks.runtime.rng import seed_everything
     from trainer_hooks.trainer.trainer import Trainer
@@ -68,7 +68,7 @@ __getattr__ = loader_of(
         "Callback": "callback",
         "Clock": "clock.clock",
         "CombinedLoader": "data.combined",
-        "DataModule": "data.module",
+        "DataModule": "module.datamodule",
         "Evaluator": "data.evaluator",
         "Event": "hooks.event",
         "Hooks": "hooks.catalogue",

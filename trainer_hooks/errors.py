@@ -54,6 +54,7 @@ __all__ = [
     "UsageError",
     "add_note",
     "described",
+    "lightning_hint",
     "message_of",
     "nearest",
 ]
@@ -179,3 +180,16 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     """Return `" Did you mean 'x'?"` for the candidate nearest to `name`, or an empty string."""
     matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def lightning_hint(kind: type, name: str) -> str:
+    """Return what to change where a class derives from Lightning's; else an empty string.
+
+    Args:
+        kind: the class, which is judged by the names of its ancestors alone.
+        name: what to derive from here.
+    """
+    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    if packages.isdisjoint({"lightning", "pytorch_lightning"}):
+        return ""
+    return f" It is Lightning's: change the import, and derive it from trainer_hooks.{name}."

@@ -94,6 +94,29 @@ def test_a_name_is_one_runs_until_it_lets_go(tmp_path):
     assert again is not None
 
 
+def test_a_name_that_was_taken_again_is_not_tidied(tmp_path, monkeypatch):
+    """Who tidies up what it found unlocked leaves a claim alone that has come in its place."""
+    path = tmp_path / "last.ckpt"
+    first = claim_name(path)
+    opened, again = os.open, []
+
+    def open_(file, flags, *rest):
+        descriptor = opened(file, flags, *rest)
+        if not again and not flags & os.O_CREAT:
+            again.append(None)
+            first.release()
+            again.append(claim_name(path))
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_)
+    remove_stale_parts(tmp_path)
+    monkeypatch.undo()
+    assert again[1] is not None
+    assert len(hidden(tmp_path)) == 1
+    assert claim_name(path) is None
+    again[1].release()
+
+
 def test_a_name_that_a_killed_process_kept_is_free(tmp_path):
     """The system lets go of it, and what stands for it is removed with other leftovers."""
     run(

@@ -159,7 +159,7 @@ def test_the_summary_is_told_without_loading(path, monkeypatch):
         (b'"size": ', b'"size":-'),
         (b'"saved_at": 1', b'"saved_at": "'),
         (b'{"size"', b'["size"'),
-        (b'"step": 7}', b'"step": 7]'),
+        (b'"process": ""}', b'"process": ""]'),
         (b'"saved_at"', b'"saved_by"'),
     ],
     ids=str,

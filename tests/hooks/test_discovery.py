@@ -192,7 +192,7 @@ def test_a_misspelt_name_is_an_error(registry: Registry, errors: str) -> None:
     assert "Installed: dist-a, run-journal." in message
 
 
-@pytest.mark.parametrize("blocked", ["one", "dist_a", " ONE , nobody", "Dist.A,"])
+@pytest.mark.parametrize("blocked", ["one", "dist_a", " ONE ,", "Dist.A,"])
 def test_the_environment_blocks_by_name(registry: Registry, blocked: str) -> None:
     """`TRAINER_HOOKS_BLOCK_PLUGINS` takes out the named; the rest is loaded."""
     registry.add("dist-a", "one")
@@ -200,6 +200,16 @@ def test_the_environment_blocks_by_name(registry: Registry, blocked: str) -> Non
     records = load(BLOCK_PLUGINS=blocked)
     assert loaded(records) == ["two"]
     assert records[0].reason == "blocked by the environment variable TRAINER_HOOKS_BLOCK_PLUGINS"
+
+
+def test_the_environment_blocks_what_is_not_installed(registry: Registry) -> None:
+    """A misspelt name would let the plugin take part, so it is an error."""
+    registry.add("dist-a", "run-journal")
+    with pytest.raises(PluginError) as caught:
+        load(BLOCK_PLUGINS="run-jurnal")
+    message = str(caught.value)
+    assert "'run-jurnal' in TRAINER_HOOKS_BLOCK_PLUGINS is not installed" in message
+    assert "Did you mean 'run-journal'?" in message
 
 
 def test_the_environment_allows_by_name(registry: Registry) -> None:

@@ -19,6 +19,7 @@ from trainer_hooks.loggers import CSVLogger, InMemoryLogger, TensorBoardLogger
 STEPS = 12
 
 
+@pytest.mark.filterwarnings("ignore:fit has nothing to do")
 def test_every_cut_gives_the_rows_of_the_uncut_run(train, save_each, tmp_path, rows, scalars):
     """From each checkpoint of a run that went on after it, another process's run is whole again.
 

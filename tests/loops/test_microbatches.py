@@ -264,14 +264,17 @@ def test_closures_are_run_in_parts(bare, size) -> None:
     assert torch.allclose(weights_of(whole), weights_of(parts), atol=1e-4)
 
 
-def test_manual_optimization_is_refused(bare) -> None:
-    """A module that optimizes by itself splits its batches by itself."""
+@pytest.mark.parametrize(
+    "option", [{"microbatch_size": 4}, {"microbatch_size": 1}, {"gradient_clip_val": 1.0}], ids=str
+)
+def test_manual_optimization_is_refused(bare, option) -> None:
+    """A module that optimizes by itself splits its batches and clips by itself."""
 
     class Manual(Net):
         automatic_optimization = False
 
-    with pytest.raises(OptimizationError, match=r"microbatch_size=4.*manual optimization"):
-        bare(max_epochs=1, microbatch_size=4).fit(Manual(), loader())
+    with pytest.raises(OptimizationError, match=rf"{next(iter(option))}=.*manual optimization"):
+        bare(max_epochs=1, **option).fit(Manual(), loader())
 
 
 def test_a_module_may_split_its_batches_itself(bare) -> None:

@@ -99,6 +99,7 @@ class EpochSampler(Sampler):
         self.epoch = epoch
 
 
+@pytest.mark.filterwarnings("ignore:fit has nothing to do")
 def test_the_last_epochs_batches_come_again_after_a_resume(quiet_trainer, tmp_path) -> None:
     """A sampler is told the epoch that was trained last, though another process trained it."""
     data = TensorDataset(torch.arange(12.0).reshape(6, 2), torch.arange(6) % 2)

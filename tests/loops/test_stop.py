@@ -320,6 +320,7 @@ def test_a_generator_gives_one_epoch(bare, tiny, batches) -> None:
     assert trainer.global_step == 3
 
 
+@pytest.mark.filterwarnings("ignore:.*training_step returned None")
 def test_skipped_batches_end(bare, tiny, recorder, batches) -> None:
     """A batch that is skipped, by its step or by a callback, ends as every other."""
 
@@ -342,6 +343,7 @@ def test_skipped_batches_end(bare, tiny, recorder, batches) -> None:
     assert trainer.progress.batches_completed == 3
 
 
+@pytest.mark.filterwarnings("ignore:.*training_step returned None")
 @pytest.mark.parametrize("first", ["step", "callback"])
 def test_a_skipped_batch_leaves_no_stale_gradients(first, bare, tiny, recorder, batches) -> None:
     """A window that begins with a skipped batch steps with the gradients of the others alone."""
@@ -369,6 +371,7 @@ def test_a_skipped_batch_leaves_no_stale_gradients(first, bare, tiny, recorder, 
     assert torch.equal(module.layer.weight, expected.layer.weight)
 
 
+@pytest.mark.filterwarnings("ignore:.*training_step returned None")
 def test_a_skipped_window_does_not_step_schedulers(bare, tiny, batches) -> None:
     """A scheduler that counts steps does not count a window without one."""
 

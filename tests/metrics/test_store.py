@@ -358,6 +358,19 @@ def test_an_epoch_begins_anew(store: MetricStore) -> None:
     assert store.close_epoch(Scope.TRAIN_BATCH)[0]["loss_epoch"].item() == 3.0
 
 
+def test_a_metric_object_under_several_names_is_reduced_before_it_begins_anew(store) -> None:
+    """One object that two evaluation loaders log has the same value under both names."""
+    mean = pytest.importorskip("torchmetrics").MeanMetric()
+    for loader, suffix in enumerate("ab"):
+        store.enter(Scope.EVALUATION, loader, suffix="/" + suffix)
+        mean.update(2.0 + loader)
+        log(store, "error", mean)
+    shared, _ = store.close_epoch(Scope.EVALUATION)
+    assert [float(value) for value in shared.values()] == [2.5, 2.5]
+    assert len(shared) == 2
+    assert not mean.update_called
+
+
 def test_a_name_that_is_not_logged_in_an_epoch_keeps_its_value(store: MetricStore) -> None:
     """Loggers get nothing for such an epoch; callbacks still find the last value."""
     log(store, "loss", 1.0, on_epoch=True)

@@ -213,7 +213,7 @@ def test_what_a_run_offers(Tiny, quiet_trainer, batches, MemoryLogger) -> None:
             assert self.trainer is trainer
             assert self.logger is logger
             assert self.loggers == [logger]
-            assert self.optimizers() is trainer.optimizers[0]
+            assert self.optimizers().optimizer is trainer.optimizers[0]
             assert self.lr_schedulers() is trainer.lr_scheduler_configs[0].scheduler
             seen.append((self.current_epoch, self.global_step))
             return super().training_step(batch, batch_idx)

@@ -399,7 +399,8 @@ def test_a_resume_in_double_precision_is_exact(quiet_trainer, tmp_path) -> None:
     assert torch.equal(trained(Save()), trained(ckpt_path=tmp_path / "x.ckpt"))
     # and in another precision it goes on, its states in that
     trained(Save(), precision="32-true")
-    assert trained(ckpt_path=tmp_path / "x.ckpt").dtype is torch.float64
+    with pytest.warns(TrainerHooksWarning, match="precision 32-true -> 64-true"):
+        assert trained(ckpt_path=tmp_path / "x.ckpt").dtype is torch.float64
 
 
 # --- in a fit ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -256,7 +257,10 @@ class Laboratory:
         trainer = Trainer(callbacks=[recorder, *setup.callbacks, cutter], **options)
         if resume_from is not None:
             scramble(resume_from.stat().st_size % 1000)
-        trainer.fit(setup.module, setup.train, setup.val, ckpt_path=resume_from)
+        with warnings.catch_warnings():
+            # a cut at the end of the last epoch leaves nothing to train
+            warnings.filterwarnings("ignore", "fit has nothing to do")
+            trainer.fit(setup.module, setup.train, setup.val, ckpt_path=resume_from)
         end = torch.load(self.folder / name / "end.ckpt", weights_only=True)
         assert end["trainer_hooks"].pop("wall_times")
         for state_key in setup.ignores:

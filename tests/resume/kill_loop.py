@@ -138,7 +138,7 @@ def main() -> None:
     for number in range(kills):
         told = kill_one(folder, choose, in_save=number % 2 == 0)
         finished = told["finished"] or finished
-        found = find_checkpoint(make_trainer(folder), "auto", "fit", "Net")
+        found = find_checkpoint(make_trainer(folder), "auto", "fit", Net())
         batches = 0
         if found is not None:
             batches = read_checkpoint(found)["trainer_hooks"]["progress"]["batches_completed"]

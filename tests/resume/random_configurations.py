@@ -115,9 +115,13 @@ def main(arguments: list[str]) -> int:
                 statuses[found[1].status] += 1
                 if found[1].status == "differs":
                     print(told(*found), flush=True)
-    counts = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
-    print(f"{last - first} configurations: {counts}")
+        print(f"{first} to {part.stop}: {_counted(statuses)}", flush=True)
+    print(f"{last - first} configurations: {_counted(statuses)}")
     return 1 if statuses["differs"] else 0
+
+
+def _counted(statuses: Counter[str]) -> str:
+    return ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
 
 
 if __name__ == "__main__":

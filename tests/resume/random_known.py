@@ -12,20 +12,12 @@ if TYPE_CHECKING:
 # What is known to go wrong, by number, and why. It is drawn again once its line is taken out.
 KNOWN: dict[int, str] = {
     10: "a save in a hook that is no slot loses or doubles hook calls",
-    18: "after a resume at an epoch's end a filter of batches or epochs is due once more",
-    19: "a checkpoint saved in the slot that serves a request holds the request still",
 }
-
-
-def _hits_18(o: Options) -> bool:
-    return " or " in str(o["evaluators"]) or " or " in str(o["val_check_interval"])
 
 
 # For each number: whether a configuration comes by it, and the options that are made simplest then.
 AROUND: dict[int, tuple[Callable[[Options], bool], tuple[str, ...]]] = {
     10: (lambda o: o["cut"] == "hook", ("cut",)),
-    18: (_hits_18, ("evaluators", "val_check_interval")),
-    19: (lambda o: o["asks"] and o["second_cut"], ("second_cut",)),
 }
 
 

@@ -163,10 +163,14 @@ def test_where_nothing_can_save(trainer_of, Tiny, callbacks):
 
 def test_a_save_that_fails_is_the_error(trainer_of, Tiny, tmp_path):
     """A run that cannot be saved does not end as if it had been."""
-    (tmp_path / "c").write_text("in the way")
+
+    class InTheWay(Callback):
+        def on_train_start(self, trainer, module):
+            (tmp_path / "c").write_text("in the way")
+
     sends = Sends(0)
     with pytest.raises(CheckpointError, match="could not be written"):
-        trainer_of(ModelCheckpoint(tmp_path / "c"), sends).fit(Tiny(), BATCHES)
+        trainer_of(ModelCheckpoint(tmp_path / "c"), InTheWay(), sends).fit(Tiny(), BATCHES)
     assert sends.events[-2:] == ["on_exception", "teardown"]
     assert "on_train_end" not in sends.events
 

@@ -22,6 +22,37 @@ def test_a_run_that_is_cut_and_resumed_is_the_uncut_one(fuzzer, first, capfd) ->
     assert fuzzer.failures(range(first, first + 5)) == []
 
 
+@pytest.mark.parametrize(
+    ("seed", "changed"),
+    [
+        (153, {"samples": 15, "val_check_interval": "2ba or 1ep"}),
+        (335, {"second_cut": True, "asks": True, "ends": "7 steps"}),
+        (
+            2589,
+            {
+                "samples": 15,
+                "val": "two",
+                "evaluators": "3ba",
+                "metric_objects": True,
+                "val_check_interval": 2,
+            },
+        ),
+        (3389, {"cut": "signal in validation", "batch_norm": True, "average": "ema"}),
+    ],
+    ids=[
+        "due once more",
+        "request of the last slot",
+        "metric object of two loaders",
+        "buffers of exchanged weights",
+    ],
+)
+def test_what_was_found_once_does_not_come_back(fuzzer, tmp_path, seed, changed) -> None:
+    """The smallest configurations that once differed are the same run now."""
+    runs = importlib.import_module("random_runs")
+    options = {name: values[0] for name, values in fuzzer.SPACE.items()} | changed
+    assert runs.examine(options, tmp_path, seed).status == "same"
+
+
 def test_a_failure_is_made_as_small_as_it_can_be(fuzzer) -> None:
     """Of a configuration only what the failure needs stays, in its simplest form."""
     drawn = fuzzer.draw(12)
@@ -38,7 +69,7 @@ def test_a_seed_is_one_configuration(fuzzer) -> None:
     drawn = [fuzzer.draw(seed) for seed in range(50)]
     assert drawn == [fuzzer.draw(seed) for seed in range(50)]
     assert len({str(options) for options in drawn}) == 50
-    assert not any(options["asks"] and options["second_cut"] for options in drawn)
+    assert not any(options["cut"] == "hook" for options in drawn)
 
 
 def test_a_difference_is_found_and_told(fuzzer, monkeypatch, tmp_path) -> None:

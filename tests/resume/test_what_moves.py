@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainer_hooks import Band, Callback, Module, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.context import Part
+from trainer_hooks.loggers import CSVLogger
 
 
 class Net(Module):
@@ -115,6 +117,38 @@ def test_a_validation_that_is_broken_off_is_counted_once(bare, tmp_path) -> None
     with pytest.raises(SystemExit):
         validated(TermIn())
     assert validated(ckpt_path=tmp_path / "saved" / "last.ckpt") == uncut == (1.5, 4)
+
+
+class CountingNet(Net):
+    """Counts its validation batches in a buffer, and logs each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("validated", torch.zeros(1))
+
+    def validation_step(self, batch, batch_idx):
+        self.validated += 1
+        self.log("seen", batch[0].sum(), on_step=True, on_epoch=False)
+
+
+def test_buffers_and_rows_of_a_validation_that_is_broken_off_are_there_once(bare, tmp_path) -> None:
+    """Buffers are saved as they were when it began, and loggers write nothing a second time."""
+
+    def validated(name, *more, **options):
+        module = CountingNet()
+        saver = ModelCheckpoint(tmp_path / name / "saved", save_last=True)
+        logger = CSVLogger(tmp_path / name, version=0)
+        trainer = bare(saver, *more, enable_checkpointing=None, logger=logger, max_epochs=2)
+        trainer.fit(module, numbers(4), numbers(4), **options)
+        rows = Path(logger.log_dir, "metrics.csv").read_text()
+        return module.validated.item(), rows
+
+    uncut = validated("uncut")
+    with pytest.raises(SystemExit):
+        validated("cut", TermIn())
+    last = tmp_path / "cut" / "saved" / "last.ckpt"
+    assert validated("cut", ckpt_path=last) == uncut
+    assert uncut[0] == 8  # of the sanity check nothing is left
 
 
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed"])

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from trainer_hooks.checkpoint.find import Search
     from trainer_hooks.checkpoint.hparams import (
         HyperParameters,
+        arguments_from,
         arguments_of_init,
+        is_whole,
         savable,
         selected,
     )
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from trainer_hooks.checkpoint.lightning import is_lightning, place_of
     from trainer_hooks.checkpoint.loading import load_checkpoint
     from trainer_hooks.checkpoint.migrations import FORMAT
-    from trainer_hooks.checkpoint.parts import NameClaim, claim_name, write_whole
+    from trainer_hooks.checkpoint.parts import NameClaim, claim_name, try_to_write, write_whole
     from trainer_hooks.checkpoint.plain import encode_state, find_foreign
     from trainer_hooks.checkpoint.pruning import Entry, Rule, plan_pruning
     from trainer_hooks.checkpoint.remote import upload
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
         is_safetensors,
         require_writable,
     )
-    from trainer_hooks.checkpoint.seal import TAIL, read_summary
+    from trainer_hooks.checkpoint.seal import TAIL, Summary, read_summary
     from trainer_hooks.checkpoint.selection import IgnoreKeys, check_ignore_keys, leave_out
     from trainer_hooks.checkpoint.target import (
         exists,
@@ -82,8 +84,10 @@ __all__ = [
     "NameClaim",
     "Rule",
     "Search",
+    "Summary",
     "Tolerance",
     "UnusableFileError",
+    "arguments_from",
     "arguments_of_init",
     "check_ignore_keys",
     "claim_name",
@@ -99,6 +103,7 @@ __all__ = [
     "is_lightning",
     "is_remote",
     "is_safetensors",
+    "is_whole",
     "joined",
     "leave_out",
     "load_checkpoint",
@@ -120,6 +125,7 @@ __all__ = [
     "selected",
     "summarize",
     "tensor_bytes",
+    "try_to_write",
     "upload",
     "verify_checkpoint",
     "verify_file",
@@ -146,9 +152,11 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "NameClaim": "parts",
             "Rule": "pruning",
             "Search": "find",
+            "Summary": "seal",
             "TAIL": "seal",
             "Tolerance": "difference",
             "UnusableFileError": "inspection",
+            "arguments_from": "hparams",
             "arguments_of_init": "hparams",
             "check_ignore_keys": "selection",
             "claim_name": "parts",
@@ -164,6 +172,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "is_lightning": "lightning",
             "is_remote": "target",
             "is_safetensors": "safetensors_file",
+            "is_whole": "hparams",
             "joined": "target",
             "leave_out": "selection",
             "load_checkpoint": "loading",
@@ -185,6 +194,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "selected": "hparams",
             "summarize": "file",
             "tensor_bytes": "contents",
+            "try_to_write": "parts",
             "upload": "remote",
             "verify_checkpoint": "file",
             "verify_file": "inspection",

@@ -37,6 +37,8 @@ def write_checkpoint(
     dump: Callable[[dict[str, Any], IO[bytes]], None] | None = None,
     module: str = "",
     saved_at: int | None = None,
+    origin: str = "",
+    process: str = "",
 ) -> str:
     """Write `checkpoint` to `path`, making its folder; return the absolute path, or the address.
 
@@ -51,12 +53,15 @@ def write_checkpoint(
             given.
         module: the name of the module's class, which the file's summary tells.
         saved_at: when it is saved, in nanoseconds since 1970; now, unless given.
+        origin: what tells its run from others, for the summary.
+        process: what tells this process from others, for the summary.
 
     Raises:
         CheckpointError: it cannot be written; the file that was there before is untouched.
     """
     target = located(path)
-    summary = Summary.of(checkpoint, time.time_ns() if saved_at is None else saved_at, module)
+    now = time.time_ns() if saved_at is None else saved_at
+    summary = Summary.of(checkpoint, now, module, origin, process)
 
     def write(file: IO[bytes]) -> None:
         if dump is not None:

@@ -12,7 +12,9 @@ from trainer_hooks.checkpoint.target import exists, folder_of, joined, modified_
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, TrainerHooksWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from trainer_hooks.checkpoint.seal import Summary
 
 __all__ = ["Search"]
 
@@ -31,14 +33,21 @@ class Search:
         module: the name of the class of the module that is to be loaded.
         is_resume: whether a training is to go on, for which weights alone are not enough, and the
             class must be the same; an evaluation may use another that has the same weights.
+        is_own: says of a path and its summary whether this run saved it, when it was started
+            before; `"auto"` takes no other, `"last"` and `"best"` only where there is none.
         passed_over: files that were not taken though newer, each with the reason.
+        of_others: files that another run saved, and when.
+        taken: the file that was chosen, or that said what is best.
     """
 
     asked: str
     files: Iterable[str]
     module: str
     is_resume: bool
+    is_own: Callable[[str, Summary], bool]
     passed_over: list[str] = field(default_factory=list)
+    of_others: dict[str, int] = field(default_factory=dict)
+    taken: str | None = None
 
     def newest(self) -> str | None:
         """Return the newest whole checkpoint of the module, or None; say what was passed over."""
@@ -77,27 +86,35 @@ class Search:
         )
 
     def _newest_first(self) -> Iterator[str]:
-        """Give the files that can be taken, by when they were saved; note those that cannot."""
-        for _, _, path, reason in sorted(map(self._looked_at, set(self.files)), reverse=True):
+        """Give the files that can be taken, by when they were saved; note those that cannot.
+
+        Those of other runs come last.
+        """
+        for _, _, _, path, reason in sorted(map(self._looked_at, set(self.files)), reverse=True):
             if reason is None:
                 yield path
             elif reason:
                 self.passed_over.append(f"{path!r} ({reason})")
 
-    def _looked_at(self, path: str) -> tuple[int, int, str, str | None]:
-        """Return when a file was saved, and why it cannot be taken: None if it can."""
+    def _looked_at(self, path: str) -> tuple[bool, int, int, str, str | None]:
+        """Return whose a file is, when it was saved, and why it cannot be taken: None if it can."""
         try:
             summary = summarize(path)
         except CheckpointNotFoundError:
-            return 0, 0, path, ""  # another process removed it meanwhile
+            return False, 0, 0, path, ""  # another process removed it meanwhile
         except CheckpointError as error:
-            return modified_at(path), 0, path, _reason(error)
-        reason = None
+            return True, modified_at(path), 0, path, _reason(error)
+        reason, is_own = None, self.is_own(path, summary)
         if self.is_resume and not summary.is_resumable:
             reason = ""
+        elif not is_own and self.asked == "auto":
+            reason = ""
+            self.of_others[path] = summary.saved_at
         elif self.is_resume and summary.module not in ("", self.module):
             reason = f"saved with a {summary.module}"
-        return summary.saved_at, summary.batches, path, reason
+        elif not is_own:
+            self.of_others[path] = summary.saved_at
+        return is_own, summary.saved_at, summary.batches, path, reason
 
     def _is_whole(self, path: str) -> bool:
         try:
@@ -117,7 +134,8 @@ class Search:
         return str(books.get("best_model_path", "")) if isinstance(books, dict) else ""
 
     def _tell(self, chosen: str | None) -> None:
-        """Warn once of all that was passed over."""
+        """Note what was chosen, and warn once of all that was passed over."""
+        self.taken = chosen
         if not self.passed_over:
             return
         shown = "; ".join(self.passed_over[:_SHOWN])

@@ -8,6 +8,7 @@ from typing import Any
 from trainer_hooks.errors import CheckpointError
 
 __all__ = [
+    "DATA_HPARAMS",
     "VERSION",
     "Place",
     "is_lightning",
@@ -17,6 +18,9 @@ __all__ = [
 
 VERSION = "2.6.0"
 """The version of Lightning whose layout the keys have that its checkpoints have too."""
+
+DATA_HPARAMS = "datamodule_hyper_parameters"
+"""The key under which a checkpoint holds the hyperparameters of the data module."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -23,6 +24,7 @@ __all__ = [
     "open_part",
     "remove_stale_parts",
     "sync_folder",
+    "try_to_write",
     "write_whole",
 ]
 
@@ -138,7 +140,9 @@ def remove_stale_parts(folder: Path) -> None:
             descriptor = os.open(path, os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
+                # a claim of that name may have been let go of and taken by another process since
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    path.unlink()
             finally:
                 os.close(descriptor)
 
@@ -150,6 +154,28 @@ def make_folder(folder: Path) -> None:
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     sync_folder(folder.parent)
+
+
+def try_to_write(folder: Path) -> None:
+    """Find out whether files can be written to a folder, which is not made if it is missing.
+
+    Raises:
+        OSError: they cannot, or the folder cannot be made.
+    """
+    there = folder.absolute()
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    try:
+        # without a name, so that not even a process that is killed here leaves something
+        os.close(os.open(there, getattr(os, "O_TMPFILE", os.O_DIRECTORY) | os.O_WRONLY))
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
+            raise
+        file, part = open_part(there / "trial")  # a system that has no such files
+        file.close()
+        part.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

@@ -45,6 +45,9 @@ class Summary:
         epoch: epochs completed.
         batches: training batches completed.
         step: optimizer steps completed.
+        origin: what its run has in common with a restart of it, and not with others; empty if
+            unknown.
+        process: what saved it; empty if unknown.
     """
 
     saved_at: int
@@ -53,9 +56,18 @@ class Summary:
     epoch: int = 0
     batches: int = 0
     step: int = 0
+    origin: str = ""
+    process: str = ""
 
     @classmethod
-    def of(cls, checkpoint: Mapping[str, Any], saved_at: int, module: str = "") -> Summary:
+    def of(
+        cls,
+        checkpoint: Mapping[str, Any],
+        saved_at: int,
+        module: str = "",
+        origin: str = "",
+        process: str = "",
+    ) -> Summary:
         """Return what `checkpoint` is; another tool may have filled it in another way."""
         own, loops = checkpoint.get("trainer_hooks"), checkpoint.get("loops")
         progress = own.get("progress") if isinstance(own, dict) else None
@@ -68,6 +80,8 @@ class Summary:
             _count(checkpoint, "epoch"),
             _count(progress, "batches_completed"),
             _count(checkpoint, "global_step"),
+            origin,
+            process,
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
-from trainer_hooks.errors import CallbackError, TrainerHooksWarning
+from trainer_hooks.errors import CallbackError, TrainerHooksWarning, lightning_hint
 from trainer_hooks.hooks import Band, Hooks, Member, doubts, faults
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def checked(item: object, where: str) -> Callback:
             f"{where} is {item!r} of type {type(item).__qualname__}: a callback must be an "
             "instance of trainer_hooks.Callback. Subclass it, or wrap functions in "
             "trainer_hooks.callbacks.LambdaCallback."
+            f"{lightning_hint(type(item), 'Callback')}"
         )
     band: object = item.band
     if not isinstance(band, Band):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -123,9 +124,7 @@ class Roster:
             f"{type(other.callback).__module__}.{type(other.callback).__qualname__} (from "
             f"{other.supplier}) and {type(entry.callback).__module__}."
             f"{type(entry.callback).__qualname__} (from {entry.supplier}): each needs its own, "
-            "or one would overwrite the other in the checkpoint. Define `state_key` as a "
-            "property that returns self._generate_state_key(name=...) with the arguments that "
-            "tell the instances apart."
+            f"or one would overwrite the other in the checkpoint. {_advice(entry.callback)}"
         )
 
     def add(self, entry: Entry) -> None:
@@ -145,3 +144,13 @@ class Roster:
         entry, key = self._entries.pop(id(callback), (None, ""))
         if entry is not None and self._owners.get(key) is entry:
             del self._owners[key]
+
+
+def _advice(callback: Callback) -> str:
+    """Return how to give a callback a state key of its own."""
+    if "name" in inspect.signature(type(callback)).parameters:
+        return f"Give one of them a name of its own: {type(callback).__qualname__}(..., name=...)."
+    return (
+        "Define `state_key` as a property that returns self._generate_state_key(name=...) with the "
+        "arguments that tell the instances apart."
+    )

@@ -18,6 +18,7 @@ class Asked:
         is_stopping: whether somebody asked the run to stop.
         stop_requests: how often `StopTraining` was raised.
         skips_batch: whether somebody asked to leave the batch in work out.
+        ends_epoch: whether the module asked to leave out the rest of the epoch's batches, too.
         notes_indices: whether somebody asked which samples the batches of a prediction consist of.
         pending_signal: the number of a signal to heed at the next batch, or 0.
         is_leaving: whether one was heeded, so that another does not wait for anything.
@@ -26,6 +27,7 @@ class Asked:
     is_stopping: bool = False
     stop_requests: int = 0
     skips_batch: bool = False
+    ends_epoch: bool = False
     notes_indices: bool = False
     pending_signal: int = 0
     is_leaving: bool = False

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from trainer_hooks.context.plan import Plan
     from trainer_hooks.context.state import RunState
     from trainer_hooks.context.training import Training
-    from trainer_hooks.data import BatchTransfer, DataModule
+    from trainer_hooks.data import BatchTransfer
     from trainer_hooks.errors import StopTraining
     from trainer_hooks.hooks import HookRelay
-    from trainer_hooks.module import Module
+    from trainer_hooks.module import DataModule, Module
     from trainer_hooks.runtime import Precision
     from trainer_hooks.trainer import Trainer as Trainer
 
@@ -96,6 +96,10 @@ class RunContext:
         self.asked.stop_requests += 1
         if self.asked.stop_requests == 1:
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
+
+    def end_epoch(self) -> None:
+        """Leave out the batch in work, and what is left of its epoch's batches."""
+        self.asked.skips_batch = self.asked.ends_epoch = True
 
     def let_go(self) -> None:
         """End: leave to the training what it goes on with, and forget the rest."""

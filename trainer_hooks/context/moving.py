@@ -39,6 +39,8 @@ class Part:
         path: where it stands in a checkpoint; without one under `trainer_hooks`, by its name. An
             empty path spreads the items of its state over the top level.
         in_checkpoint: whether it is part of a checkpoint.
+        is_only_aside: whether it is part of one only where it was put aside, since a file holds its
+            present state otherwise.
         is_place: whether the loop takes it up as it enters its place in the epoch, after the hooks
             that open a training; else it is there before them.
         by_training_alone: whether only training steps move it. What else moves is put aside when a
@@ -55,6 +57,7 @@ class Part:
     load_state_dict: Callable[[Any], None]
     path: tuple[str, ...] | None = None
     in_checkpoint: bool = True
+    is_only_aside: bool = False
     is_place: bool = False
     by_training_alone: bool = False
     is_put_back: bool = True
@@ -63,6 +66,8 @@ class Part:
 
     def write(self, checkpoint: dict[str, Any], aside: dict[str, Any]) -> None:
         """Add the state to a checkpoint: the one put aside, if there is one."""
+        if self.is_only_aside and self.name not in aside:
+            return
         if self.name in aside and self.put_aside is None:
             state = aside[self.name]
         else:

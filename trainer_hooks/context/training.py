@@ -11,6 +11,8 @@ from trainer_hooks.metrics import History, MetricStore
 from trainer_hooks.module import Optimization
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trainer_hooks.module import Module
 
 __all__ = ["Training"]
@@ -28,11 +30,14 @@ class Training:
         history: what of them was due, over the whole training.
         optimization: optimizers and schedulers.
         is_configured: whether a fit has made those.
+        setup: what they were made as, in plain data.
         began: which parts trained, and which parameters required gradients, as it began.
         scaler: the state of the loss scaler, between two fits.
         num_batches: training batches an epoch of the last fit; infinity where that is unknown.
         left: what the last fit left of its loaders and places, for checkpoints saved after it.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
+        hparams: what was saved of the module's hyperparameters as the last fit began, by which a
+            restart knows its own checkpoints.
         saved_batches: batches that were done when a checkpoint was saved last that can be resumed.
     """
 
@@ -43,11 +48,13 @@ class Training:
     history: History = field(init=False)
     optimization: Optimization = field(default_factory=Optimization)
     is_configured: bool = False
+    setup: dict[str, Any] = field(default_factory=dict)
     began: dict[str, Any] = field(default_factory=dict)
     scaler: dict[str, Any] = field(default_factory=dict)
     num_batches: int | float = math.inf
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0
+    hparams: Mapping[str, Any] | None = None
     saved_batches: int = -1
 
     def __post_init__(self) -> None:

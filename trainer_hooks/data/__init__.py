@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         as_train_loader,
         without_shuffling,
     )
-    from trainer_hooks.data.module import DataModule
     from trainer_hooks.data.sizes import limited, no_batch, number_of_batches, shortage
     from trainer_hooks.data.splitting import samples_in, split_batch
     from trainer_hooks.data.stream import TrainStream
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchTransfer",
     "DataHooks",
-    "DataModule",
     "Evaluator",
     "IndexNotes",
     "KeptGenerator",
@@ -65,7 +63,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
         {
             "BatchTransfer": "transfer",
             "DataHooks": "hooks",
-            "DataModule": "module",
             "Evaluator": "evaluator",
             "IndexNotes": "indices",
             "KeptGenerator": "generators",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import IterableDataset
+from torch.utils.data import BatchSampler, IterableDataset
 
 from trainer_hooks._log import warn
 from trainer_hooks.data.fingerprint import differing_part, fingerprint
@@ -22,8 +22,8 @@ _WORKERS = "num_workers"
 _IS_STREAM = "is a stream"
 
 
-def shape_of(loader: Any) -> list[dict[str, int | float | None]]:
-    """Return what is known of the size of a loader, or of each of several, to tell a change."""
+def shape_of(loader: Any) -> list[dict[str, int | float | str | None]]:
+    """Return what is known of the size and order of a loader, or of each of several."""
     found = []
     for single in singles_of(loader):
         size = number_of_batches(single)
@@ -39,10 +39,20 @@ def shape_of(loader: Any) -> list[dict[str, int | float | None]]:
                 "batch_size": batch_size if isinstance(batch_size, int) else None,
                 "number of samples": None if samples == math.inf else samples,
                 _WORKERS: workers if isinstance(workers, int) else None,
+                "sampler": _sampler_of(single),
                 _IS_STREAM: isinstance(dataset, IterableDataset),
             }
         )
     return found
+
+
+def _sampler_of(loader: Any) -> str | None:
+    """Return the name of the class that decides on the order of a loader's samples."""
+    batches = getattr(loader, "batch_sampler", None)
+    decides = getattr(loader, "sampler", None)
+    if batches is not None and type(batches) is not BatchSampler:
+        decides = batches
+    return None if decides is None else type(decides).__qualname__
 
 
 def require_same(loader: Any, state: dict[str, Any], generators: Collection[str]) -> None:

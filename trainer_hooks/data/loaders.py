@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import (
     DataLoader,
+    Dataset,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
@@ -31,8 +32,10 @@ __all__ = [
 def as_train_loader(source: Any) -> Any:
     """Return one loader: several in a list or dict are combined.
 
+    An `IterableDataset` is taken as it is: many give batches.
+
     Raises:
-        DataError: it cannot be iterated, or one of several cannot.
+        DataError: it cannot be iterated or is a data set of samples, or one of several is so.
     """
     if isinstance(source, Mapping):
         return CombinedLoader({name: _iterable(item, "training") for name, item in source.items()})
@@ -56,7 +59,9 @@ def _is_several(source: Any) -> bool:
     """Return whether a list holds loaders, and is not itself a loader: a list of batches."""
     if not isinstance(source, list | tuple) or not source:
         return False
-    return any(isinstance(item, DataLoader) for item in source) or not any(map(_is_batch, source))
+    return any(isinstance(item, DataLoader | Dataset) for item in source) or not any(
+        map(_is_batch, source)
+    )
 
 
 def _is_batch(item: Any) -> bool:
@@ -74,6 +79,12 @@ def _iterable(loader: Any, kind: str) -> Any:
         raise DataError(
             f"the {kind} loader {loader!r} of type {type(loader).__qualname__} cannot be iterated: "
             "it must be a DataLoader or another iterable of batches."
+        )
+    if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
+        raise DataError(
+            f"the {kind} loader {loader!r} is a data set: each of its samples would be taken for a "
+            "batch. Wrap it in DataLoader(dataset, batch_size=...), or with batch_size=None where "
+            "its items are batches."
         )
     return loader
 

@@ -154,6 +154,11 @@ class TrainStream:
         self._ahead = self._stateful = None
         self.last.forget()
 
+    def cut(self, done: int) -> None:
+        """Let the epoch under way end after so many batches, wherever the loader stands."""
+        self.num_batches = done
+        self._stateful = None
+
     def let_go(self) -> None:
         """Forget the loader, at the end of the run; whoever else holds on to it decides its end."""
         self.loader = self._opened = ()

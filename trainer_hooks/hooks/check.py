@@ -21,6 +21,22 @@ _STATE = (
 """Methods of a callback that are no hooks, and fail as late as one if they cannot be called."""
 
 
+_REMOVED = {
+    "training_epoch_end": "on_train_epoch_end(), and keep outputs in an attribute,",
+    "validation_epoch_end": "on_validation_epoch_end(), and keep outputs in an attribute,",
+    "test_epoch_end": "on_test_epoch_end(), and keep outputs in an attribute,",
+    "predict_epoch_end": "on_predict_epoch_end(), and keep outputs in an attribute,",
+    "training_step_end": "on_train_batch_end(outputs, batch, batch_idx)",
+    "validation_step_end": "on_validation_batch_end(outputs, batch, batch_idx)",
+    "test_step_end": "on_test_batch_end(outputs, batch, batch_idx)",
+    "predict_step_end": "on_predict_batch_end(outputs, batch, batch_idx)",
+    "training_end": "on_train_epoch_end()",
+    "validation_end": "on_validation_epoch_end()",
+    "test_end": "on_test_epoch_end()",
+}
+"""Methods of a module that Lightning 1.x and older called, and what to define now."""
+
+
 def doubts(
     implementer: object,
     hooks: Mapping[str, HookSpec] = HOOKS,
@@ -63,6 +79,13 @@ def faults(
 
 
 def _faults(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> Iterator[str]:
+    if skip:
+        for name, instead in _REMOVED.items():
+            if callable(getattr(type(implementer), name, None)):
+                yield (
+                    f"the method {name!r} is of Lightning 1.x, and nothing calls it. Define "
+                    f"{instead} instead."
+                )
     translated = getattr(type(implementer), "translated_hooks", ())  # which have other arguments
     for name, spec in (*hooks.items(), *((old, hooks[new]) for old, new in ALIASES.items())):
         if name not in translated and overrides(implementer, name, hooks):

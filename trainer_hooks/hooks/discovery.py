@@ -8,7 +8,9 @@ no other and is named with what to do.
 from __future__ import annotations
 
 import time
+import traceback
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
@@ -20,7 +22,7 @@ from trainer_hooks.errors import (
     nearest,
 )
 from trainer_hooks.hooks.installation import installed
-from trainer_hooks.hooks.plugin import GROUPS, HOOKS_GROUP, Plugin, PluginFilter, normal_name
+from trainer_hooks.hooks.plugin import BLOCK, GROUPS, HOOKS_GROUP, Plugin, PluginFilter, normal_name
 from trainer_hooks.hooks.supply import added_hooks, made_callbacks
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ def _load(
     except BaseException as error:
         if is_request(error):
             raise
-        reason = described(error)
+        reason = described(error) + _place_of(error)
         report(plugin, f"could not be loaded: {reason}", errors, error)
         seconds = time.perf_counter() - started
         return replace(plugin, status="failed", reason=reason, seconds=seconds)
@@ -123,6 +125,15 @@ def _load(
             TrainerHooksWarning,
         )
     return replace(loaded, status="loaded", seconds=seconds)
+
+
+def _place_of(error: BaseException) -> str:
+    """Return the file and line at which a plugin's code failed; empty where none of it ran."""
+    own = str(Path(__file__).parents[1])
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith((own, "<")) and "importlib" not in frame.filename:
+            return f" ({frame.filename}, line {frame.lineno})"
+    return ""
 
 
 def imported(plugin: Plugin) -> Any:
@@ -160,12 +171,14 @@ def report(plugin: Plugin, fault: str, errors: str, cause: BaseException | None 
 
 
 def _require_named(wanted: PluginFilter, available: Sequence[Plugin]) -> None:
-    if isinstance(wanted.wanted, bool):
+    chosen = frozenset() if isinstance(wanted.wanted, bool) else wanted.wanted
+    if not chosen and not wanted.blocked:
         return
     known = {normal_name(name) for p in available for name in (p.distribution, p.name)}
-    for name in sorted(wanted.wanted - known):
-        raise PluginError(
-            f"plugin {name!r} in Trainer(plugins=[...]) is not installed: it must be the name of a "
-            f"distribution or of an entry point in one of the groups {', '.join(GROUPS)}."
-            f"{nearest(name, known)} Installed: {', '.join(sorted(known)) or 'none'}."
-        )
+    for names, place in ((chosen, "Trainer(plugins=[...])"), (wanted.blocked, BLOCK)):
+        for name in sorted(names - known):
+            raise PluginError(
+                f"plugin {name!r} in {place} is not installed: it must be the name of a "
+                f"distribution or of an entry point in one of the groups {', '.join(GROUPS)}."
+                f"{nearest(name, known)} Installed: {', '.join(sorted(known)) or 'none'}."
+            )

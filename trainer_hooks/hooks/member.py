@@ -82,11 +82,12 @@ class Member:
 
 def _shielded(
     call: Callable[..., object], on_failure: Callable[[str, Exception], None], hook: str, *args: Any
-) -> None:
+) -> object:
     """Call, and hand an error on to `on_failure` instead of the caller."""
     try:
-        call(*args)
+        return call(*args)
     except StopTraining:
         raise
     except Exception as error:  # noqa: BLE001 - the callback asked that none ends the run
         on_failure(hook, error)
+        return None

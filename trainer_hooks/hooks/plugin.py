@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.spec import HookSpec
 
 __all__ = [
+    "BLOCK",
     "GROUPS",
     "HOOKS_GROUP",
     "LIGHTNING_GROUPS",
@@ -33,7 +34,7 @@ LIGHTNING_GROUPS = (
 HOOKS_GROUP = "trainer_hooks.hooks"
 """The group of classes that add hooks to the catalogue."""
 
-_BLOCK = "TRAINER_HOOKS_BLOCK_PLUGINS"
+BLOCK = "TRAINER_HOOKS_BLOCK_PLUGINS"
 _ALLOW = "TRAINER_HOOKS_ALLOW_PLUGINS"
 _DISABLE = "TRAINER_HOOKS_DISABLE_PLUGINS"
 
@@ -104,7 +105,7 @@ class PluginFilter:
         allowed = environ.get(_ALLOW)
         return cls(
             wanted,
-            blocked=_names(environ.get(_BLOCK, "")),
+            blocked=_names(environ.get(BLOCK, "")),
             allowed=None if allowed is None else _names(allowed),
             disabled=environ.get(_DISABLE, "").strip().lower() not in {"", "0", "false", "no"},
         )
@@ -124,7 +125,7 @@ class PluginFilter:
         if self.disabled:
             return f"the environment variable {_DISABLE} is set"
         if plugin.is_called(self.blocked):
-            return f"blocked by the environment variable {_BLOCK}"
+            return f"blocked by the environment variable {BLOCK}"
         if self.allowed is not None and not plugin.is_called(self.allowed):
             return f"not among those in the environment variable {_ALLOW}"
         if self.wanted is False:

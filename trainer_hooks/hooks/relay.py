@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from inspect import ismethod
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trainer_hooks.errors import StopTraining, add_note, described
+from trainer_hooks._log import warn
+from trainer_hooks.errors import StopTraining, TrainerHooksWarning, add_note, described
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.spec import HOOKS
 
@@ -72,6 +74,8 @@ class HookRelay(Hooks):
         on_stop: what is told of a `StopTraining` that was raised in a hook, once all its listeners
             had their turn, so that the hook's counterpart still fires. None lets it through, and so
             do the hooks inside of a batch, which it cuts off.
+        on_end_epoch: is called where the module's `on_train_batch_start` returns -1; what else
+            hooks return is told once, and ignored.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class HookRelay(Hooks):
         self.hooks = hooks
         self.listened: frozenset[str] = frozenset()
         self.on_stop: Callable[[StopTraining], None] | None = None
+        self.on_end_epoch: Callable[[], None] | None = None
+        self._told: set[tuple[str, str]] = set()
         self._monitor: Monitor | None = None
         self._members: Sequence[Member] = ()
         self._source: Callable[[], Sequence[Member]] | None = None
@@ -96,9 +102,9 @@ class HookRelay(Hooks):
         fan_outs = {}
         for hook, listeners in self._listeners(members).items():
             fan_outs[hook] = (
-                _fan_out_to_all(hook, tuple(listeners), self._stop)
+                _fan_out_to_all(hook, tuple(listeners), self._stop, self._returned)
                 if hook in _ISOLATED
-                else _fan_out(hook, tuple(listeners), self._stop)
+                else _fan_out(hook, tuple(listeners), self._stop, self._returned)
             )
         for hook in self.listened:
             del self.__dict__[hook]
@@ -137,7 +143,7 @@ class HookRelay(Hooks):
                 if call is not None:
                     call = self._watched(event, member, call)
                     listeners.append((member.shielded(call, event), 0, member.label))
-        _fan_out(event, tuple(listeners), self._stop)()
+        _fan_out(event, tuple(listeners), self._stop, _drop)()
 
     def _listeners(self, members: Sequence[Member]) -> dict[str, list[_Listener]]:
         found: dict[str, list[_Listener]] = {}
@@ -166,14 +172,40 @@ class HookRelay(Hooks):
         self._settle()
         self.fire(hook, *args)
 
+    def _returned(self, hook: str, listener: _Listener, result: object) -> None:
+        """Take what a hook returned: a word of Lightning's, or what nobody asked for."""
+        call, skip, label = listener
+        is_end = hook == "on_train_batch_start" and isinstance(result, int) and result == -1
+        if is_end and skip and self.on_end_epoch is not None:
+            self.on_end_epoch()
+            return
+        # of a function that was put in a hook's place, such as a lambda, it is by chance
+        if (hook, label) in self._told or not (skip or ismethod(call)):
+            return
+        self._told.add((hook, label))
+        what = repr(result) if isinstance(result, int) else f"a {type(result).__qualname__}"
+        warn(
+            f"the hook {hook!r} of {label} returned {what}: hooks return None, and nothing is done "
+            "with it. Call trainer.skip_batch() or trainer.stop(reason) to act on the run, or "
+            "return nothing.",
+            TrainerHooksWarning,
+        )
+
     def _stop(self, hook: str, request: StopTraining) -> None:
         if self.on_stop is None or hook in _CUTTING:
             raise request
         self.on_stop(request)
 
 
+def _drop(event: str, listener: _Listener, result: object) -> None:
+    """Do nothing with what the listener of an event returns, which is the user's own."""
+
+
 def _fan_out(
-    hook: str, listeners: tuple[_Listener, ...], stop: Callable[[str, StopTraining], None]
+    hook: str,
+    listeners: tuple[_Listener, ...],
+    stop: Callable[[str, StopTraining], None],
+    returned: Callable[[str, _Listener, object], None],
 ) -> Callable[..., None]:
     """Return a function that calls `listeners` in turn and stops at the first error.
 
@@ -184,7 +216,8 @@ def _fan_out(
         request: StopTraining | None = None
         for call, skip, label in listeners:
             try:
-                call(*args[skip:])
+                if (result := call(*args[skip:])) is not None:
+                    returned(hook, (call, skip, label), result)
             except StopTraining as error:
                 add_note(error, f"raised in hook {hook!r} of {label}")
                 request = request or error
@@ -198,7 +231,10 @@ def _fan_out(
 
 
 def _fan_out_to_all(
-    hook: str, listeners: tuple[_Listener, ...], stop: Callable[[str, StopTraining], None]
+    hook: str,
+    listeners: tuple[_Listener, ...],
+    stop: Callable[[str, StopTraining], None],
+    returned: Callable[[str, _Listener, object], None],
 ) -> Callable[..., None]:
     """Return a function that calls every listener, then raises the first error with the others.
 
@@ -210,7 +246,8 @@ def _fan_out_to_all(
         request: StopTraining | None = None
         for call, skip, label in listeners:
             try:
-                call(*args[skip:])
+                if (result := call(*args[skip:])) is not None:
+                    returned(hook, (call, skip, label), result)
             except StopTraining as error:
                 add_note(error, f"raised in hook {hook!r} of {label}")
                 request = request or error
@@ -265,5 +302,8 @@ def is_isolated(hook: str) -> bool:
     return hook in _ISOLATED
 
 
-_FIRING = (_fan_out("", (), print).__code__, _fan_out_to_all("", (), print).__code__)
+_FIRING = (
+    _fan_out("", (), print, print).__code__,
+    _fan_out_to_all("", (), print, print).__code__,
+)
 """What runs while a hook is fired."""

@@ -38,10 +38,11 @@ _Row = tuple[int, dict[str, float]]
 class CSVLogger(FolderLogger):
     """Write metrics to `save_dir/name/version_N/metrics.csv`, one row a call.
 
-    The folder is made at the first write, and no two loggers are ever given the same number. Rows
-    are collected in memory and written every `flush_logs_every_n_steps` steps and at the end of a
-    run; what was written survives a killed process. A metric that appears late becomes a new
-    column. With a `version` of your own, rows are added to the file that is there.
+    The folder is made as a fit begins, or else at the first write, and no two loggers are ever
+    given the same number. Rows are collected in memory and written every `flush_logs_every_n_steps`
+    steps and at the end of a run; what was written survives a killed process. A metric that appears
+    late becomes a new column. With a `version` of your own, rows are added to the file that is
+    there.
 
     A run that is resumed goes on in the same folder. Rows that were written after the checkpoint,
     and so will be written again, are moved to `metrics.after_resume_0.csv` beside it.
@@ -72,9 +73,7 @@ class CSVLogger(FolderLogger):
         for argument, value in (("name", name), ("prefix", prefix)):
             check_text(argument, value, "CSVLogger")
         _check_every(flush_logs_every_n_steps)
-        self.run_folder = RunFolder(
-            "CSVLogger", save_dir, name, version, lambda folder: create_csv(folder / _METRICS)
-        )
+        self.run_folder = RunFolder("CSVLogger", save_dir, name, version, _METRICS, create_csv)
         self._name = name
         self._prefix = f"{prefix}-" if prefix else ""
         self._flush_every = flush_logs_every_n_steps

@@ -11,16 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["mark", "set_aside", "sizes_in", "truncate"]
+__all__ = ["MARK", "mark", "set_aside", "sizes_in", "truncate"]
 
 _EVENTS = "tfevents"
-_MARK = ".tensorboard"
+MARK = ".tensorboard"
+"""The name of the file that says of a folder that it is taken."""
 
 
-def mark(folder: Path) -> bool:
-    """Mark a folder as taken; return False if it is."""
+def mark(path: Path) -> bool:
+    """Make the file that says of its folder that it is taken; return False if it is there."""
     try:
-        (folder / _MARK).touch(exist_ok=False)
+        path.touch(exist_ok=False)
     except FileExistsError:
         return False
     return True

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import OptionError
-from trainer_hooks.loggers.event_files import mark, set_aside, sizes_in, truncate
+from trainer_hooks.loggers.event_files import MARK, mark, set_aside, sizes_in, truncate
 from trainer_hooks.loggers.folder_logger import FolderLogger
 from trainer_hooks.loggers.guard import is_mistake
 from trainer_hooks.loggers.hparams import as_dict, flattened, plain_number, write_hparams
@@ -83,7 +83,7 @@ class TensorBoardLogger(FolderLogger):
             check_text("name", name, "TensorBoardLogger")
         check_text("prefix", prefix, "TensorBoardLogger")
         _check_options(sub_dir, kwargs)
-        self.run_folder = RunFolder("TensorBoardLogger", save_dir, name, version, mark)
+        self.run_folder = RunFolder("TensorBoardLogger", save_dir, name, version, MARK, mark)
         self._name = name or ""
         self._log_graph = log_graph
         self._default_hp_metric = default_hp_metric

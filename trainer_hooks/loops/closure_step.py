@@ -29,6 +29,7 @@ class ClosureStep(TrainStep):
         """Make one whose batches are run by `inner`, forward and backward."""
         super().__init__(context)
         self._inner = inner
+        self.missing = inner.missing
         inner.returns_outputs = True
 
     def set_window(self, batches: int) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from trainer_hooks._log import warn
 from trainer_hooks.data import iterator_of, no_batch, number_of_batches, shortage
-from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning
+from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning, add_note
 from trainer_hooks.loops.handover import hand_over
 from trainer_hooks.loops.steps import evaluation_step
 from trainer_hooks.metrics import Scope, floats
@@ -47,6 +47,7 @@ class _Phase:
         return cls(*(attrgetter(f"on_{name}_{moment}") for moment in moments))
 
 
+_NAMES = {"validate": "validation", "test": "test", "predict": "predict"}
 _PHASES = {"validate": _Phase.named("validation"), "test": _Phase.named("test")}
 
 
@@ -151,6 +152,9 @@ class EvaluationLoop:
                 output = step(batch, batch_idx, *extra)
         except StopTraining as request:
             context.stop_by(request)
+        except Exception as error:
+            add_note(error, place_of(self.stage, batch_idx, self.data, index))
+            raise
         phase.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
         if not self._is_sanity_check:
             place = metrics.count_evaluated(
@@ -173,6 +177,14 @@ class EvaluationLoop:
             floats({**metrics.epoch_values(Scope.EVALUATION, index), **shared})
             for index in range(len(self.data.loaders))
         ]
+
+
+def place_of(stage: str, batch_idx: int, data: EvalData, index: int) -> str:
+    """Return which batch of an evaluation is in work, in words; the loader where there are more."""
+    place = f"in {_NAMES[stage]} batch {batch_idx}"
+    if data.evaluators:
+        return f"{place} of evaluator {data.evaluators[index].label!r}"
+    return place + (f" of loader {index}" if len(data.loaders) > 1 else "")
 
 
 def batches_of(

@@ -71,11 +71,10 @@ class EvaluatorSchedule:
     def _own(self, *, is_last: bool) -> list[int]:
         """Return those whose own interval has passed, or that the training ends without."""
         batches = self._context.training.progress.batches_completed
-        return [
-            index
-            for index, cue in self._cues.items()
-            if (cue.is_due() or is_last) and cue.done_at != batches
-        ]
+        due = [index for index, cue in self._cues.items() if cue.is_due() or is_last]
+        done = [index for index in due if self._cues[index].done_at == batches]
+        self.note(done)  # so that a resume does not find them due once more
+        return [index for index in due if index not in done]
 
     def _is_last_epoch(self) -> bool:
         plan, progress = self._context.plan, self._context.training.progress

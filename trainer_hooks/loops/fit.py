@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock import EpochStage
-from trainer_hooks.errors import StopTraining
+from trainer_hooks.errors import StopTraining, add_note
 from trainer_hooks.hooks import call_noting
 from trainer_hooks.loops.duration import counter_of, duration_of
 from trainer_hooks.loops.handover import hand_over
 from trainer_hooks.loops.iterations import Iterations
 from trainer_hooks.loops.leaving import Leaving
+from trainer_hooks.loops.loss_watch import LossWatch
 from trainer_hooks.loops.requests import CheckpointRequests
 from trainer_hooks.loops.schedule import SchedulerStepper
 from trainer_hooks.loops.step_choice import make_step
@@ -42,6 +43,7 @@ class FitLoop:
         self._requests = CheckpointRequests(context)
         self._iterations = Iterations(context, self._requests)
         self._validation = FitValidation(context, stream.num_batches)
+        self._losses = LossWatch(context)
         self._measure = counter_of(context.module)
         self._duration = duration_of(context)
 
@@ -68,7 +70,7 @@ class FitLoop:
         leaving = Leaving(context)
         with leaving:
             try:
-                if not context.resumed and not context.has_to_stop:
+                if not context.resumed and not context.has_to_stop and self.stream.num_batches:
                     self._validation.check_sanity()
                 context.state.stage = "train"
                 context.training.timekeeper.stopwatch.start()
@@ -99,9 +101,11 @@ class FitLoop:
     def reason_to_end(self) -> str:
         """Return why there is nothing more to train, or an empty string."""
         plan, progress = self.context.plan, self.context.training.progress
+        # an epoch that is over but for being counted is one
+        epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
         if 0 <= plan.max_steps <= progress.steps_completed:
             return f"max_steps={plan.max_steps} optimizer steps are done"
-        if 0 <= plan.max_epochs <= progress.epochs_completed:
+        if 0 <= plan.max_epochs <= epochs:
             return f"max_epochs={plan.max_epochs} epochs are done"
         if self._duration is not None and self._duration.is_over():
             return f"max_duration={str(plan.max_duration)!r} is over"
@@ -139,6 +143,7 @@ class FitLoop:
         measure, duration = self._measure, self._duration
         iterator = context.data.batches(progress.epochs_completed)
         metrics.enter(Scope.TRAIN_BATCH)
+        outputs: dict[str, Any] = {}
         while progress.batches_in_epoch < stream.num_batches:
             if (
                 progress.steps_completed >= max_steps
@@ -183,21 +188,30 @@ class FitLoop:
             except StopTraining as request:
                 context.stop_by(request)
                 outputs, closes_window = {}, False
+            except Exception as error:
+                add_note(error, f"in epoch {progress.epochs_completed}, training batch {batch_idx}")
+                raise
             progress.count_batch(closes_window, samples, tokens)
             context.batch.is_taken = False
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
-            self._finish_batch(closes_window)
+            self._finish_batch(closes_window, outputs)
+        self._losses.look(outputs)
 
-    def _finish_batch(self, closes_window: bool) -> None:
+    def _finish_batch(self, closes_window: bool, outputs: dict[str, Any]) -> None:
         """Hand metrics to the loggers, validate if that is due, and let savers save."""
         context, progress = self.context, self.context.training.progress
+        if context.asked.ends_epoch:
+            self._leave_rest()
+            return
         if closes_window and (
             progress.batches_stepped % context.plan.log_every_n_steps == 0
             or context.asked.is_stopping
         ):
             hand_over(context, *context.training.metrics.step_metrics())
+            if context.trainer.loggers:  # for which values were copied to the host just now
+                self._losses.look(outputs)
         if self._validation.is_inside or progress.is_validation_requested:
             self._validation.after_batch()
         progress.is_batch_open = False
@@ -223,6 +237,16 @@ class FitLoop:
             self._validation = FitValidation(context, self.stream.num_batches)
             self._validation.start()
 
+    def _leave_rest(self) -> None:
+        """End the epoch's batches here, since the module asked for it.
+
+        Nothing is saved until they are closed: a resume would come back to the middle of them.
+        """
+        context, progress = self.context, self.context.training.progress
+        context.asked.ends_epoch = progress.is_batch_open = False
+        context.batch.is_last = True
+        self.stream.cut(progress.batches_in_epoch)
+
     def _end_early(self) -> None:
         """Note that the loader gave fewer batches than it said, and step with what is open."""
         progress, stream = self.context.training.progress, self.stream
@@ -243,6 +267,8 @@ class FitLoop:
         """End the epoch's batches."""
         context = self.context
         is_complete = self._is_complete()
+        if is_complete and isinstance(self._step, TrainStep):
+            self._step.missing.require_one(context.training.progress.batches_in_epoch)
         self.stream.close(is_complete=is_complete)
         context.batch.is_taken = False
         context.training.progress.abandon_window()
@@ -291,7 +317,10 @@ class FitLoop:
             context.batch.is_last = self._is_complete()
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
             context.training.metrics.enter(Scope.TRAIN_BATCH)
-            self._finish_batch(closes_window=progress.batches_in_window == 0)
+            self._finish_batch(progress.batches_in_window == 0, {})
+        is_after_slot = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN)
+        if is_after_slot and progress.is_checkpoint_requested:
+            self._requests.save()  # the slot that was to serve it may have been the last one
 
     def _close_by(self, request: StopTraining) -> None:
         """End a run that was stopped by raising between two hooks: what is open is closed."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainer_hooks._log import log
 from trainer_hooks.data import samples_in
-from trainer_hooks.errors import UsageError
+from trainer_hooks.errors import UsageError, add_note, message_of
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.metrics import LoggedBefore, PartialValues
 from trainer_hooks.runtime import rng
@@ -150,9 +150,10 @@ class FittingStep(MicrobatchStep):
                 if not is_out_of_memory(error):
                     raise
                 if min(self.size, samples) <= 1:
-                    error.add_note(
+                    add_note(
+                        error,
                         "Trainer(microbatch_size='auto'): not even a single sample fits into the "
-                        "memory. Make the model or the sample smaller, or use a lower precision."
+                        "memory. Make the model or the sample smaller, or use a lower precision.",
                     )
                     raise
             # outside the `except`: the error's frames hold the tensors that were too large
@@ -209,7 +210,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that there is not enough memory, on any device."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    text = str(error)
+    text = message_of(error)
     return isinstance(error, RuntimeError) and (
         "out of memory" in text
         or "can't allocate memory" in text

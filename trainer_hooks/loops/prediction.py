@@ -6,8 +6,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.data import noting_indices
-from trainer_hooks.errors import StopTraining
-from trainer_hooks.loops.evaluation import batches_of, evaluating
+from trainer_hooks.errors import StopTraining, add_note
+from trainer_hooks.loops.evaluation import batches_of, evaluating, place_of
 from trainer_hooks.loops.steps import predict_step
 from trainer_hooks.metrics import Scope
 
@@ -102,6 +102,9 @@ class PredictionLoop:
                 output = self._step(batch, batch_idx, *extra)
         except StopTraining as request:
             context.stop_by(request)
+        except Exception as error:
+            add_note(error, place_of("predict", batch_idx, self.data, extra[0] if extra else 0))
+            raise
         hooks.on_predict_batch_end(trainer, module, output, batch, batch_idx, *extra)
         return output
 

@@ -110,6 +110,7 @@ def _traceless(context: RunContext) -> Iterator[None]:
     data.chosen = context.validation.limit = None
     # a checkpoint that is saved inside is one of the moment before
     context.validation.aside = before
+    before.pop("buffers")  # other weights may be in the module, as an average is
     state.stage = "validate"
     stopwatch.start_evaluating()
     try:

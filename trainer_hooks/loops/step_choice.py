@@ -25,12 +25,12 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
     """
     module, plan = context.module, context.plan
     if not module.automatic_optimization:
-        for option, value in (
-            ("gradient_clip_val", plan.gradient_clip_val),
-            ("accumulate_grad_batches", plan.accumulate_grad_batches),
-            ("microbatch_size", plan.microbatch_size),
+        for option, value, unused in (
+            ("gradient_clip_val", plan.gradient_clip_val, None),
+            ("accumulate_grad_batches", plan.accumulate_grad_batches, 1),
+            ("microbatch_size", plan.microbatch_size, None),
         ):
-            if value not in (None, 1):
+            if value != unused:
                 raise OptimizationError(
                     f"Trainer({option}={value!r}) has no effect with manual optimization, which "
                     f"{type(module).__qualname__} asks for: leave it out, and do it in "

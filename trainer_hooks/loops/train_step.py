@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainer_hooks.errors import OptimizationError
+from trainer_hooks.loops.missing_losses import MissingLosses
 from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides, training_step
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class TrainStep:
         self.progress = context.training.progress
         self.precision = context.precision
         self.plan = context.plan
+        self.missing = MissingLosses(context)
         self.optimizer = _only(context.training.optimization.optimizers, context.module)
         self.accumulate: float = context.plan.accumulate_grad_batches
         self._own_backward = overrides(self.module, "backward")
@@ -60,8 +62,10 @@ class TrainStep:
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Take one batch in; return the outputs for hooks, if one wants them and none was skipped.
 
+        Those of an epoch's last batch are returned in any case.
+
         Raises:
-            ModuleError: `training_step` returned no loss, or one without a gradient.
+            ModuleError: `training_step` returned what is no loss, or one without a gradient.
         """
         trainer, module, hooks, progress = self.trainer, self.module, self.hooks, self.progress
         is_plain = self.precision.is_plain
@@ -91,9 +95,15 @@ class TrainStep:
                     loss.backward()  # type: ignore[no-untyped-call]
                 hooks.on_after_backward(trainer, module)
                 progress.has_gradients = True
+        else:
+            self.missing.note(batch_idx)
         if closes_window and progress.has_gradients:
             self.update()
-        if self.returns_outputs or "on_train_batch_end" in hooks.listened:
+        if (
+            self.returns_outputs
+            or "on_train_batch_end" in hooks.listened
+            or self.context.batch.is_last  # whose loss is looked at
+        ):
             return outputs_of(output, returned)
         return {}
 

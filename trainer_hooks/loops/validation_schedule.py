@@ -85,6 +85,7 @@ class ValidationSchedule:
         progress = self._context.training.progress
         is_cued = self._cue is not None and self._cue.is_due()
         if progress.validated_at == progress.batches_completed:
+            self.note()  # so that a resume does not find it due once more
             return False
         if progress.is_validation_requested or is_cued:
             return True

@@ -53,19 +53,23 @@ class MetricStore(LoggedValues):
     def close_epoch(self, *scopes: Scope) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Reduce what was logged in the epoch, and begin a new one.
 
+        A metric object may stand under several names, so all are reduced before any begins anew.
+
         Returns:
             The reductions for the loggers, and those that were logged with `logger=False`.
         """
         shared: dict[str, Tensor] = {}
         others: dict[str, Tensor] = {}
         self._publish_news()
-        for slot in self._slots_of(*scopes):
+        slots = self._slots_of(*scopes)
+        for slot in slots:
             if slot.is_lost:
                 warn(_lost(slot.name), TrainerHooksWarning)
             elif slot.on_epoch and slot.has_values:
                 value = slot.reduce()
                 self._publish_epoch(slot, value)
                 (shared if slot.logger else others)[slot.epoch_key] = value
+        for slot in slots:
             slot.reset()
         return shared, others
 

@@ -1,4 +1,4 @@
-"""What a user subclasses: the Module, what it logs and steps, its optimizers and schedulers."""
+"""What a user subclasses: Module and DataModule, with logging, optimizers and schedulers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
     from trainer_hooks.module.optimization import (
         LRSchedulerConfig,
@@ -15,25 +16,44 @@ if TYPE_CHECKING:
         needs_closure,
         parse,
     )
+    from trainer_hooks.module.setup import (
+        changed_options,
+        require_same_classes,
+        setup_of,
+        take_options,
+        warn_of_foreign,
+    )
 
 __all__ = [
+    "DataModule",
     "LRSchedulerConfig",
     "ManualOptimizer",
     "Module",
     "Optimization",
+    "changed_options",
     "needs_closure",
     "parse",
+    "require_same_classes",
+    "setup_of",
+    "take_options",
+    "warn_of_foreign",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
     __getattr__ = loader_of(
         __name__,
         {
+            "DataModule": "datamodule",
             "LRSchedulerConfig": "optimization",
             "ManualOptimizer": "optimization",
             "Module": "module",
             "Optimization": "optimization",
+            "changed_options": "setup",
             "needs_closure": "optimization",
             "parse": "optimization",
+            "require_same_classes": "setup",
+            "setup_of": "setup",
+            "take_options": "setup",
+            "warn_of_foreign": "setup",
         },
     )

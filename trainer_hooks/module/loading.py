@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,10 +29,8 @@ def load_module(
     is_device = isinstance(map_location, str | torch.device)
     place = "cpu" if is_device or map_location is None else map_location
     checkpoint = files.load_checkpoint(path, place)
-    arguments = {**checkpoint.get("hyper_parameters", {}), **replaced}
-    parameters = inspect.signature(kind.__init__).parameters
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        arguments = {name: value for name, value in arguments.items() if name in parameters}
+    saved = checkpoint.get("hyper_parameters", {})
+    arguments = files.arguments_from(kind, saved, replaced, str(path))
     with rng.isolated():
         module = kind(**arguments)
         module.configure_model()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -21,11 +19,12 @@ from trainer_hooks.module.toggling import toggle, untoggle
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from torch.optim import Optimizer
 
     from trainer_hooks.metrics import MetricStore
+    from trainer_hooks.module.hyperparameters import KeptArguments
     from trainer_hooks.module.optimization import ManualOptimizer
 
 __all__ = ["Module"]
@@ -59,9 +58,7 @@ class Module(nn.Module, DataHooks):
     _trainer: Any = None
     _metrics: MetricStore | None = None
     _manual: _Manual | None = None
-    _hparams: checkpoint.HyperParameters | None = None
-    _saved_hparams: Mapping[str, Any] | None = None
-    _logs_hparams: bool = False
+    _kept: KeptArguments | None = None
 
     # --- what a subclass defines ---
 
@@ -82,7 +79,7 @@ class Module(nn.Module, DataHooks):
         raise ModuleError(f"{type(self).__qualname__} has no predict_step.")
 
     def configure_optimizers(self) -> Any:
-        """Return optimizers and schedulers; see `trainer_hooks.module.optimization.parse`."""
+        """Return the optimizers, and the schedulers if any, in a form of docs/optimizers.md."""
         raise ModuleError(
             f"{type(self).__qualname__} has no configure_optimizers: define it, and return an "
             "optimizer such as torch.optim.Adam(self.parameters()), or None to train without one."
@@ -205,14 +202,16 @@ class Module(nn.Module, DataHooks):
         """Return the optimizer, or a list of them.
 
         Args:
-            use_pl_optimizer: in manual optimization, return them wrapped, so that `step` counts and
-                fires the hooks; the name is Lightning's.
+            use_pl_optimizer: return them wrapped, so that in manual optimization `step` counts and
+                fires the hooks, and in automatic optimization is an error; the name is Lightning's.
         """
-        found: list[Any]
+        found: list[Any] = list(self.trainer.optimizers)
         if self._manual is not None and use_pl_optimizer:
             found = list(self._manual.optimizers)
-        else:
-            found = list(self.trainer.optimizers)
+        elif self.automatic_optimization and use_pl_optimizer:
+            from trainer_hooks.module.foreign_steps import without_step
+
+            found = [without_step(optimizer, type(self).__qualname__) for optimizer in found]
         return found[0] if len(found) == 1 else found
 
     def lr_schedulers(self) -> Any:
@@ -353,7 +352,8 @@ class Module(nn.Module, DataHooks):
         """Keep the arguments of `__init__` in `hparams` and in checkpoints.
 
         Args:
-            args: names of the arguments to keep, or one dict to keep instead; all unless given.
+            args: names of the arguments to keep; or one mapping, Namespace or dataclass, whose
+                items are kept instead; all arguments unless given.
             ignore: names to leave out.
             frame: the frame of `__init__`, where it is not the caller's.
             logger: whether loggers are given them when fit begins.
@@ -361,32 +361,28 @@ class Module(nn.Module, DataHooks):
         Raises:
             ModuleError: a name is no argument, or this is called outside `__init__`.
         """
-        is_dict = len(args) == 1 and isinstance(args[0], Mapping)
-        if frame is None:
-            current = inspect.currentframe()
-            frame = current.f_back if current is not None else None
-        arguments = {} if is_dict else checkpoint.arguments_of_init(self, frame)
-        chosen = checkpoint.selected(arguments, args, ignore)
-        self._hparams = checkpoint.HyperParameters({**(self._hparams or {}), **chosen})
-        self._saved_hparams = checkpoint.savable(self._hparams, type(self).__qualname__)
-        self._logs_hparams = logger
+        from trainer_hooks.module.hyperparameters import kept_arguments
+
+        self._kept = kept_arguments(self, self._kept, args, ignore, frame, logger)
 
     @property
     def hparams(self) -> checkpoint.HyperParameters:
         """The hyperparameters, as a dict with attributes."""
-        if self._hparams is None:
-            self._hparams = checkpoint.HyperParameters()
-        return self._hparams
+        if self._kept is None:
+            from trainer_hooks.module.hyperparameters import KeptArguments
+
+            self._kept = KeptArguments()
+        return self._kept.given
 
     @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """What of the hyperparameters a checkpoint holds; None if none were saved."""
-        return self._saved_hparams
+        return None if self._kept is None else self._kept.saved
 
     @property
     def logged_hparams(self) -> Mapping[str, Any] | None:
         """What of the hyperparameters loggers are given, or None."""
-        return self._hparams if self._logs_hparams else None
+        return self.hparams if self._kept is not None and self._kept.is_logged else None
 
     @classmethod
     def load_from_checkpoint(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.memory import free_memory, is_out_of_memory
     from trainer_hooks.runtime.precision import Precision, make_precision
     from trainer_hooks.runtime.rng import OwnNumbers, isolated, seed_everything
-    from trainer_hooks.runtime.topology import SINGLE_PROCESS
+    from trainer_hooks.runtime.topology import SINGLE_PROCESS, require_single_process
     from trainer_hooks.runtime.transfer import first_tensor, map_tensors, move_to_device
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "map_tensors",
     "move_to_device",
     "pick_device",
+    "require_single_process",
     "seed_everything",
 ]
 
@@ -47,6 +48,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "map_tensors": "transfer",
             "move_to_device": "transfer",
             "pick_device": "device",
+            "require_single_process": "topology",
             "seed_everything": "rng",
         },
     )

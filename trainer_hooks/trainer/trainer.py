@@ -8,7 +8,7 @@ from trainer_hooks import checkpoint, loops
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
-from trainer_hooks.runtime import make_precision, pick_device
+from trainer_hooks.runtime import make_precision, pick_device, require_single_process
 from trainer_hooks.trainer import run, verbs
 from trainer_hooks.trainer.options import (
     TrainerConfig,
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint import BackgroundSave
-    from trainer_hooks.data import DataModule
     from trainer_hooks.hooks import HookProfile
-    from trainer_hooks.module import Module
+    from trainer_hooks.module import DataModule, Module
     from trainer_hooks.trainer.callback_handler import CallbackHandler
 
 __all__ = ["Trainer"]
@@ -45,10 +44,12 @@ class Trainer(TrainerView):
         OptionError: an option is unknown, or breaks its rule.
         CallbackError: a callback cannot be registered.
         PluginError: an installed plugin is broken and `plugin_errors="raise"`.
+        UsageError: this is one of several processes, as under torchrun.
     """
 
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
+        require_single_process()
         connector = CallbackConnector(
             config.callbacks,
             defaults=default_callbacks(config),
@@ -86,6 +87,7 @@ class Trainer(TrainerView):
         val_dataloaders: Any = None,
         datamodule: DataModule | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
+        overrides: str | Iterable[str] | None = None,
     ) -> None:
         """Train a module.
 
@@ -96,13 +98,25 @@ class Trainer(TrainerView):
             val_dataloaders: one, or a list of them, which are run one after another.
             datamodule: what has the loaders, instead.
             ckpt_path: a checkpoint to resume from: a path; `"last"`, the newest that is whole;
-                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where there
-                is one, and else a new training. They are looked for where this trainer's checkpoint
-                callbacks save, in this process or an earlier one. A file of Lightning 2.x is taken
-                too; from inside an epoch that is not exact, which is warned of.
+                `"best"`, by the books that the newest one holds; or `"auto"`, `"last"` where this
+                run has saved one, and else a new training. They are looked for where this trainer's
+                checkpoint callbacks save, in this process or an earlier one. A file of Lightning
+                2.x is taken too; from inside an epoch that is not exact, which is warned of.
+            overrides: names of an optimizer's options, such as `["lr"]`, that are to be what this
+                run's `configure_optimizers` says, and not what the checkpoint does.
         """
-        path = self._found(ckpt_path, "fit", model)
-        self._run(run.Job("fit", model, datamodule, train_dataloaders, val_dataloaders, path))
+        job = run.Job(
+            "fit",
+            model,
+            datamodule,
+            train_dataloaders,
+            val_dataloaders,
+            self._found(ckpt_path, "fit", model),
+            overrides=frozenset()
+            if overrides is None
+            else run.checked_overrides(overrides, ckpt_path),
+        )
+        self._run(job)
 
     def validate(
         self,
@@ -143,7 +157,15 @@ class Trainer(TrainerView):
         return_predictions: bool = True,
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[Any] | None:
-        """Predict; return what the steps returned, in a list a loader where there are several."""
+        """Predict; return what the steps returned, in a list a loader where there are several.
+
+        Args:
+            model: the module; that of the last run unless given.
+            dataloaders: one, or a list of them.
+            datamodule: what has the loaders, instead.
+            return_predictions: whether to keep and return them; if not, None is returned.
+            ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
+        """
         module, path = self._chosen(model, ckpt_path, "predict")
         job = run.Job(
             "predict",
@@ -645,4 +667,4 @@ class Trainer(TrainerView):
         if ckpt_path not in ("auto", "best", "last"):
             self._session.start.named_path = checkpoint.located(ckpt_path)
             return self._session.start.named_path
-        return run.find_checkpoint(self, str(ckpt_path), fn, type(module).__name__)
+        return run.find_checkpoint(self, str(ckpt_path), fn, module)

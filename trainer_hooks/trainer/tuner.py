@@ -8,10 +8,9 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
 from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
 from trainer_hooks.callbacks.tuning.lr_finder import LearningRateFinder
-from trainer_hooks.data import DataModule
 from trainer_hooks.errors import StopTraining, UsageError
 from trainer_hooks.hooks import Band
-from trainer_hooks.module import Module
+from trainer_hooks.module import DataModule, Module
 from trainer_hooks.runtime import Memento, rng
 from trainer_hooks.trainer.trainer import Trainer
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from trainer_hooks.clock import Clock, Filter, Progress, Time
     from trainer_hooks.connector import CallbackReport, LoadReport
     from trainer_hooks.context import RunState
-    from trainer_hooks.data import DataModule, Evaluator
+    from trainer_hooks.data import Evaluator
     from trainer_hooks.hooks import HookProfile, Plugin
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.metrics import History
-    from trainer_hooks.module import LRSchedulerConfig, Module
+    from trainer_hooks.module import DataModule, LRSchedulerConfig, Module
     from trainer_hooks.runtime import Precision
     from trainer_hooks.trainer.run import Session
 

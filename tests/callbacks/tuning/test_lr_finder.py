@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from trainer_hooks import Callback, Tuner
+from trainer_hooks import Callback, TrainerHooksWarning, Tuner
 from trainer_hooks.callbacks import EarlyStopping, LearningRateFinder
 from trainer_hooks.callbacks.tuning.lr_range import LRFinderResult
 from trainer_hooks.errors import ModuleError, OptionError, UsageError
@@ -274,8 +274,11 @@ def test_steps_that_are_all_skipped(bare, probed):
     module = probed()
     module.training_step = lambda batch, batch_idx: None
     finder = LearningRateFinder(**FEW)
-    bare(finder).fit(module)
-    assert finder.optimal_lr.results["loss"] == []
+    with (
+        pytest.warns(TrainerHooksWarning, match="training_step returned None"),
+        pytest.raises(ModuleError, match="None for each of"),
+    ):
+        bare(finder).fit(module)
 
 
 def test_a_resumed_run_does_not_try_again(bare, probed, run, tmp_path):

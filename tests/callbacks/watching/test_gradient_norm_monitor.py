@@ -262,6 +262,7 @@ def test_one_copy_where_a_logger_is_due(quiet_trainer, MemoryLogger, batches, ho
     assert copies(GradientNormMonitor()) - without == 4
 
 
+@pytest.mark.filterwarnings("ignore:the training loss is nan")
 def test_a_broken_gradient_is_shown(quiet_trainer, MemoryLogger, batches):
     """NaN in a gradient makes the norm NaN, for that is what one looks for."""
 

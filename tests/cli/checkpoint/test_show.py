@@ -55,7 +55,7 @@ def test_a_checkpoint_is_told_in_text(ask, save) -> None:
         "    batches_completed: 3",
         "  weights: 2 tensors, 3 elements, float32 (2)",
         "    width: 2",
-        "    0: keeps step, exp_avg, exp_avg_sq for 2 parameters",
+        "    0: torch.optim.adam.Adam, keeps step, exp_avg, exp_avg_sq for 2 parameters",
         "      count: 3",
         "      list: [0, 1, 2, 3, 4, 5, ...]",
         "      best: tensor(0.5)",

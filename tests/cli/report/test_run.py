@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
-from trainer_hooks.cli.report.run import RunFolderError, labels_of, read_run, require_run
+from trainer_hooks.cli.report.run import labels_of, read_run
+from trainer_hooks.cli.report.run_folders import (
+    RunFolderError,
+    newest_of_each,
+    newest_run,
+    require_run,
+)
 
 
 def make(folder, *rows, head="step,epoch,loss", records=()):
@@ -45,16 +52,32 @@ def test_a_file_is_no_folder(tmp_path) -> None:
 
 def test_an_empty_folder_is_no_run(tmp_path) -> None:
     """The message says what is looked for."""
-    with pytest.raises(RunFolderError, match=r"holds nothing of a run: neither metrics\.csv"):
+    with pytest.raises(
+        RunFolderError, match=r"holds nothing of a run: neither metrics\.csv.*two levels"
+    ):
         require_run(tmp_path)
 
 
-@pytest.mark.parametrize("depth", ["version_0", "trainer_logs/version_0"])
-def test_a_folder_of_runs_names_them(depth, tmp_path) -> None:
-    """One level or two too high, the runs below are told."""
-    make(tmp_path / depth, "0,0,1")
-    with pytest.raises(RunFolderError, match=r"holds some: .*version_0"):
-        require_run(tmp_path)
+@pytest.mark.parametrize("depth", ["", "trainer_logs"])
+def test_of_a_folder_of_runs_the_newest_is_taken(depth, tmp_path, capsys) -> None:
+    """One level or two too high, the run that was written to last is taken, and a line says so."""
+    for number, age in ((2, 100), (9, 300), (10, 200)):
+        folder = make(tmp_path / depth / f"version_{number}", "0,0,1")
+        os.utime(folder / "metrics.csv", (age, age))
+    newest = tmp_path / depth / "version_9"
+    assert newest_of_each([tmp_path, newest], "plot") == [newest]
+    told = capsys.readouterr().err
+    assert told == (
+        f"trainer-hooks plot: took {str(newest)!r}, the newest of 3 runs in {str(tmp_path)!r}\n"
+    )
+
+
+def test_of_runs_of_one_moment_the_highest_number_is_taken(tmp_path) -> None:
+    """Where the clock cannot tell, 10 comes after 9."""
+    for number in (9, 10, 2):
+        folder = make(tmp_path / f"version_{number}", "0,0,1")
+        os.utime(folder / "metrics.csv", (5, 5))
+    assert newest_run(tmp_path) == (tmp_path / "version_10", 3)
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ class NaNGuard(Callback):
         flags = {"loss": self._loss_is_broken}
         if "gradients" in self.check and trainer.precision != "16-mixed":
             flags["gradients"] = any_broken(gradients_of(optimizer))
-        if self._look(trainer, module, flags):
+        if self._look(trainer, module, flags, trainer.global_step + 1):
             self._is_to_clear = module.automatic_optimization
             if not self._is_to_clear:
                 clear_gradients(trainer.optimizers if self.action == "rollback" else [optimizer])
@@ -222,20 +222,29 @@ class NaNGuard(Callback):
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
         """Look at what the last steps of the epoch left, before it is validated and saved."""
         if self._is_unchecked and self.action != "skip":
-            self._look(trainer, module, {"loss": self._loss_is_broken})
+            self._look(trainer, module, {"loss": self._loss_is_broken}, trainer.global_step)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Forget answers that nobody will ask for."""
         self._loss_is_broken = None
 
-    def _look(self, trainer: Trainer, module: Module, flags: dict[str, Tensor | None]) -> bool:
-        """Read the answers; return whether something is broken, which has then been dealt with."""
+    def _look(
+        self, trainer: Trainer, module: Module, flags: dict[str, Tensor | None], step: int
+    ) -> bool:
+        """Read the answers; return whether something is broken, which has then been dealt with.
+
+        Args:
+            trainer: the trainer.
+            module: the module.
+            flags: the answers.
+            step: the optimizer step up to which they reach, the first being 1.
+        """
         if "parameters" in self.check:
             flags["parameters"] = broken_weights(module)
         found = read_flags(flags)
         self._loss_is_broken, self._is_unchecked = None, False
         if found:
-            self._act(trainer, module, found)
+            self._act(trainer, module, found, step)
             return True
         self._in_a_row = 0
         good = self._good
@@ -243,7 +252,7 @@ class NaNGuard(Callback):
             self._copy(trainer, module)
         return False
 
-    def _act(self, trainer: Trainer, module: Module, found: list[str]) -> None:
+    def _act(self, trainer: Trainer, module: Module, found: list[str], step: int) -> None:
         """Do what is to be done.
 
         Raises:
@@ -251,7 +260,7 @@ class NaNGuard(Callback):
         """
         self._in_a_row += 1
         what = described(module, found)
-        where = f"epoch {trainer.current_epoch}, up to optimizer step {trainer.global_step + 1}"
+        where = f"epoch {trainer.current_epoch}, up to optimizer step {step}"
         if self.action == "raise" or (self.action == "skip" and "parameters" in found):
             raise NonFiniteError(
                 f"NaN or infinity in {what} ({where}): a training cannot go on from there. Lower "

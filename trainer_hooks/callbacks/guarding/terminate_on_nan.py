@@ -85,9 +85,9 @@ class TerminateOnNaNCallback(NaNGuard):
         """Look, unless this is the sanity check."""
         is_broken, self._evaluated_is_broken = self._evaluated_is_broken, None
         if is_broken is not None and not trainer.sanity_checking and bool(is_broken):
-            self._act(trainer, module, ["validation loss"])
+            self._act(trainer, module, ["validation loss"], trainer.global_step)
 
-    def _act(self, trainer: Trainer, module: Module, found: list[str]) -> None:
+    def _act(self, trainer: Trainer, module: Module, found: list[str], step: int) -> None:
         """End the run.
 
         Raises:

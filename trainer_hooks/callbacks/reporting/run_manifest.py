@@ -67,7 +67,8 @@ class RunManifest(Callback):
     State: the manifest and the starts.
 
     Raises:
-        OptionError: an argument breaks its rule.
+        OptionError: an argument breaks its rule, or as a fit begins, nothing can be written to
+            `dirpath`.
 
     Example::
 
@@ -100,7 +101,6 @@ class RunManifest(Callback):
         self.manifest: dict[str, Any] = {}
         self.starts: list[dict[str, Any]] = []
         self._run = ""
-        self._opening: dict[str, Any] | None = None
         self._journal: Journal | None = None
         self._end: dict[str, Any] = {}
         self._sample_at = math.inf
@@ -163,8 +163,7 @@ class RunManifest(Callback):
                 }
             )
         if folder is not None and is_journaled:
-            self._opening = start_record(trainer, module, stage, self._run, self.manifest)
-            self._write(trainer, self._opening)
+            self._write(trainer, start_record(trainer, module, stage, self._run, self.manifest))
 
     # --- on the way ---
 
@@ -242,7 +241,7 @@ class RunManifest(Callback):
         ]
         more = {**place_of(trainer), "stop_reason": trainer.stop_reason, "disabled": lost}
         self._note(trainer, "end", {"status": "finished", **self._end, **more})
-        self._journal = self._opening = None
+        self._journal = None
 
     def _note(self, trainer: Trainer, event: str, values: dict[str, Any]) -> None:
         self._write(trainer, {"event": event, "run": self._run, "time": time.time(), **values})
@@ -254,7 +253,7 @@ class RunManifest(Callback):
         return next((Path(x) for x in found if x is not None and not is_remote(x)), None)
 
     def _write(self, trainer: Trainer, record: dict[str, Any]) -> None:
-        """Add a record to the journal; where the logger's folder is another now, the start too."""
+        """Add a record to the journal."""
         folder = self._folder(trainer)
         if folder is None:
             return
@@ -262,8 +261,6 @@ class RunManifest(Callback):
         try:
             if self._journal is None or self._journal.path != path:
                 self._journal = Journal(path)
-                if self._opening is not None and record is not self._opening:
-                    self._journal.append(self._opening)
             self._journal.append(record)
         except OSError as error:
             self._journal, self._sample_at = None, math.inf

@@ -36,6 +36,22 @@ class Checkpoint(Callback):
 
     band: ClassVar[Band] = Band.SAVE
 
+    @property
+    def has_named_folder(self) -> bool:
+        """Whether the user named the folder that it saves to, so that all in it is this run's.
+
+        The folders that a trainer chooses lie beside those of other runs; `ckpt_path="auto"` takes
+        of them only what this run saved.
+        """
+        return True
+
+    def folders(self) -> list[str]:
+        """Return the folders that it saves to, from `setup` on.
+
+        A fit tries to write to them before it begins. This one names none; override it.
+        """
+        return []
+
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return files that it may have saved, now or in an earlier process, in any order.
 

@@ -203,6 +203,15 @@ class ModelCheckpoint(Checkpoint):
         """Resolve the default folder."""
         self._folder.resolve(trainer)
 
+    @property
+    def has_named_folder(self) -> bool:
+        """Whether it was given a folder."""
+        return self._folder.is_given
+
+    def folders(self) -> list[str]:
+        """Return its folder, once it is known."""
+        return [] if self.dirpath is None else [self.dirpath]
+
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
         return self._folder.files(trainer)

@@ -78,6 +78,10 @@ class OnExceptionCheckpoint(Checkpoint):
         """The path that it saves to."""
         return joined(self.dirpath, self.filename + self.FILE_EXTENSION)
 
+    def folders(self) -> list[str]:
+        """Return its folder."""
+        return [self.dirpath]
+
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return the file, if there is one."""
         return [f for f in files_in(self.dirpath, self.FILE_EXTENSION, 0) if f == self.ckpt_path]

@@ -12,6 +12,7 @@ from trainer_hooks._files import hidden_beside
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint import is_inside, is_remote, joined, located, remove
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
+from trainer_hooks.loggers.folder_logger import FolderLogger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -24,6 +25,7 @@ __all__ = [
     "default_folder",
     "earlier_folders",
     "free_path",
+    "has_own_folder",
     "is_removable",
     "link_to",
     "remove_or_warn",
@@ -71,15 +73,26 @@ def default_folder(trainer: Trainer) -> str:
 def earlier_folders(trainer: Trainer) -> list[str]:
     """Return where earlier runs, if they had no folder given either, left their checkpoints.
 
-    A logger gives each run a folder of its own: those beside this run's are the earlier ones'.
+    A logger gives each run a folder of its own: those beside this run's are the earlier ones'. None
+    is asked which that is: it would promise a number before it has it.
     """
     folders = [resolved_folder(joined(trainer.default_root_dir, _DEFAULT_NAME))]
     logger = trainer.logger
-    if logger is not None and logger.log_dir and logger.save_dir:
+    if isinstance(logger, FolderLogger):
+        runs = logger.run_folder.root.resolve()
+    elif logger is not None and logger.log_dir and logger.save_dir:
         runs, top = Path(logger.log_dir).resolve().parent, Path(logger.save_dir).resolve()
-        if runs.is_relative_to(top):
-            folders += map(str, runs.glob(f"*/{_DEFAULT_NAME}"))
-    return folders
+        if not runs.is_relative_to(top):
+            return folders
+    else:
+        return folders
+    return [*folders, *map(str, runs.glob(f"*/{_DEFAULT_NAME}"))]
+
+
+def has_own_folder(trainer: Trainer) -> bool:
+    """Return whether the run's folder is known: to ask a logger before would be to be promised."""
+    logger = trainer.logger
+    return not isinstance(logger, FolderLogger) or logger.run_folder.is_fixed
 
 
 def free_path(

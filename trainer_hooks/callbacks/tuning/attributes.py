@@ -10,8 +10,7 @@ from trainer_hooks.errors import UsageError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trainer_hooks.data import DataModule
-    from trainer_hooks.module import Module
+    from trainer_hooks.module import DataModule, Module
 
 __all__ = ["Setting", "find_setting"]
 

@@ -17,8 +17,7 @@ from trainer_hooks.runtime import free_memory, is_out_of_memory
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
-    from trainer_hooks.data import DataModule
-    from trainer_hooks.module import Module
+    from trainer_hooks.module import DataModule, Module
 
 __all__ = ["BatchSizeFinder"]
 

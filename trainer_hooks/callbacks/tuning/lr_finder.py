@@ -14,8 +14,7 @@ from trainer_hooks.hooks import Band
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
-    from trainer_hooks.data import DataModule
-    from trainer_hooks.module import Module
+    from trainer_hooks.module import DataModule, Module
 
 __all__ = ["LearningRateFinder"]
 

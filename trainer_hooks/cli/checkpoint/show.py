@@ -18,6 +18,7 @@ from trainer_hooks.checkpoint import (
     tensor_bytes,
 )
 from trainer_hooks.cli.values import JsonWriter, counted, printable, shortened, size_text
+from trainer_hooks.clock import EpochStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -83,6 +84,8 @@ def told_of(file: Contents) -> dict[str, Any]:
         "metrics": mapping(mapping(own.get("metrics")).get("callback_metrics")),
         "optimizers": [_optimizer(state) for state in _listed(data.get("optimizer_states"))],
         "schedulers": _listed(data.get("lr_schedulers")),
+        "setup": mapping(own.get("setup")),
+        "training_loaders": _listed(mapping(own.get("stream")).get("shape")),
         "callbacks": contents.callbacks,
         "state_versions": mapping(own.get("state_versions")),
         "plugins": [record for record in _listed(own.get("plugins")) if mapping(record)],
@@ -94,7 +97,10 @@ def told_of(file: Contents) -> dict[str, Any]:
 def _counters(contents: Contents) -> dict[str, Any]:
     named = {"epoch": "epoch", "global_step": "optimizer_steps"}
     found = {new: contents.data[old] for old, new in named.items() if old in contents.data}
-    return {**found, **contents.progress}
+    progress = dict(contents.progress)
+    if progress.get("stage") == EpochStage.ENDED:  # it is whole, but for being counted
+        progress["epochs_completed"] = progress.get("epochs_completed", 0) + 1
+    return {**found, **progress}
 
 
 def _tensor(name: str, tensor: Tensor) -> dict[str, Any]:
@@ -107,7 +113,7 @@ def _tensor(name: str, tensor: Tensor) -> dict[str, Any]:
 
 
 def _optimizer(state: Any) -> dict[str, Any]:
-    """Tell of an optimizer's state. Its class is not in the file; its options tell it."""
+    """Tell of an optimizer's state."""
     groups = [mapping(group) for group in _listed(mapping(state).get("param_groups"))]
     kept = [mapping(values) for values in mapping(mapping(state).get("state")).values()]
     return {
@@ -136,6 +142,7 @@ def _branches(told: dict[str, Any]) -> Iterator[Branch]:
     yield from _group("hyperparameters", told["hyperparameters"].items())
     yield from _group("metrics", told["metrics"].items())
     yield from _optimizers(told)
+    yield from _conditions(told)
     yield from _callbacks(told)
     plugins = [" ".join(map(str, _plugin(record))) for record in told["plugins"]]
     if plugins:
@@ -165,24 +172,44 @@ def _weights(weights: dict[str, Any]) -> Branch:
 
 
 def _optimizers(told: dict[str, Any]) -> Iterator[Branch]:
-    optimizers = told["optimizers"]
-    if optimizers:
-        yield Branch(
-            "optimizers",
-            tuple(
-                Branch(
-                    f"{number}: keeps {printable(', '.join(map(str, found['kept'])) or 'nothing')}"
-                    f" for {counted(found['kept_for'], 'parameter')}",
-                    tuple(Branch(_options(group)) for group in found["groups"]),
-                )
-                for number, found in enumerate(optimizers)
-            ),
+    branches = tuple(
+        Branch(
+            f"{number}: {_class(told, 'optimizers', number)}{_kept(found)}",
+            tuple(Branch(_options(group)) for group in found["groups"]),
         )
+        for number, found in enumerate(told["optimizers"])
+    )
+    if branches:
+        yield Branch("optimizers", branches)
     if told["schedulers"]:
-        lines = [_options(mapping(state)) for state in told["schedulers"]]
+        lines = [
+            _class(told, "schedulers", number) + _options(mapping(state))
+            for number, state in enumerate(told["schedulers"])
+        ]
         yield Branch(
             "schedulers", tuple(Branch(f"{number}: {line}") for number, line in enumerate(lines))
         )
+
+
+def _kept(optimizer: dict[str, Any]) -> str:
+    names = printable(", ".join(map(str, optimizer["kept"])) or "nothing")
+    return f"keeps {names} for {counted(optimizer['kept_for'], 'parameter')}"
+
+
+def _class(told: dict[str, Any], kind: str, number: int) -> str:
+    """Return the class of an optimizer or scheduler; older files do not tell it."""
+    known = _listed(told["setup"].get(kind))
+    name = mapping(known[number]).get("class") if number < len(known) else None
+    return f"{printable(name)}, " if name else ""
+
+
+def _conditions(told: dict[str, Any]) -> Iterator[Branch]:
+    """Give what the training was set up with beside that."""
+    if "precision" in told["setup"]:
+        yield Branch(f"precision: {printable(told['setup']['precision'])}")
+    lines = [_options(mapping(shape)) for shape in told["training_loaders"]]
+    if lines:
+        yield Branch("training loader", tuple(Branch(line) for line in lines if line))
 
 
 def _options(options: dict[Any, Any]) -> str:

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainer_hooks.data import DataModule
-from trainer_hooks.module import Module
+from trainer_hooks.module import DataModule, Module
 
 if TYPE_CHECKING:
     import os

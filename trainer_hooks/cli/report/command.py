@@ -34,7 +34,8 @@ def add_parser(commands: Commands) -> None:
         metavar="RUN_DIR",
         type=Path,
         nargs="+",
-        help="the folder of a run, as trainer.log_dir tells it",
+        help="the folder of a run, as trainer.log_dir tells it; of a folder that holds several, as "
+        "trainer_logs, the newest run is taken",
     )
     parser.add_argument(
         "-o",
@@ -50,7 +51,7 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the page and return the exit code."""
     try:
-        written = _write(list(dict.fromkeys(arguments.runs)), arguments.output)
+        written = _write(arguments.runs, arguments.output)
     except ModuleNotFoundError as error:
         return failed("report", to_install(error, "report", "jinja2", "plotly"))
     except (TrainerHooksError, OSError) as error:
@@ -59,16 +60,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write(folders: list[Path], output: Path | None) -> Path:
+def _write(given: list[Path], output: Path | None) -> Path:
     # here, because they import torch: help is given at once
     from trainer_hooks._files import replace_file
     from trainer_hooks.cli.report.charts import points_for
     from trainer_hooks.cli.report.page import page_of
     from trainer_hooks.cli.report.rendering import rendered
-    from trainer_hooks.cli.report.run import count_metrics, labels_of, read_run, require_run
+    from trainer_hooks.cli.report.run import count_metrics, labels_of, read_run
+    from trainer_hooks.cli.report.run_folders import newest_of_each
 
-    for folder in folders:
-        require_run(folder)
+    folders = newest_of_each(given, "report")
     most = points_for(sum(map(count_metrics, folders)))
     runs = [
         read_run(folder, label, most, beside=[other for other in folders if other != folder])

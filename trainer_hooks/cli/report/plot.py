@@ -31,7 +31,8 @@ def add_parser(commands: Commands) -> None:
         "words",
         metavar="RUN_DIR [RUN_DIR ...] NAME",
         nargs="+",
-        help="folders of runs, and then the names of metrics; without a name they are listed",
+        help="folders of runs, and then the names of metrics; without a name they are listed. Of a "
+        "folder that holds several runs, as trainer_logs, the newest is taken",
     )
     parser.add_argument("--log", action="store_true", help="draw values by their logarithm")
     parser.add_argument(
@@ -50,11 +51,12 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Draw, and return the exit code."""
     from trainer_hooks.cli.report.plot_drawing import Drawing, draw
+    from trainer_hooks.cli.report.run_folders import newest_of_each
 
     folders, names = _told_apart(arguments.words)
     try:
         draw(
-            folders,
+            newest_of_each(folders, "plot"),
             names,
             Drawing(
                 is_log=arguments.log, smoothing=arguments.smooth, is_by_epoch=arguments.x == "epoch"

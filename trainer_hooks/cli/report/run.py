@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.callbacks.reporting.journal import JOURNAL
 from trainer_hooks.cli.report.journal import Session, number, read_journal, with_outcomes
 from trainer_hooks.cli.report.metrics import METRICS, Metrics
-from trainer_hooks.errors import TrainerHooksError
+from trainer_hooks.cli.report.run_folders import require_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,31 +18,19 @@ if TYPE_CHECKING:
 __all__ = [
     "HPARAMS",
     "Run",
-    "RunFolderError",
     "count_metrics",
     "labels_of",
     "read_run",
-    "require_run",
 ]
 
 HPARAMS = "hparams.json"
 """The hyperparameters' name in a run's folder."""
 
-_OTHER_LOGGERS = (
-    ("events.out.tfevents.*", "TensorBoard"),
-    ("wandb", "wandb"),
-    ("mlruns", "MLflow"),
-    ("hparams.yaml", "Lightning"),
-)
 _MOST_SIBLINGS = 200
 _MOST_ANCESTORS = 100
 _SHOWN = 5
 _LONGEST_HEADER = 10_000_000
 _NEAR_CHECKPOINT = 3
-
-
-class RunFolderError(TrainerHooksError):
-    """Raised for a folder that is not a run's."""
 
 
 @dataclass(slots=True)
@@ -77,41 +65,6 @@ class Run:
         """The last start of training in its own folder."""
         own = [session for session in self.fits if session.folder == self.folder]
         return own[-1] if own else None
-
-
-def require_run(folder: Path) -> None:
-    """Make sure that a folder is a run's.
-
-    Raises:
-        RunFolderError: it is not; the message says what it is, and what to give instead.
-    """
-    if not folder.exists():
-        raise RunFolderError(f"{str(folder)!r} is not there: give the folder of a run.")
-    if not folder.is_dir():
-        raise RunFolderError(
-            f"{str(folder)!r} is a file: give the folder of a run, as trainer_logs/version_0."
-        )
-    if _is_run(folder):
-        return
-    runs = sorted(path for path in folder.glob("*/") if _is_run(path))
-    runs = runs or sorted(path for path in folder.glob("*/*/") if _is_run(path))
-    if runs:
-        listed = ", ".join(repr(str(path)) for path in runs[:_SHOWN])
-        more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
-        raise RunFolderError(
-            f"{str(folder)!r} is not the folder of a run, but holds some: {listed}{more}. Give one "
-            "of them, or several to compare them."
-        )
-    for pattern, name in _OTHER_LOGGERS:
-        if any(folder.glob(pattern)):
-            raise RunFolderError(
-                f"{str(folder)!r} holds files of {name} alone: metrics are read from the "
-                f"{METRICS} of a CSVLogger. Train with Trainer(logger=[CSVLogger('logs'), ...])."
-            )
-    raise RunFolderError(
-        f"{str(folder)!r} holds nothing of a run: neither {METRICS}, {JOURNAL} nor checkpoints. "
-        "Give the folder that trainer.log_dir names."
-    )
 
 
 def read_run(
@@ -174,12 +127,6 @@ def count_metrics(folder: Path) -> int:
         return 0
     with path.open("rb") as file:
         return file.readline(_LONGEST_HEADER).count(b",")
-
-
-def _is_run(folder: Path) -> bool:
-    if (folder / METRICS).is_file() or (folder / JOURNAL).is_file():
-        return True
-    return any(folder.glob("*.ckpt")) or any(folder.glob("checkpoints/*.ckpt"))
 
 
 def _journal(run: Run, folder: Path) -> list[Session]:

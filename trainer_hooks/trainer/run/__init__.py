@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.trainer.run.conditions import checked_overrides
     from trainer_hooks.trainer.run.job import Job, reload_data
     from trainer_hooks.trainer.run.lifecycle import Run
     from trainer_hooks.trainer.run.profiling import active_profile, profile_from_start, put_in
@@ -20,6 +21,7 @@ __all__ = [
     "Run",
     "Session",
     "active_profile",
+    "checked_overrides",
     "find_checkpoint",
     "profile_from_start",
     "put_in",
@@ -38,6 +40,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Run": "lifecycle",
             "Session": "session",
             "active_profile": "profiling",
+            "checked_overrides": "conditions",
             "find_checkpoint": "resuming",
             "profile_from_start": "profiling",
             "put_in": "profiling",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks import data as loading
 from trainer_hooks._log import warn
 from trainer_hooks.context import EvalData
 from trainer_hooks.data import (
-    DataModule,
     TrainStream,
     as_eval_loaders,
     as_train_loader,
@@ -18,14 +17,14 @@ from trainer_hooks.data import (
     number_of_batches,
     without_shuffling,
 )
-from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning
+from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning, lightning_hint
 from trainer_hooks.loops import has_evaluation
-from trainer_hooks.module import Module
+from trainer_hooks.module import DataModule, Module
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
 
-__all__ = ["Job", "check_kinds", "load_data", "reload_data"]
+__all__ = ["Job", "check_kinds", "load_data", "reload_data", "with_datamodule"]
 
 _LIMITS = {
     "validate": "limit_val_batches",
@@ -50,6 +49,7 @@ class Job:
         train: the training loaders given, or None.
         evaluation: the loaders given for evaluation, or None.
         ckpt_path: the checkpoint to start from, or None.
+        overrides: options of optimizers that this run decides on, not the checkpoint.
         keeps_predictions: whether predict returns them.
     """
 
@@ -60,6 +60,7 @@ class Job:
     evaluation: Any = None
     ckpt_path: str | None = None
     keeps_predictions: bool = True
+    overrides: frozenset[str] = frozenset()
 
     @property
     def makes_loaders(self) -> bool:
@@ -67,10 +68,21 @@ class Job:
         return (self.train if self.fn == "fit" else self.evaluation) is None
 
 
+def with_datamodule(job: Job) -> Job:
+    """Return a job whose data module, if it stands in the place of loaders, is in its own."""
+    if job.datamodule is None and isinstance(job.train, DataModule) and job.evaluation is None:
+        return replace(job, datamodule=job.train, train=None)
+    if job.datamodule is None and isinstance(job.evaluation, DataModule) and job.fn != "fit":
+        return replace(job, datamodule=job.evaluation, evaluation=None)
+    return job
+
+
 def check_kinds(job: Job) -> None:
     """Make sure that a job is about a module and a data module."""
     if isinstance(job.module, type) or not isinstance(job.module, Module):
-        hint = " It is a class: pass an instance." if isinstance(job.module, type) else ""
+        kind = job.module if isinstance(job.module, type) else type(job.module)
+        hint = " It is a class: pass an instance." if kind is job.module else ""
+        hint += lightning_hint(kind, "Module")
         raise ModuleError(
             f"{job.fn} was given {type(job.module).__qualname__} {str(job.module)[:60]!r} as its "
             f"model: it must be an instance of trainer_hooks.Module.{hint}"
@@ -79,7 +91,8 @@ def check_kinds(job: Job) -> None:
     for name, given in (("train_dataloaders", job.train), (evaluated, job.evaluation)):
         if isinstance(given, DataModule):
             raise DataError(
-                f"{job.fn} was given a DataModule as {name}: pass it as datamodule= instead."
+                f"{job.fn} was given a DataModule as {name}, and other data beside it: pass it "
+                "alone, as datamodule= or in the second place."
             )
         if given is not None and job.datamodule is not None:
             raise DataError(

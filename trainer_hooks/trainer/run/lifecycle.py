@@ -12,7 +12,7 @@ from trainer_hooks import loops
 from trainer_hooks._log import warn
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.context import OverriddenSteps, RunContext
-from trainer_hooks.data import BatchTransfer, DataModule
+from trainer_hooks.data import BatchTransfer
 from trainer_hooks.errors import (
     CheckpointError,
     StopTraining,
@@ -22,9 +22,11 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
-from trainer_hooks.module import Module, parse
-from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
+from trainer_hooks.module import DataModule, Module, parse, setup_of, warn_of_foreign
+from trainer_hooks.trainer.run import folders
+from trainer_hooks.trainer.run.job import Job, check_kinds, load_data, with_datamodule
 from trainer_hooks.trainer.run.modes import modes_of
+from trainer_hooks.trainer.run.origin import is_at_work_elsewhere
 from trainer_hooks.trainer.run.parts import moving_parts
 from trainer_hooks.trainer.run.profiling import begin_run, report_run
 from trainer_hooks.trainer.run.signals import heeding_signals
@@ -60,7 +62,7 @@ class Run:
     ) -> None:
         self.session = session
         self.trainer = trainer
-        self.job = job
+        self.job = job = with_datamodule(job)
         self._batch_losses = batch_losses
         self._guards = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
@@ -74,7 +76,7 @@ class Run:
 
         ::
 
-            configure_callbacks, prepare_data, setup, the loaders
+            the run's folder, configure_callbacks, prepare_data, setup, the loaders
             on_configure_model, the module to its device, on_after_configure_model, optimizers
             on_before_load, the checkpoint restored, on_after_load
             on_fit_start, or on_evaluation_run_start
@@ -82,7 +84,6 @@ class Run:
         session, trainer, job = self.session, self.trainer, self.job
         module = job.module
         context = self._begin(module)
-        self._resume_loggers()
         for part in (job.datamodule, module):
             if part is not None:
                 part.prepare_data()
@@ -90,6 +91,7 @@ class Run:
         if job.datamodule is not None:
             job.datamodule.setup(job.fn)
         hooks.setup(trainer, module, job.fn)
+        folders.look_at(session, trainer)
         hooks.on_configure_model(trainer, module)
         module.configure_model()
         session.precision.convert_module(module)
@@ -179,6 +181,7 @@ class Run:
         if self.job.fn == "fit":
             steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
+        steps.append((folders.give_back, (session,)))
         # last: until here a signal does not end the process in the midst of all this
         steps.append((self._guards.close, ()))
         for step, arguments in steps:
@@ -193,7 +196,7 @@ class Run:
                     add_note(fault, f"and then, while tearing down: {describe_error(error)}")
         for part, mode in self._modes:
             part.training = mode
-        session.connector.relay.on_stop = None
+        session.connector.relay.on_stop = session.connector.relay.on_end_epoch = None
         for callback in session.connector.callbacks:
             callback.attach_module(None)
         module.attach(self.trainer, None)
@@ -222,6 +225,9 @@ class Run:
         context = session.context = self._make_context(module)
         context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
+        session.connector.relay.on_end_epoch = context.end_epoch
+        self._resume_loggers()
+        folders.take(session)
         session.connector.attach(module, module.configure_callbacks())
         session.occupation.take(session.connector.entries)
         for callback in session.connector.callbacks:
@@ -270,6 +276,8 @@ class Run:
         if not training.is_configured:
             wanted = module.configure_optimizers()
             training.optimization = parse(wanted, type(module).__qualname__)
+            warn_of_foreign(training.optimization, module)
+            training.setup = setup_of(training.optimization, module.saved_hparams)
             training.is_configured = True
 
     def _resume_loggers(self) -> None:
@@ -281,8 +289,15 @@ class Run:
             self._checkpoint = files.load_checkpoint(path)
         except CheckpointError:
             return  # it is raised when the file is read in its turn, where it is still not there
-        own = self._checkpoint.get("trainer_hooks", {})
-        self.session.guards.resume(own.get("loggers", []))
+        known = self._checkpoint.get("trainer_hooks", {}).get("loggers", [])
+        if known and is_at_work_elsewhere(files.summarize(path)):
+            warn(
+                f"checkpoint {path!r} is of a run that is still going in another process: this one "
+                "logs to a folder of its own. Stop that one first to go on with it.",
+                TrainerHooksWarning,
+            )
+            return
+        self.session.guards.resume(known)
 
     def _restore(self, context: RunContext) -> None:
         """Put a checkpoint back, if there is one."""
@@ -309,6 +324,7 @@ class Run:
             upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
             restoring.restore_module(context, checkpoint, path)
             if self.job.fn == "fit":
+                restoring.settle_conditions(session, checkpoint, path, self.job.overrides)
                 restoring.restore_training(session, context, checkpoint)
                 saved_at = files.summarize(path).saved_at
                 session.training.saved_at = max(session.training.saved_at, saved_at)
@@ -346,11 +362,21 @@ class Run:
         reason = loop.reason_to_end()
         is_asked_for = context.has_to_stop
         progress = context.training.progress
-        if reason and not is_asked_for and progress.stage is EpochStage.BETWEEN:
+        is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
+        if reason and not is_asked_for and is_over:
+            if context.data.stream.num_batches == 0:
+                warn(
+                    f"fit has nothing to do: {reason}. Set limit_train_batches to more, or call "
+                    "validate() to run the validation alone.",
+                    TrainerHooksWarning,
+                )
+                return loop
+            epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
+            anew = "leave ckpt_path out" if context.resumed else "pass another module"
             warn(
-                f"fit has nothing to do: {reason} (epoch {progress.epochs_completed}, step "
+                f"fit has nothing to do: {reason} (epoch {epochs}, step "
                 f"{progress.steps_completed}). Set trainer.max_epochs, trainer.max_steps "
-                "or trainer.max_duration to more to go on, or pass another module to start anew.",
+                f"or trainer.max_duration to more to go on, or {anew} to start anew.",
                 TrainerHooksWarning,
             )
         return loop

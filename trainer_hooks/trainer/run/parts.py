@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.context import REFUSE, MovingParts, Part
 from trainer_hooks.data import generator_states, generators_in, restore_generators
@@ -46,6 +48,7 @@ def moving_parts(session: Session, module: Module, context: RunContext | None) -
     _add_counters(parts, training)
     _add_optimization(parts, session, context)
     _add_metrics(parts, session, module)
+    _add_loggers(parts, session)
     _add_callbacks(parts, session)
     _add_loop(parts, training.left, context)
     _add_loaders(parts, training, context)
@@ -144,6 +147,15 @@ def _add_metrics(parts: MovingParts, session: Session, module: Module) -> None:
     )
 
 
+def _add_loggers(parts: MovingParts, session: Session) -> None:
+    """Add how far the loggers have written: what a validation logs again is logged once."""
+
+    def load(states: Any) -> None:
+        """Do nothing: they went on with their runs before anybody asked for their folders."""
+
+    parts.register(Part("loggers", session.guards.state, load, is_put_back=False))
+
+
 def _add_callbacks(parts: MovingParts, session: Session) -> None:
     """Add the callbacks; savers tell what they saved, whatever is under way."""
 
@@ -231,6 +243,14 @@ def _add_module(parts: MovingParts, session: Session, module: Module) -> None:
 
     parts.register(
         Part(
+            "buffers",
+            lambda: dict(module.named_buffers()),
+            lambda s: _load_buffers(module, s),
+            is_only_aside=True,  # as they are now they stand among the weights
+        )
+    )
+    parts.register(
+        Part(
             "gradients",
             lambda: _gradients(module, training),
             lambda s: _load_gradients(module, s),
@@ -275,6 +295,13 @@ def _gradients(module: Module, training: Training) -> dict[str, Any]:
         for name, parameter in module.named_parameters()
         if parameter.grad is not None
     }
+
+
+def _load_buffers(module: Module, states: dict[str, Any]) -> None:
+    with torch.no_grad():
+        for name, buffer in module.named_buffers():
+            if name in states and states[name] is not buffer:
+                buffer.copy_(states[name])
 
 
 def _load_gradients(module: Module, states: dict[str, Any]) -> None:

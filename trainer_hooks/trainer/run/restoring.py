@@ -14,6 +14,8 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
 )
 from trainer_hooks.metrics import lost_metrics
+from trainer_hooks.module import require_same_classes
+from trainer_hooks.trainer.run.conditions import settle_conditions
 from trainer_hooks.trainer.run.parts import kept_metrics
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ __all__ = [
     "require_resumable",
     "restore_module",
     "restore_training",
+    "settle_conditions",
     "upgrade_callbacks",
 ]
 
@@ -108,6 +111,10 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
     require_fitting(context.module, checkpoint["state_dict"], source)
     try:
         context.training.optimization.require_same(checkpoint)
+        training = context.training
+        require_same_classes(
+            training.optimization, checkpoint, own.get("setup", {}), training.setup
+        )
     except OptimizationError as error:
         raise CheckpointError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
     if context.data.stream is not None:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.callbacks.saving.saved_files import default_folder, earlier_folders
+from trainer_hooks._log import warn
+from trainer_hooks.callbacks.saving.saved_files import earlier_folders
 from trainer_hooks.callbacks.saving.saver import Saver
-from trainer_hooks.checkpoint import Search, exists, files_in, verify_checkpoint
-from trainer_hooks.errors import CheckpointNotFoundError, OptionError
+from trainer_hooks.checkpoint import Search, Summary, exists, files_in, verify_checkpoint
+from trainer_hooks.errors import CheckpointNotFoundError, OptionError, TrainerHooksWarning
+from trainer_hooks.trainer.run.origin import is_at_work_elsewhere, origin_of
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
 
 __all__ = ["find_checkpoint"]
 
 
-def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: str) -> str | None:
+def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> str | None:
     """Return the path of a checkpoint, or None where `"auto"` finds none.
 
     Args:
         trainer: its checkpoint callbacks say where to look.
         asked: `"last"`, `"best"` or `"auto"`.
         fn: the entry point: fit needs more than weights.
-        module: the name of the class of the module that is to be loaded.
+        module: what is to be loaded.
 
     Raises:
         OptionError: `"auto"` was given to another entry point than fit.
@@ -34,23 +37,64 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: str) -> str |
             f"ckpt_path='auto' of {fn}: starting anew makes sense for fit alone. Give a path, "
             "'last' or 'best'."
         )
-    savers = trainer.checkpoint_callbacks
-    files = [path for saver in savers for path in saver.candidates(trainer)]
-    if asked == "auto" and not savers:
-        folders = [default_folder(trainer), *earlier_folders(trainer)]
-        files = [path for folder in folders for path in files_in(folder, Saver.FILE_EXTENSION)]
-    search = Search(asked, files, module, is_resume=fn == "fit")
+    search = _search(trainer, asked, fn, module)
     if asked == "best":
+        savers = trainer.checkpoint_callbacks
         saver = next((saver for saver in savers if isinstance(saver, Saver)), None)
         if saver is not None and saver.best_model_path and exists(saver.best_model_path):
             verify_checkpoint(saver.best_model_path)
             return saver.best_model_path
-        return search.best("" if saver is None else saver.state_key)
-    found = search.newest()
+        found: str | None = search.best("" if saver is None else saver.state_key)
+    else:
+        found = search.newest()
     if found is None and asked == "last":
         raise CheckpointNotFoundError(
             "ckpt_path='last': no checkpoint callback of this trainer has saved one"
             f"{'' if fn != 'fit' else ' that a training can go on from'}. Train first, give a "
             "path, or let fit start anew where there is none: ckpt_path='auto'."
         )
+    _tell_of_others(trainer, search)
     return found
+
+
+def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Search:
+    """Return a search of what the trainer's savers, and those of its earlier runs, have saved.
+
+    In a folder that the user named all is this run's. In the others, which runs have in common,
+    what tells a run apart is its origin; and a fit leaves alone what is still going elsewhere.
+    """
+    savers = trainer.checkpoint_callbacks
+    named = [path for one in savers if one.has_named_folder for path in one.candidates(trainer)]
+    shared = {
+        path for one in savers if not one.has_named_folder for path in one.candidates(trainer)
+    }
+    if asked == "auto" and not savers:
+        folders = earlier_folders(trainer)
+        shared = {path for folder in folders for path in files_in(folder, Saver.FILE_EXTENSION)}
+    origin, is_resume = origin_of(module.saved_hparams), fn == "fit"
+
+    def is_own(path: str, summary: Summary) -> bool:
+        if path not in shared:
+            return True
+        return summary.origin in ("", origin) and not (is_resume and is_at_work_elsewhere(summary))
+
+    return Search(asked, [*named, *shared], type(module).__name__, is_resume, is_own)
+
+
+def _tell_of_others(trainer: Trainer, search: Search) -> None:
+    """Say so where there are checkpoints of other runs alone."""
+    if not search.of_others:
+        return
+    whose = "another command line, other hyperparameters, or still going"
+    if search.taken is None:
+        newest = max(search.of_others, key=search.of_others.__getitem__)
+        trainer.print(
+            f"ckpt_path={search.asked!r}: a new training. All checkpoints here "
+            f"({len(search.of_others)}) are of other runs ({whose}); the newest is {newest!r}."
+        )
+    elif search.taken in search.of_others:
+        warn(
+            f"ckpt_path={search.asked!r} took {search.taken!r}, which another run has saved "
+            f"({whose}): this one has saved none. Give the path of the one that is meant.",
+            TrainerHooksWarning,
+        )

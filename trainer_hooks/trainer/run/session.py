@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock import Time
     from trainer_hooks.context import Plan
-    from trainer_hooks.data import DataModule
     from trainer_hooks.hooks import HookProfile
     from trainer_hooks.loggers import Logger
-    from trainer_hooks.module import Module
+    from trainer_hooks.module import DataModule, Module
     from trainer_hooks.runtime import Precision
     from trainer_hooks.trainer.options import TrainerConfig
     from trainer_hooks.trainer.run.job import Job
@@ -91,6 +90,8 @@ class Session:
         self.module, self.datamodule = job.module, job.datamodule
         if job.fn == "fit" and job.module is not self.training.module:
             self.training = Training(job.module)
+        if job.fn == "fit":
+            self.training.hparams = job.module.saved_hparams
         self.precision = make_precision(self.config.precision, self.device)
         if self.training.scaler:
             self.precision.load_state_dict(self.training.scaler)
@@ -142,6 +143,7 @@ class Session:
 
     @property
     def hparams(self) -> dict[str, Any]:
-        """The hyperparameters that loggers are given."""
-        logged = self.module.logged_hparams if self.module is not None else None
-        return dict(logged or {})
+        """The hyperparameters that loggers are given: the data module's, and the module's."""
+        parts = (self.datamodule, self.module)
+        logged = [part.logged_hparams for part in parts if part is not None]
+        return {name: value for one in logged for name, value in (one or {}).items()}

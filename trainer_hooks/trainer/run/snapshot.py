@@ -21,6 +21,8 @@ from trainer_hooks.checkpoint import (
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks import hook_in_work
+from trainer_hooks.trainer.run.conditions import conditions_of
+from trainer_hooks.trainer.run.origin import origin_of, this_process
 from trainer_hooks.trainer.run.parts import moving_parts
 
 if TYPE_CHECKING:
@@ -135,14 +137,31 @@ def _writer(session: Session) -> Callable[[dict[str, Any], str | os.PathLike[str
     """Return what writes a checkpoint of this moment, in the format that a file's name says."""
     # later than the one before even where the clock was set back, as on another machine
     session.training.saved_at = max(time.time_ns(), session.training.saved_at + 1)
-    return partial(_write, module=type(session.module).__name__, saved_at=session.training.saved_at)
+    return partial(
+        _write,
+        module=type(session.module).__name__,
+        saved_at=session.training.saved_at,
+        origin=origin_of(session.training.hparams),
+    )
 
 
 def _write(
-    checkpoint: dict[str, Any], path: str | os.PathLike[str], module: str, saved_at: int
+    checkpoint: dict[str, Any],
+    path: str | os.PathLike[str],
+    module: str,
+    saved_at: int,
+    origin: str,
 ) -> str:
     dump = dump_safetensors if is_safetensors(path) else None
-    return write_checkpoint(checkpoint, path, dump=dump, module=module, saved_at=saved_at)
+    return write_checkpoint(
+        checkpoint,
+        path,
+        dump=dump,
+        module=module,
+        saved_at=saved_at,
+        origin=origin,
+        process=this_process(),
+    )
 
 
 def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, Any]:
@@ -166,6 +185,9 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
     with session.training.metrics.closed():
         datamodule = session.datamodule
         if datamodule is not None:
+            if datamodule.saved_hparams is not None:
+                checkpoint["datamodule_hparams_name"] = "kwargs"
+                checkpoint[lightning.DATA_HPARAMS] = dict(datamodule.saved_hparams)
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state
@@ -182,8 +204,8 @@ def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) 
     own = checkpoint["trainer_hooks"]
     own["state_versions"] = session.connector.state_versions()
     own["plugins"] = session.connector.plugin_records()
-    own["loggers"] = session.guards.state()
     own["world_size"] = 1
+    own["setup"] = conditions_of(session)
     if context is None:
         moving_parts(session, module, None).write(checkpoint, {})
         left = session.training.left

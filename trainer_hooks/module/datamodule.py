@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from trainer_hooks.data.hooks import DataHooks
+from trainer_hooks import checkpoint
+from trainer_hooks.data import DataHooks
+from trainer_hooks.runtime import rng
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from trainer_hooks.module.hyperparameters import KeptArguments
 
 __all__ = ["DataModule"]
 
@@ -20,6 +28,7 @@ class DataModule(DataHooks):
     """
 
     trainer: Any = None
+    _kept: KeptArguments | None = None
 
     def setup(self, stage: str) -> None:
         """Split and build data sets; `stage` is fit, validate, test or predict."""
@@ -36,6 +45,70 @@ class DataModule(DataHooks):
 
     def on_exception(self, exception: BaseException) -> None:
         """Called for any exception that leaves fit, validate, test or predict."""
+
+    def save_hyperparameters(
+        self, *args: Any, ignore: Any = None, frame: Any = None, logger: bool = True
+    ) -> None:
+        """Keep the arguments of `__init__` in `hparams` and in checkpoints, as a module does.
+
+        Args:
+            args: names of the arguments to keep; or one mapping, Namespace or dataclass, whose
+                items are kept instead; all arguments unless given.
+            ignore: names to leave out.
+            frame: the frame of `__init__`, where it is not the caller's.
+            logger: whether loggers are given them when fit begins.
+
+        Raises:
+            ModuleError: a name is no argument, or this is called outside `__init__`.
+        """
+        from trainer_hooks.module.hyperparameters import kept_arguments
+
+        self._kept = kept_arguments(self, self._kept, args, ignore, frame, logger)
+
+    @property
+    def hparams(self) -> checkpoint.HyperParameters:
+        """The hyperparameters, as a dict with attributes."""
+        if self._kept is None:
+            from trainer_hooks.module.hyperparameters import KeptArguments
+
+            self._kept = KeptArguments()
+        return self._kept.given
+
+    @property
+    def saved_hparams(self) -> Mapping[str, Any] | None:
+        """What of the hyperparameters a checkpoint holds; None if none were saved."""
+        return None if self._kept is None else self._kept.saved
+
+    @property
+    def logged_hparams(self) -> Mapping[str, Any] | None:
+        """What of the hyperparameters loggers are given, or None."""
+        return self.hparams if self._kept is not None and self._kept.is_logged else None
+
+    @classmethod
+    def load_from_checkpoint(
+        cls, checkpoint_path: str | os.PathLike[str], map_location: Any = "cpu", **kwargs: Any
+    ) -> Self:
+        """Make a data module with a checkpoint's hyperparameters, and give it the state there.
+
+        The global random numbers are as before afterwards.
+
+        Args:
+            checkpoint_path: a checkpoint of trainer_hooks or of Lightning 2.x.
+            map_location: where tensors in it go, as in `torch.load`.
+            kwargs: arguments of `__init__` that replace or complete the hyperparameters.
+
+        Raises:
+            CheckpointError: it cannot be read.
+            ModuleError: `__init__` needs an argument that is neither there nor given.
+        """
+        found = checkpoint.load_checkpoint(checkpoint_path, map_location)
+        saved = found.get(checkpoint.lightning.DATA_HPARAMS, {})
+        with rng.isolated():
+            made = cls(**checkpoint.arguments_from(cls, saved, kwargs, str(checkpoint_path)))
+        state = found.get(cls.__qualname__)
+        if state:
+            made.load_state_dict(state)
+        return made
 
     @classmethod
     def from_datasets(

@@ -1,0 +1,175 @@
+"""The page of differences from Lightning: its names from a file, ours from the code.
+
+A name of Lightning that is neither here nor in `INSTEAD` is an error, and so is a reason for a
+name that is here by now. `lightning_names.py` writes the file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trainer_hooks
+from lightning_reasons import INSTEAD, MEANINGS
+from tables import cell
+from trainer_hooks import Callback, DataModule, Module, Trainer, Tuner, callbacks, loggers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["lightning_page"]
+
+_NAMES = Path(__file__).with_name("lightning_names.json")
+
+_EXAMPLE = """
+import torch
+
+from trainer_hooks import Module, Trainer
+
+
+class Line(Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+        self.seen = []
+
+    def on_before_zero_grad(self, optimizer):
+        self.seen.append("zero_grad")
+
+    def training_step(self, batch, batch_idx):
+        self.seen.append("training_step")
+        return self.layer(batch).square().mean()
+
+    def on_before_backward(self, loss):
+        self.seen.append("backward")
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.layer(batch).square().mean())
+
+    def on_validation_start(self):
+        self.seen.append("validation")
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+batches = list(torch.randn(4, 8, 4))
+module, trainer = Line(), Trainer(max_steps=1, num_sanity_val_steps=0, **quiet)
+trainer.fit(module, batches, batches)
+assert module.seen == ["zero_grad", "training_step", "backward", "validation"]
+assert (trainer.max_epochs, trainer.fast_dev_run) == (-1, 0)
+
+weights = module.layer.weight.clone()
+trainer.validate(dataloaders=batches, verbose=False)
+assert torch.equal(module.layer.weight, weights)
+trainer.fit(Line(), batches)
+assert trainer.global_step == 1  # from nothing
+""".strip()
+
+
+def lightning_page() -> str:
+    """Return docs/differences-from-lightning.md.
+
+    Raises:
+        ValueError: a name of Lightning is neither here nor explained, or both.
+    """
+    names = json.loads(_NAMES.read_text(encoding="utf-8"))
+    lines = [
+        "# Differences from Lightning",
+        "",
+        "<!-- made by docs/generate.py from the code and docs/lightning_names.json:",
+        "do not edit -->",
+        "",
+        f"For those who know Lightning; compared with {names['version']}. What is not listed has",
+        "the same name, arguments and meaning in both. Checkpoints of Lightning 2.x are read and",
+        "resumed from, and Lightning reads ours: [checkpoints.md](checkpoints.md).",
+        "",
+        "## Another meaning",
+        "",
+        "| | in Lightning | here |",
+        "|---|---|---|",
+        *(f"| {' | '.join(map(cell, row))} |" for row in MEANINGS),
+        "",
+        "Some of it, as code:",
+        "",
+        "```python",
+        *_EXAMPLE.splitlines(),
+        "```",
+        "",
+        "## In Lightning, and not here",
+    ]
+    for title, kind, ours in _kinds():
+        lines += _missing(title, kind, names[kind], ours())
+    lines += _arguments(names)
+    lines += ["", "## Here, and not in Lightning", "", "| | names |", "|---|---|"]
+    for title, kind, ours in _kinds():
+        more = [] if kind == "packages" else sorted(set(ours()) - set(names[kind]))
+        if more:
+            lines.append(f"| {title} | {', '.join(f'`{name}`' for name in more)} |")
+    lines += [
+        "",
+        "Hooks are in [hooks.md](hooks.md), options, attributes and methods of the Trainer in",
+        "[trainer.md](trainer.md), callbacks in [callbacks](callbacks/README.md).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _kinds() -> Iterable[tuple[str, str, Callable[[], Iterable[str]]]]:
+    """Return of each kind of names its title, its key, and what finds those that are here."""
+    torch_module = {*dir(Module.__mro__[1]()), "forward"}
+    trainer = Trainer(logger=False, enable_checkpointing=False, accelerator="cpu", plugins=False)
+    return (
+        ("Names of the package", "top", lambda: trainer_hooks.__all__),
+        ("Packages", "packages", lambda: ("callbacks", "loggers")),
+        ("Options of the Trainer", "options", lambda: inspect.signature(Trainer).parameters),
+        ("Attributes and methods of the Trainer", "trainer", lambda: _public(trainer)),
+        ("The Module", "module", lambda: _public(Module()) - torch_module),
+        ("The DataModule", "datamodule", lambda: _public(DataModule())),
+        ("The Callback", "callback", lambda: _public(Callback())),
+        ("The Tuner", "tuner", lambda: _public(Tuner(trainer))),
+        ("Callbacks", "callbacks", lambda: callbacks.__all__),
+        ("Loggers", "loggers", lambda: loggers.__all__),
+    )
+
+
+def _public(owner: object) -> set[str]:
+    return {name for name in dir(owner) if name[0] != "_"}
+
+
+def _missing(title: str, kind: str, theirs: Iterable[str], ours: Iterable[str]) -> list[str]:
+    """Return the table of what is not here, each with its reason."""
+    missing = set(theirs) - set(ours)
+    wrong = missing ^ set(INSTEAD[kind])
+    if wrong:
+        raise ValueError(
+            f"{kind}: {', '.join(sorted(wrong))}: say in INSTEAD of docs/lightning_reasons.py what "
+            "there is instead of each name that is not here, and of no other."
+        )
+    if not missing:
+        return []
+    rows = [f"| `{name}` | {cell(INSTEAD[kind][name])} |" for name in sorted(missing)]
+    return ["", f"### {title}", "", "| name | instead |", "|---|---|", *rows]
+
+
+def _arguments(names: Mapping[str, Any]) -> list[str]:
+    """Return the lines on arguments of callbacks and loggers that both have.
+
+    Raises:
+        ValueError: one of Lightning's is missing here.
+    """
+    rows = []
+    for kind, package in (("callbacks", callbacks), ("loggers", loggers)):
+        for name in set(names[kind]) & set(package.__all__):
+            ours = inspect.signature(getattr(package, name)).parameters
+            takes_any = any(p.kind is p.VAR_KEYWORD for p in ours.values())
+            missing = [] if takes_any else [a for a in names[kind][name] if a not in ours]
+            if missing:
+                raise ValueError(f"{name} lacks Lightning's arguments {missing}.")
+            more = [] if takes_any else [a for a in ours if a not in names[kind][name]]
+            if more:
+                rows.append(f"| `{name}` | {', '.join(f'`{a}`' for a in more)} |")
+    head = ["", "## Arguments", "", "Callbacks and loggers that both have take all of Lightning's"]
+    return [*head, "arguments. Some take more:", "", "| | also |", "|---|---|", *sorted(rows)]

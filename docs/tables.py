@@ -1,0 +1,131 @@
+"""Tables in pages that are otherwise written by hand: a comment in the page says what to put there.
+
+`<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
+stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
+behind a colon, which ones; or `extras of pyproject.toml`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from dataclasses import MISSING, fields, is_dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import trainer_hooks
+from docstrings import read_attributes, read_class, read_function
+
+__all__ = ["cell", "fill", "member_row"]
+
+_EXTRAS = {
+    "demo": "`trainer-hooks demo`",
+    "remote": "checkpoints in `s3://` and other stores",
+    "safetensors": "weights written and read as `.safetensors`",
+    "fast": "checkpoints verified at half the cost",
+    "tensorboard": "`TensorBoardLogger`",
+    "wandb": "`WandbLogger`",
+    "mlflow": "`MLflowLogger`",
+    "plots": "`trainer.history.plot` and `to_pandas`, `lr_find().plot`",
+    "report": "`trainer-hooks report` and `trainer-hooks plot`, `SampleInspector`",
+    "monitor": "`DeviceStatsMonitor`, `SystemMetricsMonitor`",
+    "quantization": "`QuantizationAwareTraining`",
+    "export": "`ExportForInferenceCallback` to ONNX",
+    "mlperf": "`MLPerfCallback`",
+    "dev": "all of these, the tests and the linters",
+    "bench": "the benchmarks against other trainers",
+}
+"""What each extra of pyproject.toml is for."""
+
+_TABLE = re.compile(r"(<!-- table: (\w+) of (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+def fill(text: str) -> str:
+    """Return a page with its tables made anew.
+
+    Raises:
+        ValueError: a comment asks for what is no table.
+    """
+    return _TABLE.sub(lambda found: found[1] + _made(found[2], found[3]) + found[4], text)
+
+
+def cell(text: str) -> str:
+    """Return a text as it may stand in a table."""
+    return text.replace("|", r"\|")
+
+
+def member_row(owner: type, name: str) -> str:
+    """Return a table's row of a method, with its arguments, or of a property."""
+    member = inspect.getattr_static(owner, name)
+    if isinstance(member, property):
+        return f"| `{name}` | {cell(read_function(member.fget).summary)} |"
+    function = getattr(owner, name)
+    doc = inspect.cleandoc(function.__doc__).partition("\n")[0]
+    return f"| `{name}({_signature(function)})` | {cell(doc)} |"
+
+
+def _made(kind: str, what: str) -> str:
+    if (kind, what) == ("extras", "pyproject.toml"):
+        return "\n".join(_extras()) + "\n"
+    name, _, chosen = what.partition(":")
+    owner = reduce(getattr, name.strip().split("."), trainer_hooks)
+    makers = {"arguments": _arguments, "attributes": _attributes, "members": _members}
+    if kind not in makers:
+        raise ValueError(f"table: {kind} of {what}: known are {', '.join(makers)}.")
+    return "\n".join(makers[kind](owner, chosen.split())) + "\n"
+
+
+def _arguments(owner: Any, chosen: list[str]) -> list[str]:
+    doc = read_class(owner) if isinstance(owner, type) else read_function(owner)
+    rows = [
+        f"| `{a.name}` | {f'`{cell(a.default)}`' if a.default else ''} | {cell(a.meaning)} |"
+        for a in doc.arguments
+        if not chosen or a.name in chosen
+    ]
+    return ["| argument | default | meaning |", "|---|---|---|", *rows]
+
+
+def _attributes(owner: type, chosen: list[str]) -> list[str]:
+    defaults = {f.name: f.default for f in fields(owner)} if is_dataclass(owner) else {}
+    rows = []
+    for name, meaning in read_attributes(owner).items():
+        default = defaults.get(name, getattr(owner, name, MISSING))
+        shown = "" if default is MISSING else f"`{default!r}`"
+        if not chosen or name in chosen:
+            rows.append(f"| `{name}` | {cell(shown)} | {cell(meaning)} |")
+    return ["| attribute | default | meaning |", "|---|---|---|", *rows]
+
+
+def _members(owner: Any, chosen: list[str]) -> list[str]:
+    if not chosen:
+        raise ValueError(f"table: members of {owner.__qualname__}: name them behind a colon.")
+    return ["| name | what it does |", "|---|---|", *(member_row(owner, name) for name in chosen)]
+
+
+def _extras() -> list[str]:
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    if set(extras) != set(_EXTRAS):
+        raise ValueError(f"say in docs/tables.py what it is for: {set(extras) ^ set(_EXTRAS)}.")
+    rows = ["| extra | for | brings |", "|---|---|---|"]
+    for name, needed in extras.items():
+        brings = [re.split(r"[><=]", one)[0] for one in needed]
+        shown = "" if name == "dev" else ", ".join(f"`{one}`" for one in brings)
+        rows.append(f"| `{name}` | {_EXTRAS[name]} | {shown} |")
+    return rows
+
+
+def _signature(function: Any) -> str:
+    """Return the names of a method's arguments, those with a default as `name=default`."""
+    shown = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(s[0] == "*" for s in shown):
+            shown.append("*")
+        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
+        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+        shown.append(stars.get(parameter.kind, "") + parameter.name + default)
+    return ", ".join(shown)
