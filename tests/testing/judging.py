@@ -33,7 +33,7 @@ CONFIGURATIONS: tuple[dict[str, Any], ...] = (
 )
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _MANY = 14
-"""Slots of a run, over which it is cut at every other one alone."""
+"""Slots of a run, above which it is cut at some alone."""
 Seen = dict[str, Any]
 
 
@@ -153,18 +153,25 @@ def _changes(sound: Case, faulty: Case, place: Path) -> str:
         twice = [_uncut(sound, place) for turn in range(2)]
         unsteady = _differing(twice[0][0], twice[1][0])
         resumed = {}
-        for at in range(0, twice[0][1].slots, 1 + (twice[0][1].slots > _MANY)):
+        for at in _chosen(twice[0][1].slots):
             both = _resumed(sound, place, at)
             unsteady |= _differing(_after(*twice[0], at), both)
             resumed[at] = both
         _SOUND[key] = unsteady
     unsteady = _SOUND[key]
     uncut, knife = _uncut(faulty, place)
-    for at in range(0, knife.slots, 1 + (knife.slots > _MANY)):
+    for at in _chosen(knife.slots):
         differing = _differing(_after(uncut, knife, at), _resumed(faulty, place, at))
         if differing - unsteady:
             return f"cut at slot {at}: {', '.join(sorted(differing - unsteady)[:6])}"
     return ""
+
+
+def _chosen(slots: int) -> list[int]:
+    """Return the slots to cut at: all, or of many five from the second to the last."""
+    if slots <= _MANY:
+        return list(range(slots))
+    return sorted({1 + part * (slots - 2) // 4 for part in range(5)})
 
 
 def _uncut(case: Case, place: Path) -> tuple[Seen, _Knife]:

@@ -89,11 +89,11 @@ class Nested(Callback):
 
     def __init__(self) -> None:
         self.box = Box()
-        self.batch = None
+        self._batch = None
         self.history: list[int] = []
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        self.batch = batch  # is another with each batch, and the same in both runs
+        self._batch = batch  # is another with each batch, and the same in both runs
         self.box.seen += torch.rand(2, generator=self.box.draws)
         self.history.append(batch_idx)
 
@@ -116,7 +116,7 @@ class Harmless(Callback):
     def __init__(self) -> None:
         self.trainer = self.module = self.optimizer = None
         self.function = lambda value: value
-        self.last = None
+        self._last = None
 
     def on_train_start(self, trainer, module):
         import threading
@@ -128,7 +128,33 @@ class Harmless(Callback):
         self.itself = [self]
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        self.last = outputs["loss"]
+        self._last = outputs["loss"]
+
+
+class Shows(Callback):
+    """Keeps a result that others read, and makes it anew in each epoch."""
+
+    def __init__(self) -> None:
+        self._losses = []
+        self.latest = None
+
+    @property
+    def count(self):
+        return len(self._losses)
+
+    def on_train_epoch_start(self, trainer, module):
+        self._losses = []
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self._losses.append(float(outputs["loss"]))
+        self.latest = self._losses[-1]
+
+
+def test_results_are_the_same_at_the_end_even_of_a_run_that_was_over() -> None:
+    """What is public is compared at the end, after a cut at the last moment too."""
+    found = defects(Shows)
+    assert {text.split("`")[1] for text in found} == {"count", "latest"}
+    assert all("compared at the end" in text for text in found)
 
 
 def test_what_is_no_state_is_left_alone() -> None:

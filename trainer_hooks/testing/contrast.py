@@ -55,6 +55,7 @@ class Contrast:
         self._unsteady = frozenset(
             {
                 *(lost.place for lost in self._lost(uncut, again, list(uncut.held))),
+                *_unsteady(uncut.results, again.results),
                 *_unsteady(uncut.metrics, again.metrics),
                 *_unsteady(uncut.files, again.files),
                 *_unsteady_metrics(uncut, again),
@@ -65,9 +66,11 @@ class Contrast:
     def lost(self, resumed: Course) -> dict[str, Lost]:
         """Return the attributes that stay others after the cut, each once.
 
-        How they are at the end is told, where they differ there.
+        How they are at the end is told, where they differ there. Those that others may read must be
+        the same at the end even where nothing is left to be done after the cut.
         """
-        found: dict[str, Lost] = {}
+        read = self._lost_at(THE_END, self._uncut.results, resumed.results)
+        found = {lost.place: lost for lost in read}
         for lost in self._lost(self._uncut, resumed, _settled(resumed)):
             if lost.moment == THE_END or lost.place not in found:
                 found[lost.place] = lost

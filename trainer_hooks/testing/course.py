@@ -14,7 +14,7 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.hooks import Band
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.runtime import rng
-from trainer_hooks.testing.holding import Holdings, holdings
+from trainer_hooks.testing.holding import Holdings, holdings, results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,6 +52,7 @@ class Course:
 
     Attributes:
         held: what the callback held at each moment at which the run could be cut, and at the end.
+        results: what others may read of the callback at the end.
         calls: the hook calls since the training began, each with the batches done.
         logged: what was logged since then, each with the step.
         marks: for each cut, how many calls and logged values came before it.
@@ -63,6 +64,7 @@ class Course:
     """
 
     held: dict[str, Holdings] = field(default_factory=dict)
+    results: Holdings = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     logged: list[tuple[int | None, dict[str, Any]]] = field(default_factory=list)
     marks: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -170,6 +172,7 @@ def run_course(
         trainer = bench.trainer(callback, witness, **options)
         trainer.fit(module, ckpt_path=folder / _CUT_FILE if is_resumed else None)
         course.held[THE_END] = hold(module)
+        course.results = results(callback, module)
         course.closing = {
             "epochs": trainer.current_epoch,
             "batches": trainer.progress.batches_completed,

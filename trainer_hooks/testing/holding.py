@@ -13,6 +13,7 @@ The rules, of which there are few:
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime as dt
 import decimal
@@ -30,12 +31,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from trainer_hooks.callback import Callback
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from trainer_hooks.callback import Callback
-
-__all__ = ["Holdings", "holdings"]
+__all__ = ["Holdings", "holdings", "results"]
 
 Holdings = dict[str, Any]
 
@@ -81,6 +82,29 @@ def holdings(callback: Callback, module: nn.Module, names: Collection[str] = ())
     return dict(walk.attributes(callback, "", names))
 
 
+def results(callback: Callback, module: nn.Module) -> Holdings:
+    """Return what others may read of a callback: its public attributes and properties.
+
+    Args:
+        callback: the callback.
+        module: the module that is trained, which is left out.
+    """
+    held = holdings(callback, module, [name for name in vars(callback) if name.startswith("_")])
+    walk = _Walk({id(part) for part in module.modules()})
+    for kind in type(callback).__mro__:
+        if kind in Callback.__mro__:
+            continue
+        for name, member in vars(kind).items():
+            if isinstance(member, property) and not name.startswith("_") and name not in held:
+                with contextlib.suppress(Exception):  # it may have nothing to say at this moment
+                    held |= walk.one(name, getattr(callback, name))
+    return {
+        place: value
+        for place, value in held.items()
+        if not any(step.startswith("_") for step in place.split("."))
+    }
+
+
 class _Walk:
     """One walk through what a callback holds.
 
@@ -101,12 +125,17 @@ class _Walk:
         """
         self._closed.add(id(owner))
         for name, value in sorted(_named(owner), key=itemgetter(0)):
-            if name not in left_out and not self._is_left_out(value):
-                if _is_open(value):
-                    yield f"{path}{name}", _Kind(type(value).__name__)
-                    yield from self.attributes(value, f"{path}{name}.")
-                else:
-                    yield f"{path}{name}", self._value(value)
+            if name not in left_out:
+                yield from self.one(f"{path}{name}", value).items()
+
+    def one(self, place: str, value: Any) -> Holdings:
+        """Return a value and what hangs on it; nothing if it is left out."""
+        if self._is_left_out(value):
+            return {}
+        if _is_open(value):
+            kind = _Kind(type(value).__name__)
+            return {place: kind, **dict(self.attributes(value, f"{place}."))}
+        return {place: self._value(value)}
 
     def _is_left_out(self, value: Any) -> bool:
         """Return whether a value belongs to the run, is what we are in, or one too many."""

@@ -43,7 +43,7 @@ class ProgressBar(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
-    volatile_state: ClassVar[frozenset[str]] = frozenset({"display", "canvas"})
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"display", "canvas", "*_batch_idx"})
 
     display: Display | None = None  # what draws, where the bar does not do it itself
 
