@@ -18,6 +18,7 @@ import copy
 import datetime as dt
 import decimal
 import enum
+import inspect
 import random
 import sys
 from collections import deque
@@ -47,7 +48,7 @@ _VALUES = (
 )  # fmt: skip
 _SETS = (set, frozenset)
 _CONTAINERS = (dict, list, tuple, deque, *_SETS)
-_BOOKKEEPING = frozenset(vars(nn.Module())) - {"_parameters", "_buffers", "_modules", "training"}
+_BOOKKEEPING = frozenset(vars(nn.Module())) - {"_parameters", "_buffers", "_modules"}
 """What every module of torch has, and is no value."""
 _OF_THE_RUN = tuple(
     f"trainer_hooks.{room}"
@@ -91,18 +92,22 @@ def results(callback: Callback, module: nn.Module) -> Holdings:
     """
     held = holdings(callback, module, [name for name in vars(callback) if name.startswith("_")])
     walk = _Walk({id(part) for part in module.modules()})
-    for kind in type(callback).__mro__:
-        if kind in Callback.__mro__:
-            continue
-        for name, member in vars(kind).items():
-            if isinstance(member, property) and not name.startswith("_") and name not in held:
-                with contextlib.suppress(Exception):  # it may have nothing to say at this moment
-                    held |= walk.one(name, getattr(callback, name))
+    for name in set(dir(type(callback))) - set(dir(Callback)) - set(held):
+        if _is_property(inspect.getattr_static(callback, name)):
+            with contextlib.suppress(Exception):  # it may have nothing to say at this moment
+                held |= walk.one(name, getattr(callback, name))
     return {
         place: value
         for place, value in held.items()
         if not any(step.startswith("_") for step in place.split("."))
     }
+
+
+def _is_property(member: Any) -> bool:
+    """Return whether a member of a class is a value that is worked out when it is asked for."""
+    return (
+        hasattr(type(member), "__get__") and not callable(member) and not inspect.isroutine(member)
+    )
 
 
 class _Walk:

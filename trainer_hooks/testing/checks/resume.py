@@ -95,13 +95,20 @@ def check_resumes(bench: Bench) -> Findings:
 
 
 def _chosen(moments: Iterable[str]) -> frozenset[str]:
-    """Return the moments to cut at: the first batch and epoch, the middle of each kind, the end."""
+    """Return the moments to cut at.
+
+    They are the first batch and epoch, the middle one of each kind, the batch before the middle
+    epoch's end, and the last two.
+    """
     every = [moment for moment in moments if moment != THE_END]
     kinds: dict[str, list[str]] = {}
     for moment in every:
         kinds.setdefault(moment.partition(" ")[0], []).append(moment)
     firsts = {kinds[kind][0] for kind in ("batch", "epoch") if kind in kinds}
-    return frozenset({*firsts, *(kind[len(kind) // 2] for kind in kinds.values()), *every[-2:]})
+    middles = {kind: of_kind[len(of_kind) // 2] for kind, of_kind in kinds.items()}
+    before = every[: every.index(middles["epoch"])] if "epoch" in middles else []
+    lasts = [moment for moment in before if moment.startswith("batch ")][-1:]
+    return frozenset({*firsts, *middles.values(), *lasts, *every[-2:]})
 
 
 def _losses(lost: dict[str, tuple[str, Lost]]) -> Findings:
