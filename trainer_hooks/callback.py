@@ -46,8 +46,10 @@ class Callback(Hooks):
     """The version of what `state_dict` returns, from 1 on; it is kept beside the state."""
 
     volatile_state: ClassVar[frozenset[str]] = frozenset()
-    """Keys of the state that may be another after a resume than without one, as a time or a count
-    of runs may. It is for those who compare, the author's test kit above all."""
+    """What may be another after a resume than without one, as a time, a cache or where this process
+    began may: names of attributes (also of their parts, as `"bar.width"`), keys of the state, names
+    of metrics and paths of files; `*` stands for anything. It is for those who compare, the
+    author's test kit above all."""
 
     _module: Any = None
 

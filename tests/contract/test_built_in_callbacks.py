@@ -298,7 +298,7 @@ CASES = {
         {},
     ),
     "FreeOutputs": (FreeOutputs, {}),
-    "GarbageCollection": (lambda: GarbageCollection(every_n_steps=1), {}),
+    "GarbageCollection": (lambda: GarbageCollection(every_n_steps=5), {}),
     "Generate": (lambda: Generate("a", "2ba"), {"module": _Writing}),
     "GradMonitor": (GradMonitor, {}),
     "GradMonitor, each layer": (
@@ -375,7 +375,8 @@ CASES = {
     ),
     "ModelCheckpoint, in the background": (
         lambda: ModelCheckpoint(monitor="val_loss", save_last=True, async_save=True),
-        {},
+        # when a file is done that a thread writes is a matter of chance; the end is compared
+        {"may_differ": ("_saves", "_writer", "ledger")},
     ),
     "ModelCheckpoint, steps": (
         lambda: ModelCheckpoint(

@@ -12,8 +12,9 @@ Importing it does not import torch: each name is loaded when it is first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.testing.contract import check_callback, examine_callback
@@ -35,26 +36,21 @@ __all__ = [
     "run_hooks",
 ]
 
-_HOMES = {
-    "ContractError": "trainer_hooks.testing.report",
-    "ContractReport": "trainer_hooks.testing.report",
-    "ContractResult": "trainer_hooks.testing.report",
-    "Defect": "trainer_hooks.testing.report",
-    "HookCall": "trainer_hooks.testing.recording",
-    "RecordingCallback": "trainer_hooks.testing.recording",
-    "TinyModule": "trainer_hooks.testing.tiny",
-    "check_callback": "trainer_hooks.testing.contract",
-    "examine_callback": "trainer_hooks.testing.contract",
-    "run_hooks": "trainer_hooks.testing.driving",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'trainer_hooks.testing' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader_of(
+    __name__,
+    {
+        "ContractError": "report",
+        "ContractReport": "report",
+        "ContractResult": "report",
+        "Defect": "report",
+        "HookCall": "recording",
+        "RecordingCallback": "recording",
+        "TinyModule": "tiny",
+        "check_callback": "contract",
+        "examine_callback": "contract",
+        "run_hooks": "driving",
+    },
+)
 
 
 def __dir__() -> list[str]:

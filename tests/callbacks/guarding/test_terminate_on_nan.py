@@ -42,3 +42,21 @@ def test_a_broken_validation_loss_ends_the_run_in_order(trained) -> None:
     trainer = trained(TerminateOnNaNCallback(), Broken())
     assert trainer.progress.epochs_completed == 1
     assert "validation loss" in trainer.stop_reason
+
+
+def test_a_resumed_run_ends_for_the_reason_that_it_had_ended_for(trained, bare, tmp_path) -> None:
+    """It names the epoch in which the loss was broken, and not the one that would come."""
+
+    class Broken(TinyModule):
+        def validation_step(self, batch, batch_idx):
+            return {"loss": torch.tensor(math.inf)}
+
+        def on_validation_batch_end(self, outputs, batch, batch_idx):
+            pass
+
+    ended = trained(TerminateOnNaNCallback(), Broken())
+    ended.save_checkpoint(tmp_path / "end.ckpt")
+    resumed = bare(TerminateOnNaNCallback(), max_epochs=5)
+    resumed.fit(Broken(), ckpt_path=tmp_path / "end.ckpt")
+    assert resumed.stop_reason == ended.stop_reason
+    assert resumed.global_step == ended.global_step

@@ -51,3 +51,15 @@ def test_a_second_fit_begins_anew_if_that_is_wanted(trained, Scripted, reset, be
     trainer.max_epochs = 4
     trainer.fit(module)
     assert callback.best_score == best
+
+
+def test_a_resumed_run_stops_for_the_reason_that_it_had_stopped_for(
+    trained, Scripted, bare, tmp_path
+) -> None:
+    """The metric has the name under which it was logged, as when the run stopped first."""
+    stopped = trained(EarlyStoppingCallback(2), Scripted(), max_epochs=5)
+    stopped.save_checkpoint(tmp_path / "end.ckpt")
+    resumed = bare(EarlyStoppingCallback(2), max_epochs=9)
+    resumed.fit(Scripted(), ckpt_path=tmp_path / "end.ckpt")
+    assert "val_loss" in stopped.stop_reason
+    assert (resumed.current_epoch, resumed.stop_reason) == (4, stopped.stop_reason)

@@ -79,6 +79,8 @@ class GarbageCollection(Callback):
 
     band: ClassVar[Band] = Band.SINK  # what the others let go of in a batch is found
 
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"collections"})
+
     def __init__(self, every_n_steps: int = 50, generation: int = 1) -> None:
         self.every_n_steps = check_count("every_n_steps", every_n_steps, _WHERE, least=1)
         self.generation: int = check_choice("generation", generation, _WHERE, (0, 1, 2))

@@ -58,7 +58,8 @@ class TerminateOnNaNCallback(NaNGuard):
         """End a fit that resumes one which had ended so."""
         super().on_train_start(trainer, module)
         if self.events:
-            self._stop(trainer, self.events[-1]["found"])
+            last = self.events[-1]
+            self._stop(trainer, last["found"], last.get("epoch", trainer.current_epoch))
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Know of nothing yet."""
@@ -92,10 +93,13 @@ class TerminateOnNaNCallback(NaNGuard):
         Raises:
             StopTraining: always.
         """
-        self.events.append({"step": trainer.global_step, "found": found, "action": "stop"})
-        self._stop(trainer, found)
+        epoch = trainer.current_epoch
+        self.events.append(
+            {"step": trainer.global_step, "epoch": epoch, "found": found, "action": "stop"}
+        )
+        self._stop(trainer, found, epoch)
 
-    def _stop(self, trainer: Trainer, found: list[str]) -> None:
-        reason = f"the {found[0]} is NaN or infinite (epoch {trainer.current_epoch})"
+    def _stop(self, trainer: Trainer, found: list[str], epoch: int) -> None:
+        reason = f"the {found[0]} is NaN or infinite (epoch {epoch})"
         trainer.stop(reason)
         raise StopTraining(reason)

@@ -43,6 +43,8 @@ class ProgressBar(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"display", "canvas", "*_batch_idx"})
+
     display: Display | None = None  # what draws, where the bar does not do it itself
 
     def __init__(self) -> None:

@@ -86,6 +86,14 @@ class EarlyStoppingCallback(EarlyStopping):
         if self.reset_on_train and trainer.ckpt_path is None:
             self._forget()
 
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Ask again to stop if a resumed training had stopped, by the name of the metric then."""
+        self._look_up(trainer)
+        super().on_train_start(trainer, module)
+
     def _check(self, trainer: Trainer) -> None:
-        self.monitor = name_of_metric(self.watch_metric, trainer.callback_metrics)
+        self._look_up(trainer)
         super()._check(trainer)
+
+    def _look_up(self, trainer: Trainer) -> None:
+        self.monitor = name_of_metric(self.watch_metric, trainer.callback_metrics)

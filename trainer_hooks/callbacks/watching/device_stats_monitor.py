@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
@@ -52,6 +52,8 @@ class DeviceStatsMonitor(Callback):
         trainer = Trainer(max_epochs=2, logger=CSVLogger("logs"), callbacks=[monitor])
         trainer.fit(module, train_loader)
     """
+
+    volatile_state: ClassVar[frozenset[str]] = frozenset({f"{_WHERE}.*"})
 
     def __init__(self, cpu_stats: bool | None = None) -> None:
         self._cpu_stats: bool | None = check_choice(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -66,6 +66,10 @@ class LearningRateMonitor(Callback):
         trainer = Trainer(max_epochs=2, logger=CSVLogger("logs"), callbacks=[monitor])
         trainer.fit(module, train_loader)
     """
+
+    volatile_state: ClassVar[frozenset[str]] = frozenset(
+        {"lrs", "last_momentum_values", "last_weight_decay_values"}
+    )
 
     def __init__(
         self,

@@ -76,6 +76,10 @@ class Profiler(Callback):
 
     band: ClassVar[Band] = Band.SINK  # a batch ends when the others are done with it
 
+    volatile_state: ClassVar[frozenset[str]] = frozenset(
+        {"traces", "_profile", "_begun_at", "_done", "_cycles", "_next_at", "profile/*"}
+    )
+
     def __init__(
         self,
         wait: int = 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
@@ -50,6 +50,10 @@ class RuntimeEstimator(Callback):
         )
         trainer.fit(module, train_loader, val_loader)
     """
+
+    volatile_state: ClassVar[frozenset[str]] = frozenset(
+        {"_left", "_start", "_begun", "_loaders", "_current", "_attributed", "time/*"}
+    )
 
     def __init__(self, skip_batches: int = 1, time_unit: str = "hours") -> None:
         self.skip_batches = check_count("skip_batches", skip_batches, _WHERE)

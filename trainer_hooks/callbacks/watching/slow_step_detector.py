@@ -110,7 +110,18 @@ class SlowStepDetector(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
-    volatile_state: ClassVar[frozenset[str]] = frozenset({"slow_steps", "count"})
+    volatile_state: ClassVar[frozenset[str]] = frozenset(
+        {
+            "slow_steps",
+            "count",
+            "_asked",
+            "_untold",
+            "_warned_at",
+            "_totals",
+            "_loadings",
+            "slow_step/*",
+        }
+    )
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -57,6 +57,8 @@ class SpeedMonitor(Callback):
         )
         trainer.fit(module, train_loader)
     """
+
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"_updates", "_throughput"})
 
     def __init__(
         self,

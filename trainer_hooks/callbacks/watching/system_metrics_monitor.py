@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice
@@ -52,6 +52,8 @@ class SystemMetricsMonitor(Callback):
         )
         trainer.fit(module, train_loader, val_loader)
     """
+
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"cpu_*", "disk_*", "network_*", "gpu_*"})
 
     def __init__(self, log_all_data: bool = False) -> None:
         self.log_all_data: bool = check_choice("log_all_data", log_all_data, _WHERE, (False, True))

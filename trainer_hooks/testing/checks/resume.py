@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
-
-from trainer_hooks.callback import Callback
-from trainer_hooks.hooks import Band
-from trainer_hooks.runtime import rng
 from trainer_hooks.testing.checks.finding import Findings, Note, raised
-from trainer_hooks.testing.comparing import differences, listed
+from trainer_hooks.testing.contrast import Contrast, Lost
+from trainer_hooks.testing.course import THE_END, run_course
 from trainer_hooks.testing.report import Defect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable
 
-    from trainer_hooks.module import Module
     from trainer_hooks.testing.bench import Bench
-    from trainer_hooks.trainer import Trainer
 
 __all__ = ["check_resumes"]
 
-_SEED = 3
+_SHOWN = 6
+_FOLLOWS = "What the callback does to a run must follow from its saved state."
 _PARTS = {
     "state": (
         "the callback's state",
@@ -34,98 +28,107 @@ _PARTS = {
             "keys that are meant to differ, such as times, in the class's volatile_state."
         ),
     ),
-    "training": (
-        "the weights and optimizers, bit for bit,",
-        "What the callback does to the training must follow from its saved state.",
+    "training": ("the weights and optimizers, bit for bit,", _FOLLOWS),
+    "length": ("the length, and the reason to stop,", _FOLLOWS),
+    "stop": (
+        "the length, and the reason to stop,",
+        (
+            "No checkpoint holds that the run was asked to stop. Ask again in on_train_start, if "
+            "what was restored says so: `if self.seen >= self.limit: trainer.stop(...)`."
+        ),
+    ),
+    "metrics": (
+        "the metrics",
+        f"{_FOLLOWS} Name metrics that are meant to differ in the class's volatile_state.",
+    ),
+    "hooks": ("the sequence of hooks", _FOLLOWS),
+    "files": (
+        "the files",
+        f"{_FOLLOWS} A file that is written on after a resume is opened to append.",
     ),
 }
 """What can differ: how it is called, and what to do about it."""
 
 
-class _Cutter(Callback):
-    """Saves at every slot. In the run that is cut, the whole folder is kept as it was then.
-
-    It saves in resumed runs as well, to the same names: a callback that hears of saved files hears
-    of the same ones.
-    """
-
-    band = Band.SAVE
-
-    def __init__(self, folder: Path, archive: Path | None = None) -> None:
-        self.folder = folder
-        self.archive = archive
-        self.cuts: list[str] = []
-
-    def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Cut after a batch, and after the validation that was due on it."""
-        self._cut(trainer, f"batch {trainer.progress.batches_completed}")
-
-    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Cut at the end of an epoch."""
-        self._cut(trainer, f"epoch {trainer.current_epoch + 1}")
-
-    def _cut(self, trainer: Trainer, name: str) -> None:
-        trainer.save_checkpoint(_cut_file(self.folder, name))
-        if self.archive is not None:
-            shutil.copytree(self.folder, self.archive / name)
-            self.cuts.append(name)
-
-
 def check_resumes(bench: Bench) -> Findings:
-    """Find cuts after which the callback's state, or the training, ends otherwise than uncut.
+    """Find cuts after which the callback, or the run, goes on otherwise than uncut.
 
-    At each batch and epoch, the checkpoint and the folder are kept as they are at that moment. A
-    resumed run finds them so, with a new callback, a new module and other random numbers.
+    At some batches, validations and epochs, the checkpoint and the folder are kept as they are at
+    that moment. A resumed run finds them so, with a new callback, a new module and other random
+    numbers. What the callback holds is compared at each moment from there on, the rest at the end.
     """
     archive = bench.folder / "archive"
     with bench.room() as folder:
-        cutter = _Cutter(folder, archive)
-        uncut = _fit(bench, cutter)
-    found: dict[str, dict[str, str]] = {"state": {}, "training": {}}
-    for name in cutter.cuts:
+        cuts = _chosen(run_course(bench, folder).held)
+    with bench.room() as folder:
+        again = run_course(bench, folder, cuts)
+    with bench.room() as folder:
+        uncut = run_course(bench, folder, cuts, archive=archive)
+    contrast = Contrast(uncut, again, bench.may_differ.union(bench.make().volatile_state))
+    lost: dict[str, tuple[str, Lost]] = {}
+    found: dict[str, dict[str, str]] = {part: {} for part in _PARTS}
+    for cut in uncut.marks:
         shutil.rmtree(folder)
         # the folder must have the same name, which is part of many a state: a file's path
-        shutil.copytree(archive / name, folder)
+        shutil.copytree(archive / cut, folder)
         try:
             with bench.at(folder):
-                resumed = _fit(bench, _Cutter(folder), resume_from=_cut_file(folder, name))
+                resumed = run_course(bench, folder, cuts, is_resumed=True)
         except Exception as error:  # noqa: BLE001 - reported, with the cut
-            yield raised(error, f"in a run that was cut after {name} and resumed")
+            yield raised(error, f"in a run that was cut after {cut} and resumed")
             continue
-        for part, differing in _compared(bench, uncut, resumed):
-            found[part][name] = differing
+        others = contrast.others(cut, resumed)
+        if cut in uncut.stopping and "length" in others:  # the rest follows from that
+            found["stop"][cut] = others["length"]
+            continue
+        for place, of_place in contrast.lost(resumed).items():
+            # how a run ends says more than how it was on the way
+            if place not in lost or lost[place][1].moment != THE_END == of_place.moment:
+                lost[place] = cut, of_place
+        for part, differing in others.items():
+            found[part][cut] = differing
+    if lost or any(of_cuts for part, of_cuts in found.items() if part != "stop"):
+        found["stop"] = {}  # it may follow from these
+    yield from _losses(lost)
     yield from _defects(found)
-    yield Note(f"{len(cutter.cuts)} cuts")
+    yield Note(f"{len(uncut.marks)} cuts")
 
 
-def _cut_file(folder: Path, name: str) -> Path:
-    """Return where a cut is saved; never by the working directory, which a callback may change."""
-    return folder / "cuts" / f"{name}.ckpt"
+def _chosen(moments: Iterable[str]) -> frozenset[str]:
+    """Return the moments to cut at.
+
+    They are the first batch and epoch, the middle one of each kind, the batch before the middle
+    epoch's end, and the last two.
+    """
+    every = [moment for moment in moments if moment != THE_END]
+    kinds: dict[str, list[str]] = {}
+    for moment in every:
+        kinds.setdefault(moment.partition(" ")[0], []).append(moment)
+    firsts = {kinds[kind][0] for kind in ("batch", "epoch") if kind in kinds}
+    middles = {kind: of_kind[len(of_kind) // 2] for kind, of_kind in kinds.items()}
+    before = every[: every.index(middles["epoch"])] if "epoch" in middles else []
+    lasts = [moment for moment in before if moment.startswith("batch ")][-1:]
+    return frozenset({*firsts, *middles.values(), *lasts, *every[-2:]})
 
 
-def _fit(bench: Bench, cutter: _Cutter, resume_from: Path | None = None) -> dict[str, Any]:
-    """Return the checkpoint at the end of a fit."""
-    with rng.isolated():
-        rng.reseed(_SEED if resume_from is None else _SEED + 1)
-        trainer = bench.trainer(bench.make(), cutter)
-        trainer.fit(bench.make_module(), ckpt_path=resume_from)
-        end = cutter.folder / "end.ckpt"
-        trainer.save_checkpoint(end)
-        trainer.close()
-        checkpoint: dict[str, Any] = torch.load(end, weights_only=True)
-    return checkpoint
-
-
-def _compared(
-    bench: Bench, uncut: dict[str, Any], resumed: dict[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """Yield what differs: the callback's state, the training, or both."""
-    states = differences(_states(bench, uncut), _states(bench, resumed), "callbacks")
-    if states:
-        yield "state", listed(states)
-    training = differences(_training(uncut), _training(resumed), "checkpoint")
-    if training:
-        yield "training", listed(training)
+def _losses(lost: dict[str, tuple[str, Lost]]) -> Findings:
+    """Yield a defect for each attribute that a resume changed, up to a number."""
+    for place, (cut, of_place) in list(lost.items())[:_SHOWN]:
+        name = place.partition(".")[0]
+        yield Defect(
+            "a run that is cut and resumed goes on with what the callback held",
+            f"`{place}` {of_place.seen} (cut after {cut}, compared at {of_place.moment})",
+            "Keep it in state_dict() and take it back in load_state_dict(). If it is no state, but "
+            "a cache, a time or where this process began, say so in the class: "
+            f"volatile_state = frozenset({{{name!r}}}).",
+        )
+    more = list(lost)[_SHOWN:]
+    if more:
+        yield Defect(
+            "a run that is cut and resumed goes on with what the callback held",
+            f"{len(more)} more attributes are others: {', '.join(more[:20])}",
+            "As above.",
+        )
 
 
 def _defects(found: dict[str, dict[str, str]]) -> Findings:
@@ -140,17 +143,3 @@ def _defects(found: dict[str, dict[str, str]]) -> Findings:
                 f"at {of_cuts[first]}",
                 remedy,
             )
-
-
-def _states(bench: Bench, end: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the callbacks' states, less what may be another."""
-    volatile = bench.may_differ.union(bench.make().volatile_state)
-    return {
-        key: {name: value for name, value in state.items() if name not in volatile}
-        for key, state in end["callbacks"].items()
-    }
-
-
-def _training(end: dict[str, Any]) -> dict[str, Any]:
-    """Return the rest of a checkpoint, less what is about the process and not the training."""
-    return {key: value for key, value in end.items() if key not in ("callbacks", "trainer_hooks")}

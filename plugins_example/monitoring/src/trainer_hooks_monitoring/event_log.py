@@ -47,7 +47,9 @@ class EventLog(Callback):
     """
 
     on_error = "disable"
-    volatile_state: ClassVar[frozenset[str]] = frozenset({"fits", "resumes"})
+    volatile_state: ClassVar[frozenset[str]] = frozenset(
+        {"fits", "resumes", "counts.fits", "counts.resumes"}
+    )
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, prints: bool = False) -> None:
         if path is not None and (not isinstance(path, str | os.PathLike) or not os.fspath(path)):

@@ -6,7 +6,7 @@ import math
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks import Band, Callback
 from trainer_hooks.errors import OptionError
@@ -56,6 +56,7 @@ class PrometheusExporter(Callback):
 
     band = Band.SINK
     on_error = "disable"
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"_metrics", "_samples"})
 
     def __init__(self, port: int = 0, address: str = "127.0.0.1") -> None:
         if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
