@@ -139,10 +139,9 @@ def test_what_does_not_take_part_is_listed_with_the_reason(command) -> None:
     """Failed, blocked and waiting ones are listed too, and the exit code is 0."""
     records = listed(command("faulty", "fleet", arguments="list --json", BLOCK_PLUGINS="acme-beta"))
     failed = records["faulty-callbacks:raises"]
-    assert (failed["status"], failed["reason"]) == (
-        "failed",
-        "LookupError: no licence key in the vault",
-    )
+    assert failed["status"] == "failed"
+    assert failed["reason"].startswith("LookupError: no licence key in the vault (")
+    assert failed["reason"].endswith("factories.py, line 14)")  # where the plugin raised it
     assert failed["warnings"] == []
     blocked = records["acme-beta:monitor"]
     assert (blocked["status"], blocked["callbacks"]) == ("blocked", [])
@@ -190,7 +189,9 @@ def test_the_table_is_for_people(command) -> None:
     assert ["acme-mixed", "7.0", "quiet", "blocked", "-", "-"] in rows
     assert any(row[:4] == ["acme-mixed", "7.0", "two", "loaded"] for row in rows)
     assert any(row[-2:] == ["Quiet,", "Loud"] for row in rows)
-    assert "    failed: LookupError: no licence key in the vault" in lines
+    assert any(
+        line.startswith("    failed: LookupError: no licence key in the vault (") for line in lines
+    )
     assert "    blocked: by the environment variable TRAINER_HOOKS_BLOCK_PLUGINS" in lines
     assert "    callback EventLog, state_key 'EventLog'" in lines
     assert "    callback Loud, state_key 'Loud', no state" in lines
@@ -278,7 +279,7 @@ def test_a_plugin_that_cannot_be_loaded_is_a_defect(command) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("plugin faulty-callbacks 2.3.4 (entry point 'raises' = faulty_")
     assert lines[0].endswith("): failed")
-    assert lines[1] == "  LookupError: no licence key in the vault"
+    assert lines[1].startswith("  LookupError: no licence key in the vault (")
     assert lines[-1] == "1 failed"
 
 

@@ -74,7 +74,7 @@ def test_a_good_callback_passes_every_check() -> None:
     assert str(report).startswith("callback Good keeps the contract in all of 16 checks.")
     notes = {result.name: result.details for result in report.results if result.note}
     assert notes["orders"].startswith("24 orders")
-    assert notes["resumes"] == "8 cuts"
+    assert notes["resumes"] == "9 cuts"
     assert " us in the hooks of each training batch" in notes["costs"]
 
 
