@@ -106,6 +106,7 @@ class Bench:
         class Module(trainer_hooks.Module):
             def __init__(self) -> None:
                 super().__init__()
+                self.automatic_optimization = False  # nothing is to be learned
                 self.model = bench.model
 
             def training_step(self, batch: Any, batch_idx: int) -> None:
@@ -152,27 +153,26 @@ class Bench:
         return hold
 
     def ours_resume(self) -> Task:
-        import trainer_hooks.trainer.run.lifecycle as lifecycle
+        from trainer_hooks.trainer.run.starting_point import StartingPoint
 
         trainer = self._fitted()
         trainer.save_checkpoint(self.file)
         module = trainer.module
         spans: list[float] = []
-        read = lifecycle.Run._resume_loggers  # noqa: SLF001 - where the file is read
-        restore = lifecycle.Run._restore  # noqa: SLF001
+        read, restore = StartingPoint.resume_loggers, StartingPoint.restore
 
-        def timed_read(run: Any) -> None:
+        def timed_read(start: Any) -> None:  # where the file is read
             began = time.perf_counter()
-            read(run)
+            read(start)
             spans.append(time.perf_counter() - began)
 
-        def timed_restore(run: Any, context: Any) -> None:
+        def timed_restore(start: Any, context: Any, others: Any) -> None:
             began = time.perf_counter()
-            restore(run, context)
+            restore(start, context, others)
             spans[-1] += time.perf_counter() - began
 
-        lifecycle.Run._resume_loggers = timed_read  # type: ignore[method-assign]  # noqa: SLF001
-        lifecycle.Run._restore = timed_restore  # type: ignore[method-assign]  # noqa: SLF001
+        StartingPoint.resume_loggers = timed_read  # type: ignore[method-assign]
+        StartingPoint.restore = timed_restore  # type: ignore[method-assign]
 
         def resume() -> float:
             trainer.fit(module, self.data, ckpt_path=self.file)
