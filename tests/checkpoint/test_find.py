@@ -238,7 +238,9 @@ def test_only_the_chosen_one_is_verified(trainer_of, net, tmp_path, monkeypatch)
 
     checked = []
     check = seal.check
-    monkeypatch.setattr(seal, "check", lambda file: (checked.append(file.name), check(file)))
+    monkeypatch.setattr(
+        seal, "check", lambda file, sums: (checked.append(file.name), check(file, sums))
+    )
     resumed(trainer_of(saver(tmp_path / "c")), net(), "last")
     assert {Path(name).name for name in checked} == {"epoch=0-step=4.ckpt"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import os
 import random
 import struct
 import sys
@@ -18,6 +18,7 @@ from trainer_hooks.checkpoint.file import (
     verify_checkpoint,
     write_checkpoint,
 )
+from trainer_hooks.checkpoint.sums import fast_crc32
 from trainer_hooks.errors import CheckpointError
 
 CONTENT = {
@@ -35,6 +36,16 @@ def path(tmp_path):
     return tmp_path / "run.ckpt"
 
 
+@pytest.fixture(params=[True, False], ids=["isal", "zlib"])
+def checksum(request, monkeypatch):
+    """Both ways to sum up: with isal, and as where it is not installed."""
+    if request.param:
+        pytest.importorskip("isal")
+    else:
+        monkeypatch.setitem(sys.modules, "isal", None)
+    return request.param
+
+
 def is_as_written(back) -> bool:
     weights = back.pop("state_dict")
     same = all(torch.equal(weights[name], CONTENT["state_dict"][name]) for name in weights)
@@ -42,7 +53,7 @@ def is_as_written(back) -> bool:
 
 
 @pytest.mark.slow
-def test_each_byte_is_covered(path):
+def test_each_byte_is_covered(path, checksum):
     """A flip of any byte is refused or changes nothing; of data, directory and pickle, refused."""
     write_checkpoint(CONTENT, path)
     content = path.read_bytes()
@@ -86,26 +97,35 @@ def test_a_wrong_size_is_told_in_bytes(path):
         verify_checkpoint(path)
 
 
-@pytest.mark.parametrize("is_installed", [True, False])
-def test_a_file_is_verified_with_a_faster_checksum_or_without(path, monkeypatch, is_installed):
-    """isal sums up as zlib does: what one has written the other reads, and damage is found."""
+def test_isal_sums_up_as_zlib_does(checksum):
+    """What one has written the other reads."""
+    crc32 = fast_crc32()
+    assert (crc32 is None) is not checksum
+    assert (crc32 or zlib.crc32)(memoryview(b"weights"), 0) == 0x1AD27358
+
+
+def test_a_file_is_verified_with_a_faster_checksum_or_without(path, checksum):
+    """A good file is read, and damage is found."""
     write_checkpoint(CONTENT, path)
-    if is_installed:
-        pytest.importorskip("isal")
-        monkeypatch.setattr(zlib, "crc32", None)
-    else:
-        monkeypatch.setitem(sys.modules, "isal", None)
-    seal = importlib.import_module("trainer_hooks.checkpoint.seal")
-    assert seal._fastest_crc32()(memoryview(b"weights"), 0) == 0x1AD27358
-    monkeypatch.undo()
-    if not is_installed:
-        monkeypatch.setitem(sys.modules, "isal", None)
     assert is_as_written(read_checkpoint(path))
     content = path.read_bytes()
     bias = torch.ones(3).numpy().tobytes()
     path.write_bytes(content.replace(bias, b"\x01" + bias[1:]))
     with pytest.raises(CheckpointError, match="another checksum"):
         read_checkpoint(path)
+
+
+def test_with_a_fast_checksum_nothing_is_read_twice(path, monkeypatch):
+    """The weights are read once, and summed up on the way."""
+    pytest.importorskip("isal")
+    weight = torch.arange(100_000.0)
+    write_checkpoint({"state_dict": {"weight": weight}}, path)
+    read, preadv = [], os.preadv
+    monkeypatch.setattr(
+        os, "preadv", lambda *args: (read.append(sum(map(len, args[1]))), preadv(*args))[1]
+    )
+    assert torch.equal(read_checkpoint(path)["state_dict"]["weight"], weight)
+    assert weight.nbytes < sum(read) < weight.nbytes + 10_000
 
 
 def test_a_part_left_out_is_noticed(path):

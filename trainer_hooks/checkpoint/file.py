@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import IO
 
+    from trainer_hooks.checkpoint.sums import Sums
+
 __all__ = ["read_checkpoint", "summarize", "verify_checkpoint", "write_checkpoint"]
 
 _SHOWN = 10
@@ -96,10 +98,15 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
     """
     with _at_hand(path) as file:
         name = str(path)
-        return load_verified(
-            lambda: _require_undamaged(file, name),
-            lambda: _load(file, name, map_location=map_location),
-        )
+        try:
+            with file.open("rb") as content:
+                return load_verified(
+                    content,
+                    lambda sums: _require_undamaged(file, name, sums),
+                    lambda source: _load(source, name, map_location=map_location),
+                )
+        except OSError as error:
+            raise _unreadable(name, error) from error
 
 
 def verify_checkpoint(path: str | os.PathLike[str]) -> None:
@@ -171,7 +178,7 @@ def _at_hand(path: str | os.PathLike[str]) -> Iterator[Path]:
     yield file
 
 
-def _load(file: Path, name: str, **options: Any) -> dict[str, Any]:
+def _load(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             # torch's own way to read int8 weights
@@ -202,10 +209,10 @@ def _load(file: Path, name: str, **options: Any) -> dict[str, Any]:
     return checkpoint
 
 
-def _require_undamaged(file: Path, name: str) -> None:
+def _require_undamaged(file: Path, name: str, sums: Sums | None = None) -> None:
     try:
         with file.open("rb") as content:
-            seal.check(content)
+            seal.check(content, sums)
     except ValueError as error:
         raise _damaged(name, error) from error
     except OSError as error:

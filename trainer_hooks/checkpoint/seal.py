@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import struct
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any
-from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
+from zipfile import BadZipFile, ZipFile, is_zipfile
+
+from trainer_hooks.checkpoint.sums import damaged_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+
+    from trainer_hooks.checkpoint.sums import Sums
 
 __all__ = ["TAIL", "Summary", "check", "read_summary", "seal"]
 
@@ -29,9 +31,6 @@ _MAGIC = b"trainer_hooks:"
 _END = b"PK\x05\x06"
 _END_SIZE = 22
 _CRC_DIGITS = 8
-_HEADER_SIZE = 30
-_CHUNK = 1 << 18
-_MOST_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +104,15 @@ def seal(file: IO[bytes], summary: Summary) -> None:
     file.write(length + _MAGIC + _checksum(listing, text) + text)
 
 
-def check(file: IO[bytes]) -> None:
+def check(file: IO[bytes], sums: Sums | None = None) -> None:
     """Compare a file with its seal, if it has one, and each part with the checksum beside it.
 
     torch does not: a bit that changed on the disk would become another weight. What is no zip file
     at all is left to torch to refuse.
+
+    Args:
+        file: the file, open.
+        sums: the stretches of it that were summed up already, when it was read.
 
     Raises:
         ValueError: it is not what was written; the message says what differs.
@@ -128,7 +131,7 @@ def check(file: IO[bytes]) -> None:
     try:
         if is_zipfile(file):
             with ZipFile(file) as parts:
-                damaged = _damaged_part(parts, file.fileno())
+                damaged = damaged_part(parts, file.fileno(), sums or {})
             if damaged is not None:
                 raise ValueError(f"{damaged} has another checksum")
     except (BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error) as error:
@@ -159,61 +162,6 @@ def _count(state: Any, name: str) -> int:
     """Return a counter of a state, or 0 where there is none."""
     value = state.get(name) if isinstance(state, dict) else None
     return value if isinstance(value, int) else 0
-
-
-def _damaged_part(parts: ZipFile, descriptor: int) -> str | None:
-    """Return the name of a part that differs from its checksum, as `ZipFile.testzip` does.
-
-    Several threads share the work: summing up takes longer than reading.
-
-    Args:
-        parts: the zip file.
-        descriptor: the same file, open.
-    """
-    crc32 = _fastest_crc32()
-
-    def is_damaged(part: ZipInfo) -> bool:
-        try:
-            with parts.open(part) as content:  # which looks at the header before the data
-                while part.compress_type != ZIP_STORED and content.read(_CHUNK):
-                    pass
-        except BadZipFile:
-            return True
-        return part.compress_type == ZIP_STORED and _sum_of(part, descriptor, crc32) != part.CRC
-
-    listed = parts.infolist()
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        results = zip(listed, pool.map(is_damaged, listed), strict=True)
-        return next((part.filename for part, is_bad in results if is_bad), None)
-
-
-def _sum_of(part: ZipInfo, descriptor: int, crc32: Callable[[memoryview, int], int]) -> int | None:
-    """Return the checksum of a part that is stored as it is, or None if the file ends in it.
-
-    One small buffer is used again and again, which stays in the processor's cache: zipfile makes
-    new bytes of each stretch and copies them twice.
-    """
-    header = os.pread(descriptor, _HEADER_SIZE, part.header_offset)
-    name_length, extra_length = struct.unpack_from("<HH", header, _HEADER_SIZE - 4)
-    place = part.header_offset + _HEADER_SIZE + name_length + extra_length
-    end, crc, buffer = place + part.file_size, 0, memoryview(bytearray(_CHUNK))
-    while place < end:
-        count = os.preadv(descriptor, [buffer[: end - place]], place)
-        if not count:
-            return None
-        crc = crc32(buffer[:count], crc)
-        place += count
-    return crc
-
-
-def _fastest_crc32() -> Callable[[memoryview, int], int]:
-    """Return the function that sums up: isal's where it is installed, ten times as fast."""
-    try:
-        from isal import isal_zlib
-    except ImportError:
-        return zlib.crc32
-    crc32: Callable[[memoryview, int], int] = isal_zlib.crc32
-    return crc32
 
 
 def _record(tail: bytes) -> tuple[bytes, bytes, int] | None:
