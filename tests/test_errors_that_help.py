@@ -640,7 +640,7 @@ def test_an_unknown_option() -> None:
         ({"accelerator": "gpus"}, ["accelerator='gpus'", "Did you mean 'gpu'?"]),
         ({"devices": 2}, ["devices=2", "torchrun --nproc-per-node 2 train.py"]),
         ({"devices": [0, 1]}, ["devices=[0, 1]", "torchrun --nproc-per-node 2 train.py"]),
-        ({"strategy": "fsdp"}, ["strategy='fsdp'", "is not available yet", "DDPStrategy"]),
+        ({"strategy": "fsdpp"}, ["strategy='fsdpp'", "Did you mean 'fsdp'", "FSDPStrategy"]),
         ({"precision": "bf16-true"}, ["precision='bf16-true'", "not available yet", "bf16-mixed"]),
         ({"precision": "fp16"}, ["precision='fp16'", "must be one of 16-mixed, 32-true"]),
         ({"num_nodes": 2}, ["num_nodes=2", "torchrun --nnodes 2"]),

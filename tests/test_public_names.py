@@ -22,6 +22,7 @@ NAMES = [
     "DataModule",
     "Evaluator",
     "Event",
+    "FSDPStrategy",
     "Hooks",
     "Module",
     "StopTraining",

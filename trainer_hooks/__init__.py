@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.order import Band
     from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
+    from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
     from trainer_hooks.runtime.rank_zero import rank_zero_info, rank_zero_only, rank_zero_warn
     from trainer_hooks.runtime.rng import seed_everything
     from trainer_hooks.runtime.strategy import DDPStrategy
@@ -45,6 +46,7 @@ __all__ = [
     "DataModule",
     "Evaluator",
     "Event",
+    "FSDPStrategy",
     "Hooks",
     "Module",
     "StopTraining",
@@ -75,6 +77,7 @@ __getattr__ = loader_of(
         "Clock": "clock.clock",
         "CombinedLoader": "data.combined",
         "DDPStrategy": "runtime.strategy",
+        "FSDPStrategy": "runtime.fsdp_strategy",
         "DataModule": "module.datamodule",
         "Evaluator": "data.evaluator",
         "Event": "hooks.event",

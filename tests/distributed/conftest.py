@@ -24,6 +24,12 @@ THAT_GO_THROUGH = (
 )  # fmt: skip
 """Cases that are run one after another by the same two processes."""
 
+SHARDED = (
+    "fsdp_by_hand", "fsdp_options", "fsdp_evaluates", "fsdp_skips", "fsdp_manual", "fsdp_resumes",
+    "fsdp_refused",
+)  # fmt: skip
+"""The same, where each process has a shard of the weights."""
+
 
 @dataclass
 class Ended:
@@ -94,6 +100,12 @@ def _wait(started: list[subprocess.Popen], timeout: float) -> float:
 def ended(tmp_path_factory) -> Ended:
     """What two processes found in all cases that go through."""
     return launch(tmp_path_factory.mktemp("two"), *THAT_GO_THROUGH)
+
+
+@pytest.fixture(scope="session")
+def sharded(tmp_path_factory) -> Ended:
+    """What two processes with shards of the weights found in all cases that go through."""
+    return launch(tmp_path_factory.mktemp("shards"), *SHARDED)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from cases import CASES
+from sharded_cases import CASES as SHARDED
 
 
 def main(folder: str, names: list[str]) -> None:
@@ -23,7 +24,7 @@ def main(folder: str, names: list[str]) -> None:
         place = Path(folder, name)
         place.mkdir(exist_ok=True)
         torch.manual_seed(0)
-        found = CASES[name](place)
+        found = {**CASES, **SHARDED}[name](place)
         Path(place, f"rank{rank}.json").write_text(json.dumps(found))
 
 

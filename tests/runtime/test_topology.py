@@ -50,7 +50,7 @@ def test_what_tells_too_little_is_refused(environ, words):
         ("auto", 2, 1, {}, "torchrun --nproc-per-node 2 train.py"),
         ("ddp", "0,1", 1, {}, "torchrun --nproc-per-node 2 train.py"),
         ("auto", "auto", 2, {}, "torchrun --nnodes 2"),
-        ("fsdp", "auto", 1, {}, "not available yet"),
+        ("fsdpp", "auto", 1, {}, "Did you mean 'fsdp'"),
         ("dpp", "auto", 1, {}, "Did you mean 'ddp'"),
         ("single_device", "auto", 1, TORCHRUN, "each would train alone"),
         ("auto", 4, 1, TORCHRUN, "has 2 processes on this machine"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 
-__all__ = ["WeightOwner", "require_no_owner"]
+__all__ = ["WeightOwner", "require_no_owner", "require_whole_weights"]
 
 
 class WeightOwner(Callback):
@@ -29,6 +29,7 @@ class WeightOwner(Callback):
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Make sure that nobody else changes the module, and begin anew in a new training."""
         if stage == "fit":
+            require_whole_weights(trainer, self)
             require_no_owner(trainer, self)
             if trainer.progress.is_fresh:
                 self._forget()
@@ -39,6 +40,19 @@ class WeightOwner(Callback):
 
     def _forget(self) -> None:
         """Forget an earlier training."""
+
+
+def require_whole_weights(trainer: Trainer, user: Callback) -> None:
+    """Make sure that this process has all weights, as a callback that copies them needs.
+
+    Raises:
+        CallbackError: it has a shard of them.
+    """
+    if trainer.strategy.is_sharded:
+        raise CallbackError(
+            f"{type(user).__name__} with FSDP: it copies or changes the weights of the module, of "
+            "which each process has a shard alone. Take it out, or use strategy='ddp'."
+        )
 
 
 def require_no_owner(trainer: Trainer, user: Callback) -> None:

@@ -27,6 +27,7 @@ class EvalData:
         evaluators: what they were given in, if in evaluators.
         chosen: the numbers of those that are run in the validation under way; None for all.
         most: the most batches of each that any of several processes has.
+        fewest: the fewest that any has; 0 where that is not known.
     """
 
     loaders: list[Any] = field(default_factory=list)
@@ -34,6 +35,7 @@ class EvalData:
     evaluators: list[Evaluator] = field(default_factory=list)
     chosen: list[int] | None = None
     most: list[int | float] = field(default_factory=list)
+    fewest: list[int | float] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any(self.most_batches)
@@ -42,6 +44,15 @@ class EvalData:
     def most_batches(self) -> list[int | float]:
         """How many batches of each, of the process that has the most."""
         return self.most or self.num_batches
+
+    def shared_batches(self, index: int, limit: int | None = None) -> int | float | None:
+        """Return how many batches all processes have, if some have more; else None."""
+        if not self.fewest:
+            return None
+        fewest, most = self.fewest[index], self.most[index]
+        if limit is not None:
+            fewest, most = min(fewest, limit), min(most, limit)
+        return fewest if fewest < most else None
 
     def is_chosen(self, index: int) -> bool:
         """Return whether a loader takes part in the validation under way."""

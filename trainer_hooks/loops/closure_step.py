@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.context import RunContext
-    from trainer_hooks.runtime import GradientSync
+    from trainer_hooks.runtime import GradientSync, ShardedSync
 
 __all__ = ["ClosureStep"]
 
@@ -33,7 +33,7 @@ class ClosureStep(TrainStep):
         self.missing = inner.missing
         inner.returns_outputs = True
 
-    def join(self, sync: GradientSync) -> None:
+    def join(self, sync: GradientSync | ShardedSync) -> None:
         """Take part in what several processes do."""
         super().join(sync)
         self._inner.join(sync)

@@ -129,7 +129,8 @@ class EvaluationLoop:
         if self._is_cut():
             return
         try:
-            for batch_idx, batch in enumerate(batches_of(self.data, index, limit)):
+            batches = batches_of(self.data, index, limit, at_uneven=self._go_on_alone)
+            for batch_idx, batch in enumerate(batches):
                 if context.asked.pending_signal:
                     context.asked.heed_signal()
                 if context.transfer.is_needed:
@@ -139,6 +140,11 @@ class EvaluationLoop:
                     return
         except StopTraining as request:
             context.stop_by(request)
+        finally:
+            context.processes.go_on_together(context.module)
+
+    def _go_on_alone(self) -> None:
+        self.context.processes.go_on_alone(self.context.module)
 
     def _run_batch(self, index: int, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
         context, phase, step = self.context, self._phase, self._step
@@ -189,7 +195,11 @@ def place_of(stage: str, batch_idx: int, data: EvalData, index: int) -> str:
 
 
 def batches_of(
-    data: EvalData, index: int, limit: int | None = None, source: Any = None
+    data: EvalData,
+    index: int,
+    limit: int | None = None,
+    source: Any = None,
+    at_uneven: Callable[[], None] | None = None,
 ) -> Iterator[Any]:
     """Give the batches of one loader that are to be run.
 
@@ -198,6 +208,7 @@ def batches_of(
         index: which of them.
         limit: at most so many batches.
         source: what to take them from in the loader's place.
+        at_uneven: called where all of several processes have had as many, and some have more.
 
     Raises:
         DataError: there should be some, and there is none.
@@ -205,12 +216,16 @@ def batches_of(
     loader, count = data.loaders[index], data.num_batches[index]
     if limit is not None:
         count = min(count, limit)
-    given = 0
+    given, shared = 0, data.shared_batches(index, limit)
+    if shared == 0 and at_uneven is not None:
+        at_uneven()
     for batch in islice(
         iterator_of(loader if source is None else source), None if count == math.inf else int(count)
     ):
         given += 1
         yield batch
+        if given == shared and at_uneven is not None:
+            at_uneven()
     if given == 0 < count:
         raise DataError(no_batch(f"evaluation loader {index}", loader))
     if given < count < math.inf and given < number_of_batches(loader) < math.inf:

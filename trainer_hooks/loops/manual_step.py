@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.context import RunContext
-    from trainer_hooks.runtime import GradientSync
+    from trainer_hooks.runtime import GradientSync, ShardedSync
 
 __all__ = ["ManualStep"]
 
@@ -27,7 +27,7 @@ class ManualStep:
         optimizers: the optimizers, wrapped so that their steps count and fire the hooks.
     """
 
-    sync: GradientSync | None = None
+    sync: GradientSync | ShardedSync | None = None
 
     def __init__(self, context: RunContext) -> None:
         self.training_step = training_step(context)
@@ -53,7 +53,7 @@ class ManualStep:
             return output
         return outputs_of(output, loss_of(output, self.module))
 
-    def join(self, sync: GradientSync) -> None:
+    def join(self, sync: GradientSync | ShardedSync) -> None:
         """Take part in what several processes do."""
         self.sync, self.training_step = sync, sync.step
 

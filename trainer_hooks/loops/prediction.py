@@ -68,7 +68,8 @@ class PredictionLoop:
             return kept
         try:
             with self._source(index) as (source, notes):
-                for batch_idx, batch in enumerate(batches_of(self.data, index, source=source)):
+                batches = batches_of(self.data, index, source=source, at_uneven=self._go_on_alone)
+                for batch_idx, batch in enumerate(batches):
                     if context.asked.pending_signal:
                         context.asked.heed_signal()
                     context.batch.indices = None if notes is None else notes.take()
@@ -81,7 +82,12 @@ class PredictionLoop:
                         break
         except StopTraining as request:
             context.stop_by(request)
+        finally:
+            context.processes.go_on_together(context.module)
         return kept
+
+    def _go_on_alone(self) -> None:
+        self.context.processes.go_on_alone(self.context.module)
 
     def _source(self, index: int) -> AbstractContextManager[tuple[Any, IndexNotes | None]]:
         """Return what to take a loader's batches from, and what notes their indices if wanted."""

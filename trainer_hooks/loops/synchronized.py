@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.errors import OptimizationError
 from trainer_hooks.loops.manual_step import ManualStep
+from trainer_hooks.module import needs_closure
 from trainer_hooks.runtime import GradientSync, ProcessGroup
 
 if TYPE_CHECKING:
@@ -28,10 +29,22 @@ def synchronize(step: TrainStep | ManualStep, context: RunContext) -> None:
             "Pass a number."
         )
     assert isinstance(context.processes, ProcessGroup)
-    sync = GradientSync(
-        context.module,
-        step.training_step,
-        context.processes,
-        is_manual=isinstance(step, ManualStep),
-    )
-    step.join(sync)
+    is_manual = isinstance(step, ManualStep)
+    arguments = context.module, step.training_step, context.processes
+    if not context.processes.is_sharded:
+        step.join(GradientSync(*arguments, is_manual=is_manual))
+        return
+    from trainer_hooks.runtime import ShardedSync
+
+    _require_other_than_closures(context)
+    step.join(ShardedSync(*arguments, is_manual=is_manual))
+
+
+def _require_other_than_closures(context: RunContext) -> None:
+    """Make sure that all optimizers can do with shards of the weights."""
+    for optimizer in context.training.optimization.optimizers:
+        if needs_closure(optimizer):
+            raise OptimizationError(
+                f"{type(optimizer).__qualname__} cannot be used with FSDP: it evaluates the loss "
+                "itself, and goes by all weights and gradients at once. Use DDP, or another one."
+            )

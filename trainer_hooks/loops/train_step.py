@@ -14,7 +14,7 @@ from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
     from trainer_hooks.module import Module
-    from trainer_hooks.runtime import GradientSync
+    from trainer_hooks.runtime import GradientSync, ShardedSync
 
 __all__ = ["TrainStep"]
 
@@ -41,7 +41,7 @@ class TrainStep:
     has_skipped = False
     """Whether a loss was left out since this was last set to False."""
 
-    sync: GradientSync | None = None
+    sync: GradientSync | ShardedSync | None = None
     """What averages gradients over several processes."""
 
     closes_next = False
@@ -122,7 +122,7 @@ class TrainStep:
             return outputs_of(output, returned)
         return {}
 
-    def join(self, sync: GradientSync) -> None:
+    def join(self, sync: GradientSync | ShardedSync) -> None:
         """Take part in what several processes do."""
         self.sync, self.training_step = sync, sync.step
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         take_options,
         warn_of_foreign,
     )
+    from trainer_hooks.module.sharded import own_class
 
 __all__ = [
     "DataModule",
@@ -34,6 +35,7 @@ __all__ = [
     "changed_options",
     "needs_closure",
     "outside_of_graphs",
+    "own_class",
     "parse",
     "require_same_classes",
     "setup_of",
@@ -54,6 +56,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "changed_options": "setup",
             "needs_closure": "optimization",
             "outside_of_graphs": "compiled",
+            "own_class": "sharded",
             "parse": "optimization",
             "require_same_classes": "setup",
             "setup_of": "setup",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping
 
+    from torch.distributed.device_mesh import DeviceMesh
     from torch.optim import Optimizer
 
     from trainer_hooks.metrics import MetricStore
@@ -454,6 +455,12 @@ class Module(nn.Module, DataHooks):
         for tensor in (*self.parameters(), *self.buffers()):
             return tensor.device
         return torch.device("cpu")
+
+    @property
+    def device_mesh(self) -> DeviceMesh | None:
+        """The processes by what they share, with FSDP; None otherwise."""
+        found: DeviceMesh | None = self.trainer.strategy.device_mesh
+        return found
 
     @property
     def dtype(self) -> torch.dtype:

@@ -8,13 +8,16 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.runtime.device import pick_device
+    from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
     from trainer_hooks.runtime.gradient_sync import GradientSync
+    from trainer_hooks.runtime.grouping import group_of
     from trainer_hooks.runtime.memento import Memento
     from trainer_hooks.runtime.memory import free_memory, is_out_of_memory
     from trainer_hooks.runtime.precision import Precision, make_precision
     from trainer_hooks.runtime.process_group import ProcessGroup
     from trainer_hooks.runtime.processes import Processes
     from trainer_hooks.runtime.rng import OwnNumbers, isolated, reseed, seed_everything
+    from trainer_hooks.runtime.sharded_sync import ShardedSync
     from trainer_hooks.runtime.strategy import DDPStrategy, choose_processes
     from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
     from trainer_hooks.runtime.transfer import first_tensor, map_tensors, move_to_device
@@ -22,16 +25,19 @@ if TYPE_CHECKING:
 __all__ = [
     "SINGLE_PROCESS",
     "DDPStrategy",
+    "FSDPStrategy",
     "GradientSync",
     "Memento",
     "OwnNumbers",
     "Precision",
     "ProcessGroup",
     "Processes",
+    "ShardedSync",
     "Topology",
     "choose_processes",
     "first_tensor",
     "free_memory",
+    "group_of",
     "is_out_of_memory",
     "isolated",
     "make_precision",
@@ -47,17 +53,20 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
         __name__,
         {
             "DDPStrategy": "strategy",
+            "FSDPStrategy": "fsdp_strategy",
             "GradientSync": "gradient_sync",
             "Memento": "memento",
             "OwnNumbers": "rng",
             "Precision": "precision",
             "ProcessGroup": "process_group",
             "Processes": "processes",
+            "ShardedSync": "sharded_sync",
             "SINGLE_PROCESS": "topology",
             "Topology": "topology",
             "choose_processes": "strategy",
             "first_tensor": "transfer",
             "free_memory": "memory",
+            "group_of": "grouping",
             "is_out_of_memory": "memory",
             "isolated": "rng",
             "make_precision": "precision",

@@ -15,7 +15,6 @@ from trainer_hooks.runtime.processes import Processes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.runtime.strategy import DDPStrategy
     from trainer_hooks.runtime.topology import Topology
 
 __all__ = ["ProcessGroup"]
@@ -39,7 +38,7 @@ class ProcessGroup(Processes):
 
     is_several = True
 
-    def __init__(self, device: torch.device, topology: Topology, options: DDPStrategy) -> None:
+    def __init__(self, device: torch.device, topology: Topology, options: Any) -> None:
         super().__init__(device, topology)
         self.options = options
         self.has_common_buffers = options.broadcast_buffers

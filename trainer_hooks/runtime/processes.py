@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import torch
+    from torch import nn
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.optim import Optimizer
 
 __all__ = ["Processes"]
 
@@ -24,10 +29,14 @@ class Processes:
 
     Attributes:
         is_several: whether there are others.
+        is_sharded: whether each has a shard of the weights.
+        saves_parts: whether each adds its part to a checkpoint, which is a folder then.
         has_common_buffers: whether buffers are the same in all where a window begins.
     """
 
     is_several = False
+    is_sharded = False
+    saves_parts = False
     has_common_buffers = True
 
     def __init__(self, device: torch.device, topology: Topology = SINGLE_PROCESS) -> None:
@@ -58,6 +67,81 @@ class Processes:
     def is_global_zero(self) -> bool:
         """Whether this process is the one that writes and prints."""
         return self.topology.is_global_zero
+
+    @property
+    def device_mesh(self) -> DeviceMesh | None:
+        """The processes by what they share, where weights are sharded."""
+        return None
+
+    @property
+    def data_topology(self) -> Topology:
+        """Which share of the data is this process's."""
+        return self.topology
+
+    def place(
+        self,
+        module: nn.Module,
+        *,
+        steps: Sequence[str],  # noqa: ARG002 - the interface
+        precision: str,  # noqa: ARG002 - the interface
+        is_filled: bool,  # noqa: ARG002 - the interface
+    ) -> None:
+        """Put a module, or this process's shard of it, on the device.
+
+        Args:
+            module: the module.
+            steps: the names of its methods that are run as its forward is.
+            precision: the name of the run's precision.
+            is_filled: whether a checkpoint follows that has all weights.
+        """
+        module.to(self.root_device)
+
+    def gathered(self, value: Any, *, keeps: bool) -> Any:  # noqa: ARG002 - the interface
+        """Return `value` with whole tensors where there are shards of them.
+
+        Args:
+            value: dicts, lists and tuples in one another.
+            keeps: whether this process needs what it gets.
+        """
+        return value
+
+    def divided(
+        self,
+        checkpoint: dict[str, Any],
+        module: nn.Module,  # noqa: ARG002 - the interface
+        optimizers: Sequence[Optimizer],  # noqa: ARG002 - the interface
+    ) -> dict[str, Any]:
+        """Return a checkpoint as the module and the optimizers of this process take it."""
+        return checkpoint
+
+    def gradients(self, module: nn.Module) -> dict[str, torch.Tensor]:
+        """Return the gradients that there are, by name."""
+        named = module.named_parameters()
+        return {name: p.grad for name, p in named if p.grad is not None}
+
+    def load_gradients(
+        self,
+        module: nn.Module,
+        gradients: Mapping[str, torch.Tensor],
+        *,
+        is_window_open: bool,  # noqa: ARG002 - the interface
+    ) -> None:
+        """Take gradients back.
+
+        Args:
+            module: what is trained.
+            gradients: them, by name.
+            is_window_open: whether they are this process's own, and not yet reduced.
+        """
+        for name, parameter in module.named_parameters():
+            gradient = gradients.get(name)
+            parameter.grad = None if gradient is None else gradient.to(parameter.device)
+
+    def go_on_alone(self, module: nn.Module) -> None:
+        """Let this process run forwards that others do not; all processes must call it."""
+
+    def go_on_together(self, module: nn.Module) -> None:
+        """End that, if it was begun."""
 
     def share_buffers(self, module: torch.nn.Module) -> None:
         """Make a module's buffers rank 0's, so that all evaluate the same model."""

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
 from trainer_hooks.runtime.topology import Topology, read_topology
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DDPStrategy", "choose_processes"]
 
-_NAMES = ("auto", "ddp", "ddp_find_unused_parameters_true", "single_device")
+_NAMES = ("auto", "ddp", "ddp_find_unused_parameters_true", "fsdp", "single_device")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +55,20 @@ class DDPStrategy:
         return given
 
 
+_KINDS = (DDPStrategy, FSDPStrategy)
+
+
 def choose_processes(
-    strategy: str | DDPStrategy,
+    strategy: str | DDPStrategy | FSDPStrategy,
     devices: int | str | Sequence[int],
     num_nodes: int,
     environ: Mapping[str, str] | None = None,
-) -> tuple[Topology, DDPStrategy]:
+) -> tuple[Topology, DDPStrategy | FSDPStrategy]:
     """Return the processes of a trainer, and how they train together.
 
     Args:
-        strategy: `"auto"`, `"ddp"`, `"ddp_find_unused_parameters_true"`, `"single_device"`, or a
-            `DDPStrategy`.
+        strategy: `"auto"`, `"ddp"`, `"ddp_find_unused_parameters_true"`, `"fsdp"`,
+            `"single_device"`, a `DDPStrategy`, or an `FSDPStrategy`.
         devices: as the Trainer takes it.
         num_nodes: likewise.
         environ: the environment; that of this process unless given.
@@ -72,13 +76,16 @@ def choose_processes(
     Raises:
         OptionError: a value is unknown, or does not fit the processes that were started.
     """
-    if not isinstance(strategy, DDPStrategy) and strategy not in _NAMES:
-        later = " Sharded training is not available yet." if strategy == "fsdp" else ""
+    if not isinstance(strategy, _KINDS) and strategy not in _NAMES:
         raise OptionError(
-            f"Trainer(strategy={strategy!r}): must be one of {', '.join(_NAMES)}, or a DDPStrategy."
-            f"{later}{nearest(str(strategy), _NAMES)}"
+            f"Trainer(strategy={strategy!r}): must be one of {', '.join(_NAMES)}, a DDPStrategy or "
+            f"an FSDPStrategy.{nearest(str(strategy), _NAMES)}"
         )
-    options = strategy if isinstance(strategy, DDPStrategy) else DDPStrategy()
+    options: DDPStrategy | FSDPStrategy = DDPStrategy()
+    if isinstance(strategy, _KINDS):
+        options = strategy
+    elif strategy == "fsdp":
+        options = FSDPStrategy()
     if strategy == "ddp_find_unused_parameters_true":
         options = DDPStrategy(find_unused_parameters=True)
     found = _read(strategy, environ)
@@ -94,7 +101,7 @@ def choose_processes(
     return found, options
 
 
-def _read(strategy: str | DDPStrategy, environ: Mapping[str, str] | None) -> Topology:
+def _read(strategy: object, environ: Mapping[str, str] | None) -> Topology:
     if strategy == "single_device" and environ is None:
         import os
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TextIO
 
@@ -53,13 +54,13 @@ class Trainer(TrainerView):
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
         be_heard()
-        topology, ddp = choose_processes(config.strategy, config.devices, config.num_nodes)
+        topology, options = choose_processes(config.strategy, config.devices, config.num_nodes)
         device = pick_device(config.accelerator, config.devices, topology)
         processes = Processes(device, topology)
         if topology.world_size > 1:
-            from trainer_hooks.runtime import ProcessGroup
+            from trainer_hooks.runtime import group_of
 
-            processes = ProcessGroup(device, topology, ddp)
+            processes = group_of(device, topology, options)
             if config.sync_batchnorm and device.type != "cuda":
                 raise OptionError(
                     f"Trainer(sync_batchnorm=True): torch's SyncBatchNorm needs GPUs, and this is "
@@ -81,9 +82,11 @@ class Trainer(TrainerView):
             connector.lead(moments, f"trainer {type(self).__qualname__}")
         hook_profile = run.profile_from_start(config, connector.relay)
         connector.relay.on_init_start(self)
+        plan = config.plan()
         self._session = run.Session(
             config=config,
-            plan=config.plan(),
+            # torch cannot train with weights that were gathered in inference mode
+            plan=replace(plan, inference_mode=False) if processes.is_sharded else plan,
             connector=connector,
             background=checkpoint.BackgroundSaves(self._tell_saved),
             loggers=make_loggers(config),

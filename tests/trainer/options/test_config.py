@@ -80,7 +80,7 @@ BAD = [
     ],
     *[("devices", value, "torchrun --nproc-per-node 2") for value in (2, [0, 1], "2", "0,1")],
     *[("num_nodes", value, "must be an int of at least 1") for value in (0, None, "2", True)],
-    *[("strategy", value, "must be one of auto, ddp") for value in ("fsdp", None, 1)],
+    *[("strategy", value, "must be one of auto, ddp") for value in ("deepspeed", None, 1)],
     *[("sync_batchnorm", value, "True or False") for value in (None, 1)],
     *[("use_distributed_sampler", value, "True or False") for value in (None, 1)],
     *[("precision", value, "must be one of") for value in ("half", 8, True, 32.0, ["32"])],
@@ -288,7 +288,7 @@ def test_every_option_is_documented() -> None:
 GOOD = [
     ("accelerator", ["auto", "cpu"]),
     ("devices", ["auto", 1, "1", [0], (0,), "0,", -1, "-1"]),
-    ("strategy", ["auto", "single_device", "ddp", DDPStrategy(static_graph=True)]),
+    ("strategy", ["auto", "single_device", "ddp", DDPStrategy(static_graph=True), "fsdp"]),
     ("precision", [None, 32, "32", "32-true", 64, "64-true", "bf16", "bf16-mixed"]),
     ("logger", [None, True, False, []]),
     ("callbacks", [None, [], ()]),

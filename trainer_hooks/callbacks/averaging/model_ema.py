@@ -17,7 +17,7 @@ from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.callbacks.saving.one_file import OneFile
 from trainer_hooks.callbacks.saving.save_best_model import SaveBestModelCallback
 from trainer_hooks.callbacks.saving.saver_options import check_flags
-from trainer_hooks.callbacks.weight_owner import require_no_owner
+from trainer_hooks.callbacks.weight_owner import require_no_owner, require_whole_weights
 from trainer_hooks.connector import collect
 from trainer_hooks.errors import CallbackError, OptionError, UsageError
 from trainer_hooks.hooks import Band, Hooks
@@ -196,6 +196,7 @@ class ModelEmaCallback(ModelCheckpoint):
         super().setup(trainer, module, stage)
         if stage != "fit":
             return
+        require_whole_weights(trainer, self)
         require_no_owner(trainer, self)
         others = [one for one in trainer.callbacks if isinstance(one, ModelEmaCallback)]
         validating = [one for one in others if one.evaluate_during_training]

@@ -20,7 +20,8 @@ from trainer_hooks.callbacks.exporting.verifying import verify
 from trainer_hooks.callbacks.monitoring import check_number
 from trainer_hooks.callbacks.summary.layers import seen_through
 from trainer_hooks.checkpoint import name_of
-from trainer_hooks.errors import ExportError, OptionError, described
+from trainer_hooks.errors import ExportError, OptionError, UsageError, described
+from trainer_hooks.module import own_class
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -208,6 +209,11 @@ def _prepared(module: nn.Module, sample: Call, options: ExportOptions) -> tuple[
 def _copied_to_host(module: nn.Module) -> nn.Module:
     """Return a copy on the CPU; an accelerator needs room for no second one."""
     known: dict[int, Any] = {}
+    if own_class(module) is not type(module):
+        raise UsageError(
+            f"{own_class(module).__qualname__} is sharded, and cannot be copied to be exported: "
+            "load a checkpoint of it with load_from_checkpoint, and export that."
+        )
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.device.type != "cpu" and type(tensor) in {Tensor, nn.Parameter}:
             on_host = tensor.detach().cpu()

@@ -20,6 +20,7 @@ from trainer_hooks.callbacks.guarding.finite import (
 from trainer_hooks.callbacks.guarding.good_state import GoodState
 from trainer_hooks.callbacks.guarding.nan_options import CHECKS, check_device
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_several
+from trainer_hooks.callbacks.weight_owner import require_whole_weights
 from trainer_hooks.errors import NonFiniteError, OptionError
 from trainer_hooks.hooks import Band
 
@@ -168,6 +169,8 @@ class NaNGuard(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Forget an earlier training when a new one begins, and see how often to look."""
+        if self.action == "rollback":
+            require_whole_weights(trainer, self)
         if trainer.progress.is_fresh:
             self._forget()
         default = 1 if self.action == "skip" else trainer.log_every_n_steps

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock import Time, When
     from trainer_hooks.loggers.base import Logger
-    from trainer_hooks.runtime import DDPStrategy
+    from trainer_hooks.runtime import DDPStrategy, FSDPStrategy
 
 __all__ = ["TrainerConfig", "option_docs"]
 
@@ -57,11 +57,11 @@ class TrainerConfig:
         ),
     )
     num_nodes: int = field(default=1, metadata=_doc("Machines; torchrun knows how many."))
-    strategy: str | DDPStrategy = field(
+    strategy: str | DDPStrategy | FSDPStrategy = field(
         default="auto",
         metadata=_doc(
-            '`"auto"` (DDP where there are several processes), `"ddp"`, `"single_device"`, or a '
-            "`DDPStrategy(...)` with options."
+            '`"auto"` (DDP where there are several processes), `"ddp"`, `"fsdp"`, '
+            '`"single_device"`, or a `DDPStrategy(...)` or `FSDPStrategy(...)` with options.'
         ),
     )
     sync_batchnorm: bool = field(

@@ -212,7 +212,7 @@ def _share(context: RunContext, loader: Any, *, trains: bool) -> Any:
     """Return this process's share of a loader, if there are several and it is to be shared."""
     if not context.processes.is_several or not context.plan.shares_loaders:
         return loader
-    return loading.shared(loader, context.processes.topology, trains=trains)
+    return loading.shared(loader, context.processes.data_topology, trains=trains)
 
 
 def _agree_on_length(context: RunContext) -> None:
@@ -246,7 +246,9 @@ def _eval_data_of_all(context: RunContext, data: EvalData) -> EvalData:
             f"the processes have {[len(one) for one in counts]} loaders for an evaluation: all "
             "must have as many."
         )
-    data.most = [max(column) for column in zip(*counts, strict=True)]
+    columns = list(zip(*counts, strict=True))
+    data.most = [max(column) for column in columns]
+    data.fewest = [0 if math.inf in column else min(column) for column in columns]
     return data
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run"]
 
+_STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 _MODULE_METHODS = frozenset(name for name in dir(Module) if name.startswith("on_"))
 """Methods of a module that begin like a hook, among them those that move a batch."""
 
@@ -105,7 +106,12 @@ class Run:
         hooks.on_configure_model(trainer, module)
         module.configure_model()
         session.precision.convert_module(module)
-        module.to(session.device)
+        session.processes.place(
+            module,
+            steps=[name for name in _STEPS if loops.overrides(module, name)],
+            precision=session.precision.name,
+            is_filled=job.ckpt_path is not None,
+        )
         hooks.on_after_configure_model(trainer, module)
         load_data(job, context)
         if job.fn == "fit":

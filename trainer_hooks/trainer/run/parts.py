@@ -278,6 +278,11 @@ def _add_module(parts: MovingParts, session: Session, module: Module) -> None:
     training = session.training
     modes = Modes(module, training)
 
+    def load_gradients(states: dict[str, Any]) -> None:
+        session.processes.load_gradients(
+            module, states, is_window_open=training.progress.batches_in_window > 0
+        )
+
     def kept() -> dict[str, Any]:
         return generators_in({"module": module, **_owners(session)})
 
@@ -292,8 +297,8 @@ def _add_module(parts: MovingParts, session: Session, module: Module) -> None:
     parts.register(
         Part(
             "gradients",
-            lambda: _gradients(module, training),
-            lambda s: _load_gradients(module, s),
+            lambda: _gradients(session, module),
+            load_gradients,
             is_place=True,
             by_training_alone=True,
             is_of_process=True,
@@ -328,17 +333,13 @@ def _owners(session: Session) -> dict[str, object]:
     return {**owners, "datamodule": session.datamodule}
 
 
-def _gradients(module: Module, training: Training) -> dict[str, Any]:
+def _gradients(session: Session, module: Module) -> dict[str, Any]:
     """Return the gradients that outlive this moment: those inside a window."""
     # where the module itself says when they are cleared, they may outlive a step
     clears_itself = not module.automatic_optimization or overrides(module, "optimizer_zero_grad")
-    if not training.progress.batches_in_window and not clears_itself:
+    if not session.training.progress.batches_in_window and not clears_itself:
         return {}
-    return {
-        name: parameter.grad
-        for name, parameter in module.named_parameters()
-        if parameter.grad is not None
-    }
+    return dict(session.processes.gradients(module))
 
 
 def _load_buffers(module: Module, states: dict[str, Any]) -> None:
@@ -346,9 +347,3 @@ def _load_buffers(module: Module, states: dict[str, Any]) -> None:
         for name, buffer in module.named_buffers():
             if name in states and states[name] is not buffer:
                 buffer.copy_(states[name])
-
-
-def _load_gradients(module: Module, states: dict[str, Any]) -> None:
-    for name, parameter in module.named_parameters():
-        gradient = states.get(name)
-        parameter.grad = None if gradient is None else gradient.to(parameter.device)

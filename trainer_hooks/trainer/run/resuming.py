@@ -9,6 +9,7 @@ from trainer_hooks.callbacks.saving.saved_files import earlier_folders
 from trainer_hooks.callbacks.saving.saver import Saver
 from trainer_hooks.checkpoint import Search, Summary, exists, files_in, verify_checkpoint
 from trainer_hooks.errors import CheckpointNotFoundError, OptionError, TrainerHooksWarning
+from trainer_hooks.module import own_class
 from trainer_hooks.trainer.run.origin import is_at_work_elsewhere, origin_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Search:
             return True
         return summary.origin in ("", origin) and not (is_resume and is_at_work_elsewhere(summary))
 
-    return Search(asked, [*named, *shared], type(module).__name__, is_resume, is_own)
+    return Search(asked, [*named, *shared], own_class(module).__name__, is_resume, is_own)
 
 
 def _tell_of_others(trainer: Trainer, search: Search) -> None:

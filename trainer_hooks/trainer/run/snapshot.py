@@ -21,6 +21,7 @@ from trainer_hooks.checkpoint import (
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks import hook_in_work
+from trainer_hooks.module import own_class
 from trainer_hooks.trainer.run.conditions import conditions_of
 from trainer_hooks.trainer.run.origin import origin_of, this_process
 from trainer_hooks.trainer.run.parts import moving_parts
@@ -147,7 +148,7 @@ def _writer(session: Session) -> Callable[[dict[str, Any], str | os.PathLike[str
     session.training.saved_at = max(time.time_ns(), session.training.saved_at + 1)
     return partial(
         _write,
-        module=type(session.module).__name__,
+        module=own_class(session.module).__name__,
         saved_at=session.training.saved_at,
         origin=origin_of(session.training.hparams),
     )
@@ -204,6 +205,7 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
         if not weights_only and module is session.training.module:
             _add_training(checkpoint, session, module)
         session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
+    checkpoint = session.processes.gathered(checkpoint, keeps=session.processes.is_global_zero)
     encoded = _encoded(checkpoint, session)
     if session.processes.is_several:
         from trainer_hooks.trainer.run.together import add_others

@@ -94,6 +94,9 @@ class StartingPoint:
             session.training.progress.is_fresh and "callbacks" in checkpoint
         )
         upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
+        checkpoint = context.processes.divided(
+            checkpoint, context.module, context.training.optimization.optimizers if is_fit else ()
+        )
         restoring.restore_module(context, checkpoint, path)
         if is_fit:
             restoring.settle_conditions(session, checkpoint, path, self._job.overrides)

@@ -1,0 +1,296 @@
+"""What processes with shards of the weights do; each case returns what it found, as plain data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from cases import DATA, FEW, Counts, Draws, Net, Remembers, digest, loader, trainer
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.utils.data import Subset
+from torch.utils.data.distributed import DistributedSampler
+
+from trainer_hooks import Callback, Module, Trainer
+from trainer_hooks.callbacks import NaNGuard, StochasticWeightAveraging
+from trainer_hooks.errors import TrainerHooksError
+from trainer_hooks.runtime import FSDPStrategy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAYERS = FSDPStrategy(auto_wrap_policy=nn.Linear)
+
+
+def whole(module: nn.Module) -> list[float]:
+    """Return all weights of a sharded module; both processes must call it."""
+    values = [
+        v.full_tensor() if isinstance(v, DTensor) else v for v in module.state_dict().values()
+    ]
+    return [number for value in values for number in value.double().flatten().tolist()]
+
+
+def fitted(folder: Path, module: Module, strategy=LAYERS, *callbacks, **options) -> Trainer:
+    fit = trainer(folder, *callbacks, strategy=strategy, **options)
+    fit.fit(module, loader(shuffle=True), loader(FEW, 2))
+    return fit
+
+
+# --- training ---
+
+
+def by_hand(module: nn.Module, accumulate: int, clip: float | None) -> list[float]:
+    """Train with fully_shard and no trainer."""
+    net = module.net
+    for layer in net:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer)
+    fully_shard(net)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    sampler = DistributedSampler(DATA, shuffle=True, seed=0)
+    batches = loader(sampler=sampler)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for index, (inputs, targets) in enumerate(batches):
+            closes = (index + 1) % accumulate == 0 or index + 1 == len(batches)
+            net.set_requires_gradient_sync(closes)
+            ((net(inputs) - targets).square().mean() / accumulate).backward()
+            if closes:
+                if clip is not None:
+                    nn.utils.clip_grad_norm_(net.parameters(), clip)
+                optimizer.step()
+                optimizer.zero_grad()
+    return whole(module)
+
+
+def fsdp_by_hand(folder: Path) -> dict:
+    found = {}
+    for accumulate, clip in ((1, None), (3, 0.1)):
+        torch.manual_seed(4)  # each process has random numbers of its own by now
+        module, other, third = Net(), Net(), Net()
+        other.load_state_dict(module.state_dict())
+        third.load_state_dict(module.state_dict())
+        options = {"max_epochs": 2, "accumulate_grad_batches": accumulate}
+        options["gradient_clip_val"] = clip
+        fit = fitted(folder, module, LAYERS, **options)
+        fitted(folder, third, "ddp", **options)
+        found[str(accumulate)] = {
+            "ours": whole(module), "theirs": by_hand(other, accumulate, clip),
+            "ddp": digest(third), "steps": fit.global_step, "names": list(module.state_dict()),
+        }  # fmt: skip
+    return found
+
+
+def fsdp_options(folder: Path) -> dict:
+    """Each way to shard ends with the weights of DDP, or near to them."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    class Own(Net):
+        def configure_model(self):
+            if isinstance(self.net[0], nn.Linear) and not hasattr(self.net[0], "unshard"):
+                fully_shard(self.net[0], mesh=self.device_mesh)
+
+    strategies = {
+        "ddp": "ddp",
+        "name": "fsdp",
+        "size": FSDPStrategy(auto_wrap_policy=40),
+        "function": FSDPStrategy(auto_wrap_policy=lambda layer: isinstance(layer, nn.Linear)),
+        "checkpointed": FSDPStrategy(
+            auto_wrap_policy={nn.Linear}, activation_checkpointing_policy=nn.Linear
+        ),
+        "offloaded": FSDPStrategy(auto_wrap_policy=nn.Linear, cpu_offload=True),
+        "copies": FSDPStrategy(auto_wrap_policy=nn.Linear, device_mesh=(2, 1)),
+        "mesh": FSDPStrategy(device_mesh=init_device_mesh("cpu", (2,))),
+        "kept": FSDPStrategy(auto_wrap_policy=nn.Linear, reshard_after_forward=False),
+        "own": FSDPStrategy(),
+        "half": FSDPStrategy(auto_wrap_policy=nn.Linear),
+    }
+    found = {}
+    for name, strategy in strategies.items():
+        torch.manual_seed(3)
+        module = Own() if name == "own" else Net()
+        options = {"precision": "bf16-mixed"} if name == "half" else {}
+        fit = fitted(folder, module, strategy, gradient_clip_val=0.5, **options)
+        found[name] = {
+            "weights": whole(module), "val": fit.callback_metrics["val_loss"].item(),
+            "sharded": sum(isinstance(layer, FSDPModule) for layer in module.modules()),
+            "names": sorted(module.state_dict()),
+        }  # fmt: skip
+    return found
+
+
+def fsdp_evaluates(folder: Path) -> dict:
+    """Uneven shares, and a process without any, evaluate as one process does."""
+    found = {}
+    for name, data in (("uneven", FEW), ("one", Subset(FEW, [0]))):
+        module = Counts()
+        fit = trainer(folder, strategy=LAYERS)
+        fit.fit(module, loader(), loader(data, 2))
+        found[name] = [value.item() for key, value in fit.callback_metrics.items() if key != "own"]
+        again = trainer(folder, strategy=LAYERS).validate(module, loader(data, 2), verbose=False)[0]
+        predicted = trainer(folder, strategy=LAYERS).predict(Predicts(), loader(data, 2))
+        found[f"{name} again"] = [value for key, value in again.items() if key != "own"]
+        found[f"{name} predicted"] = sum(len(part) for part in predicted)
+    values = FEW.tensors[0].sum(1)
+    found["expected"] = [5.0, values.mean().item(), values.min().item(), values.max().item()]
+    return found
+
+
+class Predicts(Net):
+    def predict_step(self, batch, batch_idx):
+        return self.net(batch[0])
+
+
+class Skips(Net):
+    """Leaves the same batches out in all processes: before the forward, or after it."""
+
+    def __init__(self, left_out, is_after) -> None:
+        super().__init__()
+        self.left_out, self.is_after = left_out, is_after
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx in self.left_out and not self.is_after:
+            return None
+        loss = self.error(batch)
+        return None if batch_idx in self.left_out else loss
+
+
+def fsdp_skips(folder: Path) -> dict:
+    found = {}
+    for strategy in (LAYERS, "ddp"):
+        for is_after in (False, True):
+            torch.manual_seed(3)
+            module = Skips({1, 4, 5}, is_after)
+            fit = fitted(folder, module, strategy, accumulate_grad_batches=2)
+            name = strategy if isinstance(strategy, str) else "fsdp"
+            found[f"{name} {is_after}"] = [fit.global_step, *whole(module)]
+    return found
+
+
+def fsdp_manual(folder: Path) -> dict:
+    class Manual(Net):
+        automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            optimizer = self.optimizers()
+            optimizer.zero_grad()
+            self.manual_backward(self.error(batch))
+            optimizer.step()
+
+    found = {}
+    for strategy in (LAYERS, "ddp"):
+        torch.manual_seed(3)
+        module = Manual()
+        fitted(folder, module, strategy)
+        found[str(strategy)[:4]] = whole(module)
+    return found
+
+
+# --- resumed ---
+
+
+def cut_and_resumed(folder: Path, at: int, accumulate: int, saved=LAYERS, gone_on=LAYERS) -> dict:
+    """Save in a run of one strategy, and go on with another."""
+    options = {"max_epochs": 3, "accumulate_grad_batches": accumulate}
+    path = folder / f"{at} {accumulate}.ckpt"
+
+    def begin(strategy, *callbacks):
+        torch.manual_seed(5)
+        remembers = Remembers()
+        fit = trainer(folder, remembers, *callbacks, strategy=strategy, **options)
+        return Draws(), remembers, fit
+
+    class Saves(Callback):
+        def on_batch_checkpoint(self, trainer, module):
+            if trainer.progress.batches_completed == at:
+                trainer.save_checkpoint(path)
+
+    module, remembers, fit = begin(saved, Saves())
+    fit.fit(module, loader(shuffle=True), loader(FEW, 2))
+    again, remembers_again, resumed = begin(gone_on)
+    resumed.fit(again, loader(shuffle=True), loader(FEW, 2), ckpt_path=path)
+    metrics = [
+        {name: value.item() for name, value in one.callback_metrics.items()}
+        for one in (fit, resumed)
+    ]
+    return {
+        "uncut": [whole(module), remembers.drawn, metrics[0], fit.global_step],
+        "resumed": [whole(again), remembers_again.drawn, metrics[1], resumed.global_step],
+        "is_folder": path.is_dir(),
+    }
+
+
+def fsdp_resumes(folder: Path) -> dict:
+    return {
+        "full": cut_and_resumed(folder, 8, 1),
+        "full inside": cut_and_resumed(folder, 11, 2),
+        "from ddp": cut_and_resumed(folder, 12, 1, "ddp", LAYERS),
+        "from ddp inside": cut_and_resumed(folder, 13, 3, "ddp", LAYERS),
+        "to ddp": cut_and_resumed(folder, 14, 1, LAYERS, "ddp"),
+        "to ddp inside": cut_and_resumed(folder, 15, 2, LAYERS, "ddp"),
+    }
+
+
+# --- refused ---
+
+
+class Tied(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5)
+        self.second.weight = self.first.weight
+
+
+def fsdp_refused(folder: Path) -> dict:
+    class Closure(Net):
+        def configure_optimizers(self):
+            return torch.optim.LBFGS(self.parameters())
+
+    class Bare(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(5, 1))
+
+        def training_step(self, batch, batch_idx):
+            return (batch[0] @ self.weight).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    class Unused(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.spare = nn.Linear(2, 2)
+
+    with torch.device("meta"):
+        bare = Bare()
+    tries = {
+        "class": (Net(), FSDPStrategy(auto_wrap_policy=nn.Conv2d), ()),
+        "shared": (Tied(), LAYERS, ()),
+        "lbfgs": (Closure(), LAYERS, ()),
+        "swa": (Net(), LAYERS, (StochasticWeightAveraging(0.1),)),
+        "rollback": (Net(), LAYERS, (NaNGuard(action="rollback"),)),
+        "mesh": (Net(), FSDPStrategy(device_mesh=(3, 1)), ()),
+        "meta": (bare, FSDPStrategy(), ()),
+        "holder": (Net(), FSDPStrategy(auto_wrap_policy=nn.ModuleList), ()),
+        "unused": (Unused(), LAYERS, ()),
+    }
+    found = {}
+    for name, (module, strategy, callbacks) in tries.items():
+        fit = trainer(folder, *callbacks, strategy=strategy)
+        fit.strategy.alarm.disarm()
+        found[name] = "nothing"
+        try:
+            fit.fit(module, loader())
+        except TrainerHooksError as error:
+            found[name] = str(error)
+        fit.strategy.alarm.has_gone_off = False
+    return found
+
+
+CASES = {
+    name: value
+    for name, value in list(globals().items())
+    if callable(value) and getattr(value, "__module__", "") == __name__ and name.startswith("fsdp_")
+}

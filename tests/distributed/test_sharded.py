@@ -1,0 +1,84 @@
+"""Training with shards of the weights: equal to what is written by hand, and to DDP."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_weights_are_those_of_a_loop_by_hand(sharded):
+    """Two ranks end with the bits of a loop around fully_shard, with windows and clipping, too."""
+    for one in sharded.found("fsdp_by_hand"):
+        for name, steps in (("1", 16), ("3", 6)):
+            assert one[name]["ours"] == one[name]["theirs"]
+            assert one[name]["ours"] == one[name]["ddp"]
+            assert one[name]["steps"] == steps
+            assert all(key.startswith("net.") for key in one[name]["names"])
+
+
+def test_every_way_to_shard_trains_the_same(sharded):
+    """Policies, meshes, offload, recomputed activations and a module's own shards are DDP's run."""
+    first, second = sharded.found("fsdp_options")
+    assert first == second
+    expected = first.pop("ddp")
+    for name, found in first.items():
+        close = 0.02 if name == "half" else 1e-5
+        assert found["weights"] == pytest.approx(expected["weights"], abs=close), name
+        assert found["names"] == expected["names"]
+    counts = {name: found["sharded"] for name, found in first.items()}
+    layers = dict.fromkeys(counts, 3)
+    assert counts == {**layers, "name": 1, "mesh": 1, "size": 2, "own": 2}
+
+
+def test_uneven_shares_are_evaluated_exactly(sharded):
+    """A rank with fewer batches, or none, neither hangs the others nor counts a sample twice."""
+    for one in sharded.found("fsdp_evaluates"):
+        assert one["uneven"] == one["uneven again"] == pytest.approx(one["expected"])
+        assert one["one"] == one["one again"]
+        assert one["one"][0] == 1
+    counts = [one["uneven predicted"] for one in sharded.found("fsdp_evaluates")]
+    assert sum(counts) == 5
+
+
+def test_batches_that_all_leave_out_are_left_out(sharded):
+    """Batches without a loss in all ranks make the steps that they make with DDP."""
+    for one in sharded.found("fsdp_skips"):
+        for when in (False, True):
+            assert one[f"fsdp {when}"] == pytest.approx(one[f"ddp {when}"], abs=1e-6)
+
+
+def test_manual_optimization_reduces_each_backward(sharded):
+    """A module that optimizes by itself learns as with DDP."""
+    for one in sharded.found("fsdp_manual"):
+        assert one["FSDP"] == pytest.approx(one["ddp"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "case", ["full", "full inside", "from ddp", "from ddp inside", "to ddp", "to ddp inside"]
+)
+def test_a_resume_is_exact(sharded, case):
+    """Weights, metrics and each rank's random numbers are the uncut run's, inside windows, too."""
+    for one in sharded.found("fsdp_resumes"):
+        assert one[case]["resumed"] == one[case]["uncut"]
+        assert not one[case]["is_folder"]
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("class", ["no layer of Net is meant", "It has Dropout, Linear"]),
+        ("shared", ["second.weight is first.weight", "Name a layer that has both"]),
+        ("lbfgs", ["LBFGS cannot be used with FSDP", "Use DDP"]),
+        ("swa", ["StochasticWeightAveraging with FSDP", "Take it out"]),
+        ("rollback", ["NaNGuard with FSDP"]),
+        ("mesh", ["(3, 1)", "there are 2 processes"]),
+        ("meta", ["has no reset_parameters()", "ckpt_path"]),
+        ("holder", ["ModuleList"]),
+        ("unused", ["spare.weight, spare.bias", "find_unused_parameters=True"]),
+    ],
+)
+def test_what_cannot_be_right_is_refused(sharded, case, words):
+    """What would be wrong with shards of the weights is an error that says what to do."""
+    for one in sharded.found("fsdp_refused"):
+        assert all(word in one[case] for word in words), one[case]
