@@ -232,6 +232,20 @@ def fsdp_resumes(folder: Path) -> dict:
     }
 
 
+PARTS = FSDPStrategy(auto_wrap_policy=nn.Linear, state_dict_type="sharded")
+
+
+def fsdp_parts(folder: Path) -> dict:
+    return {
+        "parts": cut_and_resumed(folder, 8, 1, PARTS, PARTS),
+        "parts inside": cut_and_resumed(folder, 11, 2, PARTS, PARTS),
+        "parts to ddp": cut_and_resumed(folder, 12, 1, PARTS, "ddp"),
+        "parts to ddp inside": cut_and_resumed(folder, 13, 3, PARTS, "ddp"),
+        "full to parts": cut_and_resumed(folder, 14, 1, LAYERS, PARTS),
+        "other layers": cut_and_resumed(folder, 15, 1, PARTS, FSDPStrategy()),
+    }
+
+
 # --- refused ---
 
 

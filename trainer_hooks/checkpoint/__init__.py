@@ -23,6 +23,9 @@ if TYPE_CHECKING:
         write_checkpoint,
     )
     from trainer_hooks.checkpoint.find import Search
+    from trainer_hooks.checkpoint.folder import is_folder, size_of_folder
+    from trainer_hooks.checkpoint.folder_reading import names_by_place, read_shards
+    from trainer_hooks.checkpoint.folder_writing import write_folder
     from trainer_hooks.checkpoint.hparams import (
         HyperParameters,
         arguments_from,
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
         verify_file,
     )
     from trainer_hooks.checkpoint.lightning import is_lightning, place_of
-    from trainer_hooks.checkpoint.loading import load_checkpoint
+    from trainer_hooks.checkpoint.loading import load_checkpoint, load_parts
     from trainer_hooks.checkpoint.migrations import FORMAT
     from trainer_hooks.checkpoint.parts import NameClaim, claim_name, try_to_write, write_whole
     from trainer_hooks.checkpoint.plain import encode_state, find_foreign
@@ -99,6 +102,7 @@ __all__ = [
     "files_in",
     "find_foreign",
     "inspect_file",
+    "is_folder",
     "is_inside",
     "is_lightning",
     "is_remote",
@@ -107,14 +111,17 @@ __all__ = [
     "joined",
     "leave_out",
     "load_checkpoint",
+    "load_parts",
     "load_weights",
     "located",
     "mapping",
     "name_of",
+    "names_by_place",
     "place_in_words",
     "place_of",
     "plan_pruning",
     "read_checkpoint",
+    "read_shards",
     "read_summary",
     "remove",
     "require_fitting",
@@ -123,6 +130,7 @@ __all__ = [
     "savable",
     "sections_of",
     "selected",
+    "size_of_folder",
     "summarize",
     "tensor_bytes",
     "try_to_write",
@@ -130,6 +138,7 @@ __all__ = [
     "verify_checkpoint",
     "verify_file",
     "write_checkpoint",
+    "write_folder",
     "write_whole",
 ]
 
@@ -168,6 +177,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "files_in": "target",
             "find_foreign": "plain",
             "inspect_file": "inspection",
+            "is_folder": "folder",
             "is_inside": "target",
             "is_lightning": "lightning",
             "is_remote": "target",
@@ -176,14 +186,17 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "joined": "target",
             "leave_out": "selection",
             "load_checkpoint": "loading",
+            "load_parts": "loading",
             "load_weights": "weights",
             "located": "target",
             "mapping": "inspection",
             "name_of": "target",
+            "names_by_place": "folder_reading",
             "place_in_words": "contents",
             "place_of": "lightning",
             "plan_pruning": "pruning",
             "read_checkpoint": "file",
+            "read_shards": "folder_reading",
             "read_summary": "seal",
             "remove": "target",
             "require_fitting": "weights",
@@ -192,6 +205,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "savable": "hparams",
             "sections_of": "contents",
             "selected": "hparams",
+            "size_of_folder": "folder",
             "summarize": "file",
             "tensor_bytes": "contents",
             "try_to_write": "parts",
@@ -199,6 +213,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "verify_checkpoint": "file",
             "verify_file": "inspection",
             "write_checkpoint": "file",
+            "write_folder": "folder_writing",
             "write_whole": "parts",
         },
     )

@@ -138,8 +138,9 @@ class _Scale(pickle.Pickler):
             return None
         for part in _stored(value):
             memory = part.untyped_storage()
-            if memory.data_ptr() not in self._seen:
-                self._seen.add(memory.data_ptr())
+            place = id(part) if part.is_meta else memory.data_ptr()  # of a folder, not read
+            if place not in self._seen:
+                self._seen.add(place)
                 self.size += memory.nbytes()
         return ""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.checkpoint import seal
+from trainer_hooks.checkpoint.folder import RUN, check_folder, folder_summary, is_folder
 from trainer_hooks.checkpoint.parts import write_whole
 from trainer_hooks.checkpoint.seal import Summary
 from trainer_hooks.checkpoint.target import is_remote, located, modified_at
@@ -96,6 +97,8 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is truncated, damaged, no checkpoint, or would need code to be run.
     """
+    if _is_folder(path):
+        return _read_run(path, map_location)
     with _at_hand(path) as file:
         name = str(path)
         try:
@@ -116,6 +119,9 @@ def verify_checkpoint(path: str | os.PathLike[str]) -> None:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is truncated or damaged.
     """
+    if _is_folder(path):
+        _require_undamaged_folder(path)
+        return
     with _at_hand(path) as file:
         _require_undamaged(file, str(path))
 
@@ -129,6 +135,11 @@ def summarize(path: str) -> Summary:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is no checkpoint, or too damaged to tell.
     """
+    if _is_folder(path):
+        try:
+            return folder_summary(Path(located(path)))
+        except (OSError, ValueError) as error:
+            raise _damaged(path, error) from error
     if is_remote(path):
         from trainer_hooks.checkpoint import remote
 
@@ -153,6 +164,25 @@ def summarize(path: str) -> Summary:
         return Summary.of(checkpoint, modified_at(path))
 
 
+def _is_folder(path: str | os.PathLike[str]) -> bool:
+    return not is_remote(path) and Path(located(path)).is_dir() and is_folder(located(path))
+
+
+def _read_run(path: str | os.PathLike[str], map_location: Any) -> dict[str, Any]:
+    """Return what a folder of several processes holds beside their tensors, all verified."""
+    _require_undamaged_folder(path)
+    return _load(Path(located(path), RUN), str(path), map_location=map_location)
+
+
+def _require_undamaged_folder(path: str | os.PathLike[str]) -> None:
+    try:
+        check_folder(Path(located(path)))
+    except ValueError as error:
+        raise _damaged(str(path), error) from error
+    except OSError as error:
+        raise _unreadable(str(path), error) from error
+
+
 def _send(write: Callable[[IO[bytes]], None], target: str) -> None:
     from trainer_hooks.checkpoint import remote
 
@@ -173,6 +203,11 @@ def _at_hand(path: str | os.PathLike[str]) -> Iterator[Path]:
             yield local
         return
     file = Path(located(path))
+    if file.is_dir():
+        raise CheckpointError(
+            f"checkpoint {str(path)!r} is a folder without a seal: it is no checkpoint of several "
+            "processes, or was not finished. Give another one."
+        )
     if not file.is_file():
         raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.{_others(file)}")
     yield file

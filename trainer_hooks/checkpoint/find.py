@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.file import summarize, verify_checkpoint
-from trainer_hooks.checkpoint.loading import load_checkpoint
+from trainer_hooks.checkpoint.loading import load_parts
 from trainer_hooks.checkpoint.target import exists, folder_of, joined, modified_at, name_of
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, TrainerHooksWarning
 
@@ -126,7 +126,7 @@ class Search:
 
     def _best_in(self, path: str, state_key: str) -> str:
         try:
-            states = load_checkpoint(path).get("callbacks", {})
+            states = load_parts(path).get("callbacks", {})
         except CheckpointError as error:
             self.passed_over.append(f"{path!r} ({_reason(error)})")
             return ""

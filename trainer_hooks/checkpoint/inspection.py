@@ -21,6 +21,7 @@ from torch import Tensor
 
 from trainer_hooks.checkpoint.decoding import decode
 from trainer_hooks.checkpoint.file import verify_checkpoint
+from trainer_hooks.checkpoint.folder import RUN, is_folder, size_of_folder
 from trainer_hooks.checkpoint.migrations import FORMAT, migrate
 from trainer_hooks.checkpoint.safetensors_file import is_safetensors, read_safetensors
 from trainer_hooks.errors import CheckpointError
@@ -122,6 +123,18 @@ class Contents:
         """Whether a training of trainer_hooks can go on from it."""
         return self.kind is Kind.OURS and "optimizer_states" in self.data and "rng" in self.own
 
+    def with_tensors(self) -> Contents:
+        """Return the same with the tensors' values, which of a folder are not read before.
+
+        Raises:
+            CheckpointError: they cannot be read.
+        """
+        if not is_folder(self.path):
+            return self
+        from trainer_hooks.checkpoint.folder_reading import with_tensors
+
+        return replace(self, data=with_tensors(self.data, self.path))
+
     def as_saved(self) -> Contents:
         """Return the same in the present format, with its values as they were before that.
 
@@ -148,6 +161,8 @@ def inspect_file(path: str | os.PathLike[str]) -> Contents:
         UnusableFileError: it is missing, damaged, none of those, or would need code to be run.
     """
     file = Path(path)
+    if is_folder(file):
+        return _inspect_folder(file)
     head = _head(file)
     size = file.stat().st_size
     if is_safetensors(file):
@@ -175,7 +190,8 @@ def verify_file(path: str | os.PathLike[str], newest_format: int) -> Contents:
         UnusableFileError: it cannot be used; the reason is told.
     """
     file = Path(path)
-    _head(file)
+    if not is_folder(file):
+        _head(file)
     try:
         verify_checkpoint(file)
     except CheckpointError as error:
@@ -195,10 +211,24 @@ def verify_file(path: str | os.PathLike[str], newest_format: int) -> Contents:
     return contents
 
 
+def _inspect_folder(folder: Path) -> Contents:
+    from trainer_hooks.checkpoint.folder_reading import with_empty_tensors
+
+    file = folder / RUN
+    data = _loaded(file, _head(file))
+    if _kind(data) is not Kind.OURS:
+        raise UnusableFileError(folder, Fault.DAMAGED, f"{RUN} is no checkpoint")
+    try:
+        data = with_empty_tensors(data, folder)
+    except CheckpointError as error:
+        raise UnusableFileError(folder, Fault.DAMAGED, str(error)) from error
+    return Contents(str(folder), Kind.OURS, size_of_folder(folder), data)
+
+
 def _head(file: Path) -> bytes:
     """Return the first bytes of a file, and tell what is wrong if there are none to read."""
     if file.is_dir():
-        raise UnusableFileError(file, Fault.NO_CHECKPOINT, "it is a folder, and must be a file")
+        raise UnusableFileError(file, Fault.NO_CHECKPOINT, "it is a folder without a seal")
     if file.exists() and not file.is_file():  # a pipe would keep us waiting
         raise UnusableFileError(file, Fault.NO_CHECKPOINT, "it is no regular file")
     try:

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+import shutil
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
@@ -49,7 +50,12 @@ def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
     try:
         with file:  # closed, and so unlocked, once it has its place
             write(file)
-            part.replace(target)
+            if target.is_dir():
+                from trainer_hooks.checkpoint.folder import take_place
+
+                take_place(part, target)  # of several processes that had a part of it each
+            else:
+                part.replace(target)
     except BaseException:
         with suppress(OSError):
             part.unlink()
@@ -137,12 +143,13 @@ def remove_stale_parts(folder: Path) -> None:
     for path in folder.glob(f".*{SUFFIX}"):
         # locked by a live process, removed by another one, or not ours to remove
         with suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR)
+            is_folder = path.is_dir()
+            descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # a claim of that name may have been let go of and taken by another process since
                 if os.path.samestat(os.fstat(descriptor), path.stat()):
-                    path.unlink()
+                    shutil.rmtree(path) if is_folder else path.unlink()
             finally:
                 os.close(descriptor)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import math
+import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from trainer_hooks.checkpoint.folder import is_folder, size_of_folder
 from trainer_hooks.checkpoint.inspection import Fault, Kind, UnusableFileError, mapping, verify_file
+from trainer_hooks.checkpoint.parts import SUFFIX
 from trainer_hooks.errors import MetricError, nearest
 
 if TYPE_CHECKING:
@@ -101,7 +104,11 @@ def plan_pruning(folder: Path, rule: Rule, newest_format: int) -> list[Entry]:
     # read first: what comes while the files are read is newer than all of them
     listed = sorted(folder.iterdir())
     targets = {path.resolve() for path in listed if path.is_symlink()}
-    files = [path for path in listed if path.is_file() and not path.is_symlink()]
+    files = [
+        path
+        for path in listed
+        if not path.is_symlink() and (path.is_file() or _is_of_several(path))
+    ]
     saved: list[_Saved] = []
     entries: list[Entry] = []
     for path in files:
@@ -114,6 +121,11 @@ def plan_pruning(folder: Path, rule: Rule, newest_format: int) -> list[Entry]:
             else:
                 saved.append(judged)
     return [*_decided(saved, rule, targets), *entries]
+
+
+def _is_of_several(path: Path) -> bool:
+    """Return whether a folder is a checkpoint of several processes, or an unfinished one."""
+    return path.is_dir() and (is_folder(path) or path.name.endswith(SUFFIX))
 
 
 def _judged(path: Path, rule: Rule, newest_format: int) -> _Saved | Entry:
@@ -196,8 +208,11 @@ def _leftover(path: Path) -> Iterator[Entry]:
 def _is_locked(path: Path) -> bool:
     """Return whether a process holds a file, as a save may; where nobody can tell, it does."""
     try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # and closing it lets go of it
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(descriptor)  # which lets go of it
     except OSError:
         return True
     return False
@@ -214,5 +229,5 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _size(path: Path) -> int:
     """Return a file's bytes; none if it is gone meanwhile."""
     with suppress(FileNotFoundError):
-        return path.stat().st_size
+        return size_of_folder(path) if path.is_dir() else path.stat().st_size
     return 0

@@ -98,7 +98,7 @@ def modified_at(path: str) -> int:
 
 
 def remove(path: str) -> None:
-    """Remove a file, if it is there.
+    """Remove a file, or a folder of several processes' parts, if it is there.
 
     Raises:
         OSError: it cannot be removed.
@@ -108,6 +108,10 @@ def remove(path: str) -> None:
         from trainer_hooks.checkpoint import remote
 
         remote.remove(path)
+    elif Path(path).is_dir():
+        from trainer_hooks.checkpoint.folder import remove_folder
+
+        remove_folder(Path(path))
     else:
         Path(path).unlink(missing_ok=True)
 
@@ -119,6 +123,14 @@ def is_inside(path: str, folder: str) -> bool:
     # the file itself may be a link: resolve its folder only
     file = Path(path)
     return (file.parent.resolve() / file.name).is_relative_to(Path(folder).resolve())
+
+
+def _is_sealed(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    from trainer_hooks.checkpoint.folder import is_folder
+
+    return is_folder(path)
 
 
 def files_in(folder: str, extension: str, depth: int = 0) -> list[str]:
@@ -134,5 +146,5 @@ def files_in(folder: str, extension: str, depth: int = 0) -> list[str]:
         str(path)
         for level in range(depth + 1)
         for path in Path(folder).glob(f"{'*/' * level}*{extension}")
-        if path.is_file() and not path.name.startswith(".")
+        if not path.name.startswith(".") and (path.is_file() or _is_sealed(path))
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
     from torch import nn
@@ -110,8 +110,16 @@ class Processes:
         checkpoint: dict[str, Any],
         module: nn.Module,  # noqa: ARG002 - the interface
         optimizers: Sequence[Optimizer],  # noqa: ARG002 - the interface
+        read: Callable[[Any], object] | None = None,  # noqa: ARG002 - the interface
     ) -> dict[str, Any]:
-        """Return a checkpoint as the module and the optimizers of this process take it."""
+        """Return a checkpoint as the module and the optimizers of this process take it.
+
+        Args:
+            checkpoint: what was read.
+            module: what takes the weights.
+            optimizers: what take the states; none where they are not restored.
+            read: fills tensors by where they belong, where the checkpoint has none of their values.
+        """
         return checkpoint
 
     def gradients(self, module: nn.Module) -> dict[str, torch.Tensor]:

@@ -18,7 +18,7 @@ from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.sharding import keep_gathered, let_go, shard
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import nn
     from torch.optim import Optimizer
@@ -51,6 +51,7 @@ class ShardedGroup(ProcessGroup):
         super().__init__(device, topology, options)
         self.saves_parts = options.state_dict_type == "sharded"
         self._mesh: DeviceMesh | None = None
+        self._saving: Any = None
         self._alone: list[tuple[Any, Any]] = []
 
     @property
@@ -119,29 +120,37 @@ class ShardedGroup(ProcessGroup):
                     if not isinstance(tensor, DTensor):
                         dist.broadcast(tensor, 0, group=self._group_of(tensor))
 
+    @property
+    def saving_group(self) -> Any:
+        """The process group in which checkpoints are written, also while a training goes on."""
+        self.start()
+        if self._saving is None:
+            self._saving = dist.new_group(backend="gloo", timeout=self.options.timeout)
+        return self._saving
+
     def gathered(self, value: Any, *, keeps: bool) -> Any:
         """Return `value` with its sharded tensors whole; see `sharded_tensors.gathered`."""
         with self.alarm.waiting("the weights of all"):
             return tensors.gathered(value, keeps=keeps)
 
     def divided(
-        self, checkpoint: dict[str, Any], module: nn.Module, optimizers: Sequence[Optimizer]
+        self,
+        checkpoint: dict[str, Any],
+        module: nn.Module,
+        optimizers: Sequence[Optimizer],
+        read: Callable[[Any], object] | None = None,
     ) -> dict[str, Any]:
-        """Return a checkpoint with this process's shards of what is whole in it."""
-        own = module.state_dict()
-        weights = dict(checkpoint["state_dict"])
-        for name, value in weights.items():
-            like = own.get(name)
-            if isinstance(like, DTensor) and isinstance(value, torch.Tensor):
-                weights[name] = tensors.divided(value.to(like.dtype), like)
+        """Return a checkpoint with this process's shards of its weights and optimizer states."""
+        divider = tensors.Divider(read)
+        weights = divider.weights(checkpoint["state_dict"], module.state_dict())
         made = {**checkpoint, "state_dict": weights}
-        if optimizers and "optimizer_states" in checkpoint:
+        if optimizers:
+            pairs = zip(checkpoint["optimizer_states"], optimizers, strict=True)
             made["optimizer_states"] = [
-                tensors.spread_optimizer_state(state, optimizer)
-                for state, optimizer in zip(
-                    checkpoint["optimizer_states"], optimizers, strict=False
-                )
+                divider.optimizer_state(state, optimizer, ("optimizer_states", number))
+                for number, (state, optimizer) in enumerate(pairs)
             ]
+        divider.finish()
         return made
 
     def gradients(self, module: nn.Module) -> dict[str, torch.Tensor]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -16,13 +19,14 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 __all__ = [
-    "change_shards",
+    "Divider",
+    "change_tensors",
     "divided",
     "gathered",
     "held_gradients",
     "hold_gradients",
     "plain_name",
-    "spread_optimizer_state",
+    "taken_apart",
     "unheld",
 ]
 
@@ -30,30 +34,36 @@ Place = tuple[Any, ...]
 """Where something lies in a nesting: the keys and numbers that lead to it."""
 
 
-def change_shards(value: Any, change: Callable[[DTensor, Place], Any], place: Place = ()) -> Any:
-    """Return `value` with each tensor that is sharded changed; what holds none stays as it is.
+def change_tensors(value: Any, change: Callable[[Tensor, Place], Any], place: Place = ()) -> Any:
+    """Return `value` with each tensor changed; what holds none that is changed stays as it is.
 
     Args:
         value: dicts, lists and tuples in one another.
-        change: is given such a tensor and where it lies, in the same order in all processes.
+        change: is given a tensor and where it lies, in the same order in all processes.
         place: where `value` lies itself.
     """
-    if isinstance(value, DTensor):
+    if isinstance(value, Tensor):
         return change(value, place)
     if isinstance(value, dict):
-        items = {key: change_shards(item, change, (*place, key)) for key, item in value.items()}
+        items = {key: change_tensors(item, change, (*place, key)) for key, item in value.items()}
         if all(items[key] is item for key, item in value.items()):
             return value
-        made = type(value)() if type(value) is not dict else {}
+        made = copy.copy(value)  # with what is attached to it, as a state_dict's versions
         made.update(items)
-        vars_of = getattr(value, "__dict__", None)
-        if vars_of:  # a state_dict has its modules' versions as an attribute
-            made.__dict__.update(vars_of)
         return made
     if type(value) in (list, tuple):
-        found = [change_shards(item, change, (*place, n)) for n, item in enumerate(value)]
-        return value if all(map(lambda a, b: a is b, found, value)) else type(value)(found)
+        found = [change_tensors(item, change, (*place, n)) for n, item in enumerate(value)]
+        return value if all(map(is_, found, value)) else type(value)(found)
     return value
+
+
+def change_shards(value: Any, change: Callable[[DTensor, Place], Any]) -> Any:
+    """Return `value` with each tensor changed that is sharded; as `change_tensors`."""
+
+    def change_one(tensor: Tensor, place: Place) -> Any:
+        return change(tensor, place) if isinstance(tensor, DTensor) else tensor
+
+    return change_tensors(value, change_one)
 
 
 def gathered(value: Any, *, keeps: bool) -> Any:
@@ -78,6 +88,30 @@ def gathered(value: Any, *, keeps: bool) -> Any:
     return change_shards(value, gather)
 
 
+def taken_apart(value: Any) -> tuple[Any, dict[str, list[Any]], dict[str, list[list[Any]]]]:
+    """Take the sharded tensors out of a checkpoint.
+
+    Returns:
+        It with empty tensors in their places; by name this process's part of each, the shape of the
+        whole and where in it the part begins; and the places of each name.
+    """
+    shards: dict[str, list[Any]] = {}
+    places: dict[str, list[list[Any]]] = {}
+    names: dict[int, str] = {}
+
+    def take(tensor: DTensor, place: Place) -> Tensor:
+        name = names.setdefault(id(tensor), ".".join(map(str, place)))
+        if name not in shards:
+            _, offsets = compute_local_shape_and_global_offset(
+                tensor.shape, tensor.device_mesh, tensor.placements
+            )
+            shards[name] = [tensor.to_local().detach(), list(tensor.shape), list(offsets)]
+        places.setdefault(name, []).append(list(place))
+        return torch.empty(0)
+
+    return change_shards(value, take), shards, places
+
+
 def divided(whole: Tensor, like: DTensor) -> DTensor:
     """Return this process's shard of a tensor that all processes have whole."""
     moved = whole.detach().to(like.to_local().device)
@@ -85,27 +119,69 @@ def divided(whole: Tensor, like: DTensor) -> DTensor:
     return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None)
 
 
-def spread_optimizer_state(state: dict[str, Any], optimizer: Optimizer) -> dict[str, Any]:
-    """Return an optimizer's saved state with shards of what belongs to a sharded parameter."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    numbers = [number for group in state["param_groups"] for number in group["params"]]
-    made = dict(state.get("state", {}))
-    for number, parameter in zip(numbers, parameters, strict=True):
-        if number in made and isinstance(parameter, DTensor):
-            made[number] = {
-                name: _as_state(value, parameter) for name, value in made[number].items()
-            }
-    return {**state, "state": made}
+class Divider:
+    """Makes this process's shards of a checkpoint's tensors.
 
+    Args:
+        read: fills tensors by where they belong in the checkpoint, where that has them on the
+            device meta; None for one that has them all.
+    """
 
-def _as_state(value: Any, parameter: DTensor) -> Any:
-    if not isinstance(value, Tensor) or isinstance(value, DTensor) or not value.ndim:
-        return value
-    if value.shape == parameter.shape:
-        return divided(value, parameter)
-    mesh = parameter.device_mesh
-    whole = value.to(parameter.to_local().device)
-    return distribute_tensor(whole, mesh, [Replicate()] * mesh.ndim, src_data_rank=None)
+    def __init__(self, read: Callable[[dict[Place, Tensor]], object] | None) -> None:
+        self._read = read
+        self._into: dict[Place, Tensor] = {}
+        self._replicated: list[tuple[dict[str, Any], str, DTensor]] = []
+
+    def weights(self, saved: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return saved weights as the module's own are."""
+        made = dict(saved)
+        for name, value in saved.items():
+            if name in own and isinstance(value, Tensor):
+                like = own[name]
+                value = value if value.is_meta else value.to(like.dtype)
+                made[name] = self._like(value, like, ("state_dict", name), like.dtype)
+        return made
+
+    def optimizer_state(
+        self, state: dict[str, Any], optimizer: Optimizer, place: Place
+    ) -> dict[str, Any]:
+        """Return an optimizer's saved state with shards of what belongs to a sharded parameter."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        numbers = [number for group in state["param_groups"] for number in group["params"]]
+        made = dict(state.get("state", {}))
+        for number, parameter in zip(numbers, parameters, strict=True):
+            if number not in made:
+                continue
+            made[number] = one = dict(made[number])
+            for name, value in one.items():
+                if not isinstance(value, Tensor) or not value.ndim:
+                    continue
+                here = (*place, "state", number, name)
+                if value.shape == parameter.shape:
+                    one[name] = self._like(value, parameter, here, value.dtype)
+                elif isinstance(parameter, DTensor):
+                    one[name] = self._like(value, value, here, value.dtype)
+                    self._replicated.append((one, name, parameter))
+        return {**state, "state": made}
+
+    def finish(self) -> None:
+        """Read what is to be read."""
+        if self._read is not None and self._into:
+            self._read(self._into)
+        for state, name, parameter in self._replicated:
+            mesh, device = parameter.device_mesh, parameter.to_local().device
+            state[name] = distribute_tensor(
+                state[name].to(device), mesh, [Replicate()] * mesh.ndim, src_data_rank=None
+            )
+
+    def _like(self, value: Tensor, like: Tensor, place: Place, dtype: torch.dtype) -> Tensor:
+        if value.is_meta:
+            if like.is_meta:
+                self._into[place] = torch.empty(like.shape, dtype=dtype)
+            else:
+                self._into[place] = torch.empty_like(like.detach(), dtype=dtype)
+            return self._into[place]
+        return divided(value, like) if isinstance(like, DTensor) else value
 
 
 def plain_name(name: str) -> str:

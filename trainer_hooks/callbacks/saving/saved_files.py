@@ -154,6 +154,8 @@ def link_to(target: str, link: str) -> None:
         fresh.symlink_to(_seen_from(path.parent, target))
     except OSError:  # Windows allows links to some users only
         shutil.copy2(target, fresh)
+    if path.is_dir() and not path.is_symlink():  # it was of several processes
+        remove(link)
     fresh.replace(path)
 
 

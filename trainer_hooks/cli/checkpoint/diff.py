@@ -37,7 +37,7 @@ def diff(first: Path, second: Path, tolerance: Tolerance, *, is_json: bool) -> i
     Raises:
         UnusableFileError: one of them cannot be looked into.
     """
-    one, other = inspect_file(first).as_saved(), inspect_file(second).as_saved()
+    one, other = (inspect_file(path).with_tensors().as_saved() for path in (first, second))
     found = list(differences(one, other, tolerance))
     if is_json:
         writer = JsonWriter()

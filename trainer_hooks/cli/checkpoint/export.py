@@ -61,7 +61,7 @@ def export(source: Path, target: Path, *, is_forced: bool) -> int:
         raise UsageError(f"output {str(target)!r} is a folder. Name a file in it.")
     if not is_forced and (target.exists() or target.is_symlink()):
         raise UsageError(f"output {str(target)!r} is there already. Give --force to write over it.")
-    contents = verify_file(source, FORMAT)
+    contents = verify_file(source, FORMAT).with_tensors()
     if not contents.weights:
         raise UnusableFileError(source, Fault.NO_CHECKPOINT, "there are no weights in it")
     if is_safetensors(target):

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from trainer_hooks._text import show_table
-from trainer_hooks.checkpoint import FORMAT, Fault, Kind, UnusableFileError, verify_file
+from trainer_hooks.checkpoint import FORMAT, Fault, Kind, UnusableFileError, is_folder, verify_file
 from trainer_hooks.cli.values import printable
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def verify(paths: Iterable[Path], *, is_json: bool) -> int:
 
 
 def _verdicts(path: Path) -> Iterator[_Verdict]:
-    if not path.is_dir():
+    if not path.is_dir() or is_folder(path):
         yield _verdict(path)
         return
     # a file that is being written has a name that begins with a dot

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.checkpoint import TAIL, UnusableFileError, inspect_file, mapping, read_summary
+from trainer_hooks.checkpoint import (
+    TAIL,
+    UnusableFileError,
+    inspect_file,
+    is_folder,
+    mapping,
+    read_summary,
+    size_of_folder,
+    summarize,
+)
 from trainer_hooks.cli.checkpoint.show import told_of
 from trainer_hooks.cli.values import counted, shortened
 from trainer_hooks.errors import CheckpointError
@@ -57,17 +66,18 @@ def checkpoints_of(run: Run) -> tuple[list[CheckpointFile], int]:
 
     They are those in its folder and below it, and those of its journal.
     """
-    files = {path.absolute() for path in run.folder.rglob(f"*{_SUFFIX}") if path.is_file()}
+    files = {path.absolute() for path in run.folder.rglob(f"*{_SUFFIX}") if _is_checkpoint(path)}
     for session in run.sessions:
         if session.folder == run.folder:
             noted = (Path(str(record.get("path"))) for record in session.saved)
-            files |= {path for path in noted if path.is_absolute() and path.is_file()}
+            files |= {path for path in noted if path.is_absolute() and _is_checkpoint(path)}
     found = []
     root = run.folder.absolute()
     for path in files:
         try:
             name = str(path.relative_to(root) if path.is_relative_to(root) else path)
-            found.append(CheckpointFile(path, name, path.stat().st_size, _saved_at(path)))
+            size = size_of_folder(path) if path.is_dir() else path.stat().st_size
+            found.append(CheckpointFile(path, name, size, _saved_at(path)))
         except OSError:
             continue  # removed a moment ago: the run is still going
     found.sort(key=lambda file: (file.saved_at, str(file.path)))
@@ -78,8 +88,17 @@ def checkpoints_of(run: Run) -> tuple[list[CheckpointFile], int]:
     return found[-_MOST:], max(0, len(found) - _MOST)
 
 
+def _is_checkpoint(path: Path) -> bool:
+    return path.is_file() or is_folder(path)
+
+
 def _saved_at(path: Path) -> float:
     """Return when a file was saved: by what it says, or else by its clock."""
+    if path.is_dir():
+        try:
+            return summarize(str(path)).saved_at / _NS
+        except CheckpointError:
+            return path.stat().st_mtime
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL))
         try:

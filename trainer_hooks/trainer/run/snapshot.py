@@ -65,12 +65,18 @@ def save(
     session.background.catch_up()
     _require_writable([path], weights_only)
     _warn_of_place(session, weights_only)
-    checkpoint = build(session, trainer, weights_only)
-    write = partial(_writer(session), checkpoint, path)
-    if session.processes.is_several:
+    in_parts = session.processes.saves_parts and not is_safetensors(path)
+    checkpoint = build(session, trainer, weights_only, in_parts=in_parts)
+    write = partial(_writer(session, in_parts=in_parts), checkpoint, path)
+    if in_parts:
+        from trainer_hooks.trainer.run.parted import waiting_for_all
+
+        with waiting_for_all(session.processes):
+            written: str = write()
+    elif session.processes.is_several:
         from trainer_hooks.trainer.run.together import decided_by_zero
 
-        written: str = decided_by_zero(session.processes, write)
+        written = decided_by_zero(session.processes, write)
     else:
         written = write()
     _note_saved(session, weights_only, written)
@@ -106,9 +112,10 @@ def save_in_background(
     session.background.finish()
     _require_writable(paths, weights_only)
     _warn_of_place(session, weights_only)
-    checkpoint = build(session, trainer, weights_only)
+    in_parts = session.processes.saves_parts and not any(map(is_safetensors, paths))
+    checkpoint = build(session, trainer, weights_only, in_parts=in_parts)
     files = tuple(located(path) for path in paths)
-    save = session.background.start(checkpoint, files, _writer(session))
+    save = session.background.start(checkpoint, files, _writer(session, in_parts=in_parts))
     _note_saved(session, weights_only, files[0])
     return save
 
@@ -142,12 +149,21 @@ def _require_writable(paths: Sequence[str | os.PathLike[str]], weights_only: boo
             require_writable(path, weights_only=weights_only)
 
 
-def _writer(session: Session) -> Callable[[dict[str, Any], str | os.PathLike[str]], str]:
+def _writer(
+    session: Session, *, in_parts: bool
+) -> Callable[[dict[str, Any], str | os.PathLike[str]], str]:
     """Return what writes a checkpoint of this moment, in the format that a file's name says."""
     # later than the one before even where the clock was set back, as on another machine
     session.training.saved_at = max(time.time_ns(), session.training.saved_at + 1)
+    write: Callable[..., str] = _write
+    if in_parts:
+        from trainer_hooks.trainer.run.parted import group_of_saves, write_parts
+
+        write = partial(
+            write_parts, group=group_of_saves(session.processes), process=this_process()
+        )
     return partial(
-        _write,
+        write,
         module=own_class(session.module).__name__,
         saved_at=session.training.saved_at,
         origin=origin_of(session.training.hparams),
@@ -175,8 +191,18 @@ def _write(
     )
 
 
-def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, Any]:
-    """Return a checkpoint of the session as plain data and tensors."""
+def build(
+    session: Session, trainer: Trainer, weights_only: bool, *, in_parts: bool = False
+) -> dict[str, Any]:
+    """Return a checkpoint of the session as plain data and tensors.
+
+    Args:
+        session: whose it is.
+        trainer: what hooks are given.
+        weights_only: whether it is to hold weights alone.
+        in_parts: whether each of several processes has its part of it; then what is no shard is
+            under `run`, and this process's shards are under `shards`.
+    """
     module = session.module
     if module is None:
         raise UsageError(
@@ -205,7 +231,14 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
         if not weights_only and module is session.training.module:
             _add_training(checkpoint, session, module)
         session.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
-    checkpoint = session.processes.gathered(checkpoint, keeps=session.processes.is_global_zero)
+    shards: dict[str, Any] = {}
+    processes = session.processes
+    if in_parts:
+        from trainer_hooks.trainer.run.parted import gather_names, take_apart
+
+        checkpoint, shards = take_apart(checkpoint, processes)
+    else:
+        checkpoint = processes.gathered(checkpoint, keeps=processes.is_global_zero)
     encoded = _encoded(checkpoint, session)
     if session.processes.is_several:
         from trainer_hooks.trainer.run.together import add_others
@@ -214,9 +247,11 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
         context = session.context
         parts = moving_parts(session, module, None) if context is None else context.parts
         add_others(encoded, session, parts.names_of_process() if is_whole else [])
-        if not session.processes.is_global_zero:
-            return {}
-    return encoded
+        if not processes.is_global_zero:
+            encoded = {}
+        elif in_parts:
+            gather_names(encoded)
+    return {"run": encoded, "shards": shards} if in_parts else encoded
 
 
 def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) -> None:

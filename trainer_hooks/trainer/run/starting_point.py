@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context import RunContext, Trainer
     from trainer_hooks.trainer.run.job import Job
     from trainer_hooks.trainer.run.others import Others
+    from trainer_hooks.trainer.run.parted import PartsReader
     from trainer_hooks.trainer.run.session import Session
 
 __all__ = ["StartingPoint"]
@@ -33,6 +34,7 @@ class StartingPoint:
     def __init__(self, session: Session, trainer: Trainer, job: Job) -> None:
         self._session, self._trainer, self._job = session, trainer, job
         self._read: dict[str, Any] | None = None
+        self._reader: PartsReader | None = None
 
     def resume_loggers(self) -> None:
         """Let the loggers go on with their runs, before anybody asks for their folders."""
@@ -40,7 +42,7 @@ class StartingPoint:
         if path is None or self._job.fn != "fit":
             return
         try:
-            self._read = files.load_checkpoint(path)
+            self._read = self._load(path)
         except CheckpointError:
             return  # it is raised when the file is read in its turn, where it is still not there
         known = self._read.get("trainer_hooks", {}).get("loggers", [])
@@ -81,8 +83,21 @@ class StartingPoint:
         from trainer_hooks.trainer.run.adoption import adopted
 
         read, self._read = self._read if path == self._job.ckpt_path else None, None
-        checkpoint = adopted(read or files.load_checkpoint(path), context, path)
-        return checkpoint if others is None else others.own_part(checkpoint)
+        checkpoint = adopted(read or self._load(path), context, path)
+        if others is not None:
+            checkpoint = others.own_part(checkpoint)
+        self._reader = None
+        if context.processes.is_sharded and "shards" in checkpoint.get("trainer_hooks", {}):
+            from trainer_hooks.trainer.run.parted import PartsReader
+
+            self._reader = PartsReader(checkpoint, path, context.processes.global_rank)
+            checkpoint = self._reader.filled(checkpoint)
+        return checkpoint
+
+    def _load(self, path: str) -> dict[str, Any]:
+        """Return a checkpoint, without the values of which this process needs its shards alone."""
+        is_sharded = self._session.processes.is_sharded
+        return files.load_parts(path) if is_sharded else files.load_checkpoint(path)
 
     def _put_back(self, context: RunContext, checkpoint: dict[str, Any], path: str) -> None:
         from trainer_hooks.trainer.run import restoring
@@ -95,7 +110,10 @@ class StartingPoint:
         )
         upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
         checkpoint = context.processes.divided(
-            checkpoint, context.module, context.training.optimization.optimizers if is_fit else ()
+            checkpoint,
+            context.module,
+            context.training.optimization.optimizers if is_fit else (),
+            self._reader,
         )
         restoring.restore_module(context, checkpoint, path)
         if is_fit:
