@@ -26,7 +26,7 @@ THAT_GO_THROUGH = (
 
 SHARDED = (
     "fsdp_by_hand", "fsdp_options", "fsdp_evaluates", "fsdp_skips", "fsdp_manual", "fsdp_resumes",
-    "fsdp_refused",
+    "fsdp_parts", "fsdp_finds", "fsdp_memory", "fsdp_tensor_parallel", "fsdp_refused",
 )  # fmt: skip
 """The same, where each process has a shard of the weights."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import torch
-from cases import DATA, FEW, Counts, Draws, Net, Remembers, digest, loader, trainer
+from cases import DATA, FEW, RANK, Counts, Draws, Net, Remembers, digest, loader, trainer
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
@@ -13,7 +16,7 @@ from torch.utils.data import Subset
 from torch.utils.data.distributed import DistributedSampler
 
 from trainer_hooks import Callback, Module, Trainer
-from trainer_hooks.callbacks import NaNGuard, StochasticWeightAveraging
+from trainer_hooks.callbacks import ModelCheckpoint, NaNGuard, StochasticWeightAveraging
 from trainer_hooks.errors import TrainerHooksError
 from trainer_hooks.runtime import FSDPStrategy
 
@@ -244,6 +247,169 @@ def fsdp_parts(folder: Path) -> dict:
         "full to parts": cut_and_resumed(folder, 14, 1, LAYERS, PARTS),
         "other layers": cut_and_resumed(folder, 15, 1, PARTS, FSDPStrategy()),
     }
+
+
+def fsdp_finds(folder: Path) -> dict:
+    """Savers leave folders, in the background, too, which are found again by their names."""
+    found = {}
+    for name, options in (("now", {}), ("later", {"async_save": True})):
+        place = folder / name
+
+        def saver(options=options, place=place):
+            every = {"monitor": "val_loss", "save_top_k": 2, "save_last": True}
+            return ModelCheckpoint(
+                place, filename="{step}", every_n_train_steps=2, **every, **options
+            )
+
+        def began(*callbacks, **more):
+            torch.manual_seed(5)
+            module = Draws()
+            fit = trainer(folder, *callbacks, strategy=PARTS, val_check_interval=2, **more)
+            return module, fit
+
+        module, fit = began(saver(), max_epochs=2)
+        fit.fit(module, loader(shuffle=True), loader(FEW, 2))
+        other, cut = began(saver(), max_epochs=3)
+        cut.fit(other, loader(shuffle=True), loader(FEW, 2), ckpt_path="auto")
+        uncut, whole_fit = began(max_epochs=3)
+        whole_fit.fit(uncut, loader(shuffle=True), loader(FEW, 2))
+        best = trainer(folder, saver(), strategy=PARTS)
+        best.validate(Draws(), loader(FEW, 2), ckpt_path="best", verbose=False)
+        found[name] = {
+            "is_same": whole(other) == whole(uncut), "steps": cut.global_step,
+            "names": sorted(path.name for path in place.iterdir()),
+            "are_folders": all(path.is_dir() for path in place.iterdir()),
+            "best": best.callback_metrics["val_loss"].item()
+            - cut.checkpoint_callback.best_model_score.item(),
+        }  # fmt: skip
+    return found
+
+
+class Wide(Module):
+    """Has weights enough to count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(5, 256), nn.Linear(256, 256), nn.Linear(256, 1))
+
+    def training_step(self, batch, batch_idx):
+        return (self.net(batch[0]) - batch[1]).square().mean()
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.net(batch[0]).mean())
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+def _bytes(fit: Trainer, module: nn.Module) -> int:
+    """Return the bytes that this process keeps of weights and optimizer states."""
+    states = [v for one in fit.optimizers[0].state.values() for v in one.values()]
+    tensors = [*module.parameters(), *(v for v in states if v.ndim)]
+    local = [t.to_local() if isinstance(t, DTensor) else t for t in tensors]
+    return sum(t.untyped_storage().nbytes() for t in local)
+
+
+def fsdp_memory(folder: Path) -> dict:
+    """Count what a process keeps, and the most that building the module on meta takes."""
+    found = {}
+    for name, strategy in (("ddp", "ddp"), ("fsdp", LAYERS)):
+        torch.manual_seed(3)
+        module = Wide()
+        fit = trainer(folder, strategy=strategy)
+        fit.fit(module, loader())
+        found[name] = {"bytes": _bytes(fit, module), "weights": whole(module)}
+    torch.manual_seed(3)
+    with torch.device("meta"):
+        module = Wide()
+    fit = trainer(folder, strategy=LAYERS)
+    fit.fit(module, loader())
+    found["meta"] = {"bytes": _bytes(fit, module), "finite": all(map(math.isfinite, whole(module)))}
+    path = folder / "wide.ckpt"
+    fit.save_checkpoint(path)
+    with torch.device("meta"):
+        again = Wide()
+    filled = trainer(folder, strategy=PARTS)
+    filled.validate(again, loader(FEW, 2), ckpt_path=path, verbose=False)
+    found["filled"] = whole(again) == whole(module)
+    return found
+
+
+def fsdp_tensor_parallel(folder: Path) -> dict:
+    """A plan of torch's that the module applies in configure_model trains like one process."""
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    class Planned(Net):
+        def configure_model(self):
+            if isinstance(self.net[0].weight, DTensor):
+                return
+            plan = {"0": ColwiseParallel(), "3": RowwiseParallel()}
+            parallelize_module(self.net, self.device_mesh["tensor_parallel"], plan)
+
+    torch.manual_seed(3)
+    module = Planned()
+    strategy = FSDPStrategy(tensor_parallel_size=2)
+    fit = fitted(folder, module, strategy, gradient_clip_val=0.5)
+    torch.manual_seed(3)
+    alone = Net()
+    optimizer = alone.configure_optimizers()
+    for inputs, targets in loader(sampler=DistributedSampler(DATA, 1, 0, shuffle=True, seed=0)):
+        optimizer.zero_grad()
+        (alone.net(inputs) - targets).square().mean().backward()
+        nn.utils.clip_grad_norm_(alone.parameters(), 0.5)
+        optimizer.step()
+    return {
+        "weights": whole(module), "alone": digest(alone), "steps": fit.global_step,
+        "is_divided": len(module.net[0].weight.placements) == 2,
+    }  # fmt: skip
+
+
+def fsdp_makes_folders(folder: Path) -> dict:
+    """Save folders at the end of an epoch and inside of one, for another number of processes."""
+    torch.manual_seed(5)
+    module = Draws()
+
+    class Saves(Callback):
+        def on_batch_checkpoint(self, trainer, module):
+            if trainer.progress.batches_completed == 3:
+                trainer.save_checkpoint(folder.parent / "inside.ckpt")
+
+    fit = trainer(folder, Saves(), strategy=PARTS)
+    fit.fit(module, loader(shuffle=True))
+    fit.save_checkpoint(folder.parent / "end.ckpt")
+    return {"weights": whole(module), "steps": fit.global_step}
+
+
+def fsdp_dies_in_save(folder: Path) -> dict:
+    """Rank 1 is killed in the midst of a save, when its part is written, over an older one."""
+    path = folder / "old.ckpt"
+
+    class Saves(Callback):
+        def on_batch_checkpoint(self, trainer, module):
+            done = trainer.progress.batches_completed
+            if done == 2:
+                trainer.save_checkpoint(path)
+            if done == 4:
+                if RANK == 1:
+                    from trainer_hooks.checkpoint import folder_writing
+
+                    folder_writing.sum_of = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+                trainer.save_checkpoint(path)
+
+    torch.manual_seed(5)
+    trainer(folder, Saves(), strategy=PARTS).fit(Draws(), loader(shuffle=True))
+    return {}
+
+
+def fsdp_one_skips(folder: Path) -> dict:
+    """One process leaves a batch out that the other trains with."""
+    module = Skips({2} if RANK else set(), is_after=False)
+    trainer(folder, strategy=LAYERS).fit(module, loader())
+    return {}
 
 
 # --- refused ---

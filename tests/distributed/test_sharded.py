@@ -82,3 +82,111 @@ def test_what_cannot_be_right_is_refused(sharded, case, words):
     """What would be wrong with shards of the weights is an error that says what to do."""
     for one in sharded.found("fsdp_refused"):
         assert all(word in one[case] for word in words), one[case]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "parts", "parts inside", "parts to ddp", "parts to ddp inside", "full to parts",
+        "other layers",
+    ],
+)  # fmt: skip
+def test_a_resume_from_a_folder_is_exact(sharded, case):
+    """A folder resumes bit for bit, with other layers sharded and with DDP, too."""
+    for one in sharded.found("fsdp_parts"):
+        assert one[case]["resumed"] == one[case]["uncut"]
+        assert one[case]["is_folder"] is (case != "full to parts")
+
+
+@pytest.mark.parametrize("when", ["now", "later"])
+def test_folders_are_found_and_rotated(sharded, when):
+    """Savers keep the best and the last, at once or in the background, and both are found."""
+    for one in sharded.found("fsdp_finds"):
+        assert one[when]["is_same"]
+        assert one[when]["steps"] == 24
+        assert one[when]["names"] == ["last.ckpt", "step=22.ckpt", "step=24.ckpt"]
+        assert one[when]["are_folders"]
+        assert one[when]["best"] == 0
+
+
+def test_a_process_keeps_half_of_the_bytes(sharded):
+    """Weights and optimizer states are half of DDP's, and so where the module began on meta."""
+    for one in sharded.found("fsdp_memory"):
+        assert one["fsdp"]["bytes"] < 0.51 * one["ddp"]["bytes"]
+        assert one["meta"]["bytes"] == one["fsdp"]["bytes"]
+        assert one["fsdp"]["weights"] == one["ddp"]["weights"]
+        assert one["meta"]["finite"]
+        assert one["filled"]
+
+
+def test_a_plan_of_tensor_parallelism_is_taken(sharded):
+    """Two processes that share each batch train as one process does."""
+    for one in sharded.found("fsdp_tensor_parallel"):
+        assert one["weights"] == pytest.approx(one["alone"], abs=1e-5)
+        assert one["steps"] == 16
+        assert one["is_divided"]
+
+
+def test_a_kill_in_a_save_leaves_the_old_folder_whole(launched, tmp_path):
+    """A rank that dies with its part written ends the other, and the older checkpoint resumes."""
+    from trainer_hooks.checkpoint import summarize, verify_checkpoint
+
+    two = launched("fsdp_dies_in_save")
+    assert two.codes[1] == -9
+    assert two.codes[0] != 0
+    old = tmp_path / "fsdp_dies_in_save" / "old.ckpt"
+    verify_checkpoint(old)
+    assert summarize(str(old)).batches == 2
+
+
+def test_a_batch_that_one_rank_leaves_out_is_told(launched):
+    """The others wait for it no longer than the watch does, and each hears why."""
+    two = launched("fsdp_one_skips")
+    assert all(two.codes)
+    assert "a batch without a loss, which FSDP has all leave out or none" in two.output
+
+
+def test_a_folder_of_two_serves_one(launched, tmp_path):
+    """One process loads a folder's weights, and resumes from an epoch's end with a word."""
+    import torch
+
+    from trainer_hooks import Module, Trainer
+    from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
+
+    two = launched("fsdp_makes_folders")
+    assert two.codes == [0, 0], two.output
+    saved = two.found("fsdp_makes_folders")[0]
+
+    class Draws(Module):
+        def __init__(self):
+            super().__init__()
+            parts = [torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 8), torch.nn.ReLU()]
+            self.net = torch.nn.Sequential(*parts, torch.nn.Dropout(0.3), torch.nn.Linear(8, 1))
+
+        def training_step(self, batch, batch_idx):
+            return self.net(batch).mean()
+
+        def validation_step(self, batch, batch_idx):
+            self.log("val", self.net(batch).mean())
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+
+    def fit(path):
+        trainer = Trainer(
+            accelerator="cpu", logger=False, enable_checkpointing=False, max_epochs=2,
+            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+            strategy="fsdp",
+        )  # fmt: skip
+        trainer.fit(Draws(), torch.utils.data.DataLoader(torch.ones(64, 5), 4), ckpt_path=path)
+        return trainer
+
+    with pytest.warns(TrainerHooksWarning) as told:
+        trainer = fit(tmp_path / "end.ckpt")
+    assert "was saved by 2 processes, and this run has 1" in str(told[0].message)
+    assert trainer.global_step == saved["steps"] + 16
+    with pytest.raises(CheckpointError, match="by 2 processes inside an epoch, and this run has 1"):
+        fit(tmp_path / "inside.ckpt")
+    module = Draws.load_from_checkpoint(tmp_path / "end.ckpt")
+    values = [v for t in module.state_dict().values() for v in t.double().flatten().tolist()]
+    assert values == saved["weights"]

@@ -84,7 +84,7 @@ class Processes:
         *,
         steps: Sequence[str],  # noqa: ARG002 - the interface
         precision: str,  # noqa: ARG002 - the interface
-        is_filled: bool,  # noqa: ARG002 - the interface
+        is_filled: bool,
     ) -> None:
         """Put a module, or this process's shard of it, on the device.
 
@@ -94,6 +94,10 @@ class Processes:
             precision: the name of the run's precision.
             is_filled: whether a checkpoint follows that has all weights.
         """
+        if any(parameter.is_meta for parameter in module.parameters()):
+            from trainer_hooks.runtime.materializing import materialize
+
+            materialize(module, self.root_device, is_filled=is_filled)
         module.to(self.root_device)
 
     def gathered(self, value: Any, *, keeps: bool) -> Any:  # noqa: ARG002 - the interface

@@ -7,12 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TextIO
 
 from trainer_hooks import checkpoint, loops
-from trainer_hooks._log import be_heard
+from trainer_hooks._log import be_heard, log
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, OptionError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
 from trainer_hooks.module import uncompiled
-from trainer_hooks.runtime import Processes, choose_processes, make_precision, pick_device
+from trainer_hooks.runtime import (
+    FSDPStrategy,
+    Processes,
+    choose_processes,
+    make_precision,
+    pick_device,
+)
 from trainer_hooks.trainer import run, verbs
 from trainer_hooks.trainer.options import (
     TrainerConfig,
@@ -66,6 +72,8 @@ class Trainer(TrainerView):
                     f"Trainer(sync_batchnorm=True): torch's SyncBatchNorm needs GPUs, and this is "
                     f"{device.type}. Leave it out."
                 )
+        elif isinstance(options, FSDPStrategy):
+            log.info("strategy 'fsdp' in one process: its weights are not sharded")
         connector = CallbackConnector(
             config.callbacks,
             defaults=default_callbacks(config, is_several=processes.is_several),

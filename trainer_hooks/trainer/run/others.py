@@ -60,8 +60,9 @@ class Others:
         Until here they were the same, so that all have built the same module and data.
         """
         seed = torch.initial_seed() % _MOST_SEEDS
-        if self._processes.global_rank and seed not in _OWN_SEEDS:
-            own = (seed + self._processes.global_rank) % _MOST_SEEDS
+        rank = self._processes.data_topology.global_rank  # those that share a batch draw the same
+        if rank and seed not in _OWN_SEEDS:
+            own = (seed + rank) % _MOST_SEEDS
             _OWN_SEEDS.add(own)
             reseed(own)
 
