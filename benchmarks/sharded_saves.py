@@ -60,7 +60,7 @@ def run_rank(rounds: int, width: int, folder: str) -> None:
             copies.append(time.perf_counter() - begun)
             trainer.strategy.barrier()
             begun = time.perf_counter()
-            save = trainer.save_in_background([Path(folder, "saved.ckpt")])
+            save = trainer.save_in_background(Path(folder, "saved.ckpt"))
             saves.append(time.perf_counter() - begun)
             save.wait()
             self.size = sum(tensor.numel() * tensor.element_size() for tensor in local)

@@ -33,7 +33,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "plugins": "`Trainer(precision=...)` takes names; plugins are [packages](plugins.md) here",
         "profilers": "`trainer.profile_hooks()`, [torch's profiler](callbacks/Profiler.md)",
         "serve": "not available",
-        "strategies": "`DDPStrategy`; [several processes](distributed.md)",
+        "strategies": "`DDPStrategy`, `FSDPStrategy`; [several processes](distributed.md)",
         "trainer": "`Trainer`",
         "tuner": "`Tuner`",
         "utilities": "`CombinedLoader`, `trainer.is_global_zero`; torch has the rest",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from trainer_hooks.checkpoint import names_by_place, read_shards, write_folder
 from trainer_hooks.runtime.sharded_group import ShardedGroup
 from trainer_hooks.runtime.sharded_tensors import change_tensors, taken_apart
+from trainer_hooks.trainer.run.together import bring_together
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime import Processes
 
 __all__ = [
-    "PartsReader", "gather_names", "group_of_saves", "take_apart", "waiting_for_all", "write_parts",
+    "PartsReader", "group_of_saves", "take_apart", "waiting_for_all", "write_parts",
 ]  # fmt: skip
 
 Place = tuple[Any, ...]
@@ -44,7 +46,7 @@ def take_apart(checkpoint: dict[str, Any], processes: Processes) -> tuple[dict[s
     return left, shards
 
 
-def gather_names(checkpoint: dict[str, Any]) -> None:
+def _gather_names(checkpoint: dict[str, Any]) -> None:
     """Note in the first process's checkpoint where the gradients of all processes belong."""
     own = checkpoint["trainer_hooks"]
     for rank, other in enumerate([own, *(one.get("parts", {}) for one in own["processes"][1:])]):
@@ -76,9 +78,25 @@ def write_parts(
     origin: str,
     process: str,
 ) -> str:
-    """Write a checkpoint that was taken apart; the arguments are `write_folder`'s."""
+    """Write a checkpoint that was taken apart.
+
+    Args:
+        parted: under `run` what is no shard, under `shards` what is, and under `names` what of the
+            first each process has one of its own.
+        path: where, and so on, as `write_folder` takes them.
+        group: likewise.
+        module: likewise.
+        saved_at: likewise.
+        origin: likewise.
+        process: likewise.
+    """
+    tellers = _Tellers(group)
+    run = {**parted["run"], "trainer_hooks": {**parted["run"]["trainer_hooks"]}}
+    bring_together(run, tellers, parted["names"])
+    if tellers.is_global_zero:
+        _gather_names(run)
     return write_folder(
-        parted["run"],
+        run if tellers.is_global_zero else {},
         parted["shards"],
         path,
         group,
@@ -87,6 +105,27 @@ def write_parts(
         origin=origin,
         process=process,
     )
+
+
+class _Tellers:
+    """What processes tell each other by in a process group of their saves' own."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+        self.is_global_zero = dist.get_rank(group) == 0
+
+    def broadcast(self, obj: Any) -> Any:
+        """Return what the first process has given."""
+        box = [obj]
+        dist.broadcast_object_list(box, 0, group=self._group, device=torch.device("cpu"))
+        return box[0]
+
+    def gather_to_zero(self, obj: Any) -> list[Any]:
+        """Return what all processes have given to the first; an empty list to the others."""
+        size = dist.get_world_size(self._group)
+        found: list[Any] | None = [None] * size if self.is_global_zero else None
+        dist.gather_object(obj, found, group=self._group)
+        return found or []
 
 
 class PartsReader:

@@ -200,8 +200,7 @@ def build(
         session: whose it is.
         trainer: what hooks are given.
         weights_only: whether it is to hold weights alone.
-        in_parts: whether each of several processes has its part of it; then what is no shard is
-            under `run`, and this process's shards are under `shards`.
+        in_parts: whether each of several processes has its part of it, as `write_parts` takes it.
     """
     module = session.module
     if module is None:
@@ -234,24 +233,26 @@ def build(
     shards: dict[str, Any] = {}
     processes = session.processes
     if in_parts:
-        from trainer_hooks.trainer.run.parted import gather_names, take_apart
+        from trainer_hooks.trainer.run.parted import take_apart
 
         checkpoint, shards = take_apart(checkpoint, processes)
     else:
         checkpoint = processes.gathered(checkpoint, keeps=processes.is_global_zero)
     encoded = _encoded(checkpoint, session)
     if session.processes.is_several:
-        from trainer_hooks.trainer.run.together import add_others
+        from trainer_hooks.trainer.run.together import add_others, require_all
 
         is_whole = "world_size" in checkpoint["trainer_hooks"]
         context = session.context
         parts = moving_parts(session, module, None) if context is None else context.parts
-        add_others(encoded, session, parts.names_of_process() if is_whole else [])
+        names = parts.names_of_process() if is_whole else []
+        if in_parts:  # what the others have of their own is brought together as it is written
+            require_all(session)
+            return {"run": encoded, "shards": shards, "names": names}
+        add_others(encoded, session, names)
         if not processes.is_global_zero:
-            encoded = {}
-        elif in_parts:
-            gather_names(encoded)
-    return {"run": encoded, "shards": shards} if in_parts else encoded
+            return {}
+    return encoded
 
 
 def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks.errors import CheckpointError, TrainerHooksError
 from trainer_hooks.runtime import ProcessGroup, map_tensors
@@ -17,7 +17,24 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime import Processes
     from trainer_hooks.trainer.run.session import Session
 
-__all__ = ["add_others", "decided_by_zero", "own_part"]
+__all__ = [
+    "Tellers", "add_others", "bring_together", "decided_by_zero", "own_part", "require_all",
+]  # fmt: skip
+
+
+class Tellers(Protocol):
+    """What several processes tell each other by."""
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this process is the first."""
+
+    def broadcast(self, obj: Any) -> Any:
+        """Return what the first process has given."""
+
+    def gather_to_zero(self, obj: Any) -> list[Any]:
+        """Return what all processes have given to the first; an empty list to the others."""
+
 
 _SMALL = 1 << 20
 """Bytes up to which tensors of a callback are compared; larger ones are the training's, as
@@ -37,12 +54,31 @@ def add_others(checkpoint: dict[str, Any], session: Session, names: list[str]) -
     Raises:
         CheckpointError: a process has failed, so that not all can take part.
     """
-    processes = _group(session.processes)
-    if processes.alarm.has_gone_off:
+    require_all(session)
+    bring_together(checkpoint, _group(session.processes), names)
+
+
+def require_all(session: Session) -> None:
+    """Make sure that no process has failed: a checkpoint is of all of them.
+
+    Raises:
+        CheckpointError: one has.
+    """
+    if _group(session.processes).alarm.has_gone_off:
         raise CheckpointError(
             "a process has failed, and a checkpoint is of all processes: nothing can be saved any "
             "more. Resume from the one before."
         )
+
+
+def bring_together(checkpoint: dict[str, Any], processes: Tellers, names: list[str]) -> None:
+    """Add to the first process's checkpoint what the others have of their own.
+
+    Args:
+        checkpoint: as `add_others` takes it.
+        processes: what they tell each other by.
+        names: likewise.
+    """
     states = checkpoint.get("callbacks", {})
     digests = processes.broadcast({key: _digest(state) for key, state in states.items()})
     own: dict[str, Any] = {}
