@@ -44,8 +44,8 @@ def hooks_page() -> str:
         *(_hook_row(spec) for spec in HOOKS.values()),
         "",
         "Callbacks also have `state_dict()` and `load_state_dict(state)`, called while a",
-        "checkpoint is made and restored. A callback that overrides `run_event(event, *args)` receives every",
-        "event there, and calls its own hooks from it if it wants to.",
+        "checkpoint is made and restored. A callback that overrides `run_event(event, *args)`",
+        "receives every event there, and calls its own hooks from it if it wants to.",
         "",
         "Older names are accepted: "
         + ", ".join(f"`{old}` for `{new}`" for old, new in ALIASES.items())
@@ -107,8 +107,8 @@ def trainer_page() -> str:
         "",
         "<!-- made by docs/generate.py from trainer_hooks/trainer/: do not edit -->",
         "",
-        "All are given by keyword. Names, defaults and meanings are Lightning 2.x's where it has",
-        "them.",
+        "All options are given by keyword. Those that Lightning 2.x has too have the same names,",
+        "defaults and meanings, except [these](differences-from-lightning.md).",
         "",
         "| option | default | meaning |",
         "|---|---|---|",
@@ -116,18 +116,31 @@ def trainer_page() -> str:
         "",
         "## Options of Lightning that are not here",
         "",
-        "At a value that asks for nothing they are taken, so that a script which passes one runs",
-        "as it is; any other is an error.",
+        "Each is accepted at a value that asks for nothing, so that a script which passes it runs",
+        "unchanged. Any other value is an error.",
         "",
-        "| option | taken | instead |",
+        "| option | accepted | instead |",
         "|---|---|---|",
         *(_absent_row(name, absent) for name, absent in NOT_YET.items()),
     ]
     properties, methods = _public_members(Trainer)
-    for title, names in (("Attributes", properties), ("Methods", methods)):
-        lines += ["", f"## {title}", "", "| name | what it is |", "|---|---|"]
-        lines += [member_row(Trainer, name) for name in names]
+    lines += ["", "## Attributes", "", "| name | what it is |", "|---|---|"]
+    lines += _attribute_rows(properties)
+    lines += ["", "## Methods", "", "| name | what it does |", "|---|---|"]
+    lines += [member_row(Trainer, name) for name in methods]
     return "\n".join(lines) + "\n"
+
+
+def _attribute_rows(names: list[str]) -> list[str]:
+    """Return a row for each property, with all its names."""
+    named: dict[object, list[str]] = {}
+    for name in names:
+        named.setdefault(inspect.getattr_static(Trainer, name), []).append(f"`{name}`")
+    rows = (member_row(Trainer, shared[0].strip("`")) for shared in named.values())
+    return [
+        row.replace(shared[0], ", ".join(shared), 1)
+        for row, shared in zip(rows, named.values(), strict=True)
+    ]
 
 
 def _absent_row(name: str, absent: Absent) -> str:
