@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = ["INSTEAD", "MEANINGS"]
 
-_ONE = "not available yet; [what there is for several processes](distributed.md)"
 _KEY = "the checkpoint's key `hyper_parameters`"
 _LOOP = (
     "read `trainer.progress` and `trainer.clock`; act by `trainer.stop()`, `trainer.skip_batch()`"

@@ -646,7 +646,7 @@ def refused(folder: Path) -> dict:
     found = {}
     for name, options in {
         "devices": {"devices": 3}, "single": {"strategy": "single_device"},
-        "nodes": {"num_nodes": 2}, "fsdp": {"strategy": "fsdp"},
+        "nodes": {"num_nodes": 2},
         "batchnorm": {"sync_batchnorm": True},
     }.items():  # fmt: skip
         try:

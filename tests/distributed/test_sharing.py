@@ -55,7 +55,6 @@ def test_what_does_not_fit_is_refused_before_anything_starts(ended):
         assert "has 2 processes on this machine" in found["devices"]
         assert "each would train alone" in found["single"]
         assert "on 1 machine(s)" in found["nodes"]
-        assert "not available yet" in found["fsdp"]
         assert "needs GPUs" in found["batchnorm"]
 
 
