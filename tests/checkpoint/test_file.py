@@ -202,9 +202,9 @@ def test_a_missing_folder_is_said(tmp_path):
 
 
 def test_a_folder_is_no_checkpoint(tmp_path):
-    """A folder's path is answered as a missing file."""
+    """A folder's path is answered as a missing checkpoint."""
     text = message(lambda: read_checkpoint(tmp_path), CheckpointNotFoundError)
-    assert text.endswith("is not there. In its folder there is no .ckpt file.")
+    assert "is not there: it is a folder without a seal" in text
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.1, 0.5, 0.9, 0.97, 0.9999])

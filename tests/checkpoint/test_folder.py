@@ -17,6 +17,7 @@ from trainer_hooks.checkpoint import (
     files_in,
     inspect_file,
     load_checkpoint,
+    placing,
     remove,
     summarize,
     verify_checkpoint,
@@ -121,7 +122,7 @@ def test_folders_and_files_take_each_others_place(tmp_path, group):
 def test_without_an_exchange_the_old_one_goes_aside_first(tmp_path, group, monkeypatch):
     """Where the system cannot let two folders change places, they do so one after the other."""
     path = saved(tmp_path / "a.ckpt", group)
-    monkeypatch.setattr(folders.ctypes, "CDLL", lambda *_, **__: object())
+    monkeypatch.setattr(placing.ctypes, "CDLL", lambda *_, **__: object())
     saved(path, group, 2.0)
     assert load_checkpoint(path)["state_dict"]["weight"][0, 0] == 2
     assert [p.name for p in tmp_path.iterdir()] == ["a.ckpt"]
@@ -156,9 +157,22 @@ def test_a_folder_that_cannot_be_written_leaves_the_old_one(tmp_path, group, mon
 def test_a_folder_without_a_seal_is_none(tmp_path):
     """Whatever has no seal is refused by name."""
     (tmp_path / "a.ckpt").mkdir()
-    with pytest.raises(CheckpointError, match="is a folder without a seal"):
+    with pytest.raises(CheckpointError, match="is not there: it is a folder without a seal"):
         load_checkpoint(tmp_path / "a.ckpt")
     assert files_in(str(tmp_path), ".ckpt") == []
+
+
+def test_a_folder_of_other_things_stays(tmp_path, group):
+    """What is no checkpoint is neither replaced nor removed."""
+    other = tmp_path / "a.ckpt"
+    other.mkdir()
+    (other / "mine").write_text("mine")
+    with pytest.raises(CheckpointError, match="Is a directory"):
+        saved(other, group)
+    with pytest.raises(OSError, match=r"directory|permitted"):
+        remove(str(other))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ckpt"]
+    assert (other / "mine").read_text() == "mine"
 
 
 def test_another_store_is_refused(group):

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from trainer_hooks.checkpoint.loading import load_checkpoint, load_parts
     from trainer_hooks.checkpoint.migrations import FORMAT
     from trainer_hooks.checkpoint.parts import NameClaim, claim_name, try_to_write, write_whole
+    from trainer_hooks.checkpoint.placing import remove_folder
     from trainer_hooks.checkpoint.plain import encode_state, find_foreign
     from trainer_hooks.checkpoint.pruning import Entry, Rule, plan_pruning
     from trainer_hooks.checkpoint.remote import upload
@@ -124,6 +125,7 @@ __all__ = [
     "read_shards",
     "read_summary",
     "remove",
+    "remove_folder",
     "require_fitting",
     "require_reachable",
     "require_writable",
@@ -199,6 +201,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "read_shards": "folder_reading",
             "read_summary": "seal",
             "remove": "target",
+            "remove_folder": "placing",
             "require_fitting": "weights",
             "require_reachable": "target",
             "require_writable": "safetensors_file",

@@ -204,9 +204,9 @@ def _at_hand(path: str | os.PathLike[str]) -> Iterator[Path]:
         return
     file = Path(located(path))
     if file.is_dir():
-        raise CheckpointError(
-            f"checkpoint {str(path)!r} is a folder without a seal: it is no checkpoint of several "
-            "processes, or was not finished. Give another one."
+        raise CheckpointNotFoundError(
+            f"checkpoint {str(path)!r} is not there: it is a folder without a seal, and so no "
+            "checkpoint of several processes, or an unfinished one. Give another one."
         )
     if not file.is_file():
         raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.{_others(file)}")

@@ -12,13 +12,10 @@ A folder without its seal is none. Sums and sizes of all files are in the seal.
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import fcntl
 import json
 import os
 import secrets
-import shutil
 import zlib
 from contextlib import suppress
 from dataclasses import asdict
@@ -27,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._files import hidden_beside
 from trainer_hooks.checkpoint.parts import SUFFIX, make_folder, remove_stale_parts, sync_folder
+from trainer_hooks.checkpoint.placing import SEAL, is_sealed
 from trainer_hooks.checkpoint.seal import Summary
 from trainer_hooks.checkpoint.sums import fast_crc32
 
@@ -34,16 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "RUN", "check_folder", "folder_summary", "is_folder", "open_folder_part", "remove_folder",
-    "seal_folder", "size_of_folder", "sum_of", "take_place",
+    "RUN", "check_folder", "folder_summary", "is_folder", "open_folder_part", "seal_folder",
+    "size_of_folder", "sum_of",
 ]  # fmt: skip
 
 RUN = "run.pt"
-_SEAL = "seal.json"
 _CHUNK = 1 << 20
 _SHOWN = 60
-_EXCHANGE = 2
-_HERE = -100
 
 Sums = "dict[str, tuple[int, int]]"
 """By a file's name its bytes and its checksum."""
@@ -51,7 +46,7 @@ Sums = "dict[str, tuple[int, int]]"
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
     """Return whether `path` is a checkpoint that is a folder, sealed."""
-    return Path(path, _SEAL).is_file()
+    return is_sealed(Path(path))
 
 
 def open_folder_part(target: Path) -> tuple[Path, int]:
@@ -88,34 +83,11 @@ def sum_of(file: Path) -> tuple[int, int]:
 def seal_folder(folder: Path, sums: Mapping[str, tuple[int, int]], summary: Summary) -> None:
     """Write the seal of a folder whose files are all durable, durably."""
     text = json.dumps({**asdict(summary), "files": {k: list(v) for k, v in sums.items()}})
-    with (folder / _SEAL).open("w", encoding="utf-8") as file:
+    with (folder / SEAL).open("w", encoding="utf-8") as file:
         file.write(f"{text}\n{zlib.crc32(text.encode()):08x}\n")
         file.flush()
         os.fsync(file.fileno())
     sync_folder(folder)
-
-
-def take_place(part: Path, target: Path) -> None:
-    """Put a finished file or folder in the place of what is there, which is removed then.
-
-    At every moment the old one or the new one is whole in its place.
-    """
-    if not os.path.lexists(target) or not (part.is_dir() or _is_real_folder(target)):
-        part.replace(target)
-        return
-    _exchange(part, target)
-    remove_folder(part)
-
-
-def remove_folder(path: Path) -> None:
-    """Remove a folder, or a file, so that no half of it is taken for a checkpoint."""
-    if not _is_real_folder(path):
-        path.unlink(missing_ok=True)
-        return
-    if not path.name.startswith("."):
-        hidden = hidden_beside(path, f".{secrets.token_hex(4)}{SUFFIX}", _SHOWN)
-        path = path.rename(hidden)
-    shutil.rmtree(path)
 
 
 def check_folder(folder: Path) -> None:
@@ -152,28 +124,8 @@ def size_of_folder(folder: Path) -> int:
 
 
 def _told(folder: Path) -> dict[str, Any]:
-    text, _, crc = (folder / _SEAL).read_text(encoding="utf-8", errors="replace").partition("\n")
+    text, _, crc = (folder / SEAL).read_text(encoding="utf-8", errors="replace").partition("\n")
     if crc.strip() != f"{zlib.crc32(text.encode()):08x}":
         raise ValueError("its seal is damaged")
     told: dict[str, Any] = json.loads(text)
     return told
-
-
-def _is_real_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Let two paths change places at once; where the system cannot, one after the other."""
-    library = ctypes.CDLL(None, use_errno=True)
-    rename = getattr(library, "renameat2", None)
-    if rename is not None:
-        if not rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE):
-            return
-        found = ctypes.get_errno()
-        if found not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
-            raise OSError(found, os.strerror(found), str(other))
-    aside = hidden_beside(other, f".{secrets.token_hex(4)}{SUFFIX}", _SHOWN)
-    other.rename(aside)
-    one.rename(other)
-    aside.rename(one)

@@ -25,12 +25,11 @@ from trainer_hooks.checkpoint import seal
 from trainer_hooks.checkpoint.folder import (
     RUN,
     open_folder_part,
-    remove_folder,
     seal_folder,
     sum_of,
-    take_place,
 )
 from trainer_hooks.checkpoint.parts import sync_folder
+from trainer_hooks.checkpoint.placing import remove_folder, take_place
 from trainer_hooks.checkpoint.seal import Summary
 from trainer_hooks.checkpoint.target import is_remote, located
 from trainer_hooks.errors import CheckpointError, message_of

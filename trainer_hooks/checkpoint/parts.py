@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from trainer_hooks._files import hidden_beside
+from trainer_hooks.checkpoint.placing import SUFFIX, is_unfinished_folder, take_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +29,6 @@ __all__ = [
     "try_to_write",
     "write_whole",
 ]
-
-SUFFIX = ".trainer_hooks.part"
-"""How the name of an unfinished file ends; it begins with a dot."""
 
 _SHOWN = 60
 """Bytes of a name."""
@@ -51,8 +49,6 @@ def write_whole(target: Path, write: Callable[[IO[bytes]], None]) -> None:
         with file:  # closed, and so unlocked, once it has its place
             write(file)
             if target.is_dir():
-                from trainer_hooks.checkpoint.folder import take_place
-
                 take_place(part, target)  # of several processes that had a part of it each
             else:
                 part.replace(target)
@@ -143,7 +139,7 @@ def remove_stale_parts(folder: Path) -> None:
     for path in folder.glob(f".*{SUFFIX}"):
         # locked by a live process, removed by another one, or not ours to remove
         with suppress(OSError):
-            is_folder = path.is_dir()
+            is_folder = is_unfinished_folder(path)
             descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

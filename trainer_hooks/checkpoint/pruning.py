@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainer_hooks.checkpoint.folder import is_folder, size_of_folder
 from trainer_hooks.checkpoint.inspection import Fault, Kind, UnusableFileError, mapping, verify_file
-from trainer_hooks.checkpoint.parts import SUFFIX
+from trainer_hooks.checkpoint.placing import is_unfinished_folder
 from trainer_hooks.errors import MetricError, nearest
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def plan_pruning(folder: Path, rule: Rule, newest_format: int) -> list[Entry]:
 
 def _is_of_several(path: Path) -> bool:
     """Return whether a folder is a checkpoint of several processes, or an unfinished one."""
-    return path.is_dir() and (is_folder(path) or path.name.endswith(SUFFIX))
+    return is_folder(path) or is_unfinished_folder(path)
 
 
 def _judged(path: Path, rule: Rule, newest_format: int) -> _Saved | Entry:

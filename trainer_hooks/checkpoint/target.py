@@ -108,8 +108,8 @@ def remove(path: str) -> None:
         from trainer_hooks.checkpoint import remote
 
         remote.remove(path)
-    elif Path(path).is_dir():
-        from trainer_hooks.checkpoint.folder import remove_folder
+    elif _is_sealed(Path(path)):
+        from trainer_hooks.checkpoint.placing import remove_folder
 
         remove_folder(Path(path))
     else:

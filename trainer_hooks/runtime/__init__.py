@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.process_group import ProcessGroup
     from trainer_hooks.runtime.processes import Processes
     from trainer_hooks.runtime.rng import OwnNumbers, isolated, reseed, seed_everything
+    from trainer_hooks.runtime.sharded_group import ShardedGroup
     from trainer_hooks.runtime.sharded_sync import ShardedSync
+    from trainer_hooks.runtime.sharded_tensors import change_tensors, taken_apart
     from trainer_hooks.runtime.strategy import DDPStrategy, choose_processes
     from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
     from trainer_hooks.runtime.transfer import first_tensor, map_tensors, move_to_device
@@ -32,8 +34,10 @@ __all__ = [
     "Precision",
     "ProcessGroup",
     "Processes",
+    "ShardedGroup",
     "ShardedSync",
     "Topology",
+    "change_tensors",
     "choose_processes",
     "first_tensor",
     "free_memory",
@@ -46,6 +50,7 @@ __all__ = [
     "pick_device",
     "reseed",
     "seed_everything",
+    "taken_apart",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -60,6 +65,9 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Precision": "precision",
             "ProcessGroup": "process_group",
             "Processes": "processes",
+            "ShardedGroup": "sharded_group",
+            "change_tensors": "sharded_tensors",
+            "taken_apart": "sharded_tensors",
             "ShardedSync": "sharded_sync",
             "SINGLE_PROCESS": "topology",
             "Topology": "topology",

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from trainer_hooks._text import show_table
-from trainer_hooks.checkpoint import FORMAT, plan_pruning, remove
+from trainer_hooks.checkpoint import FORMAT, plan_pruning, remove_folder
 from trainer_hooks.cli.values import counted, printable, size_text
 from trainer_hooks.errors import UsageError
 
@@ -79,7 +79,7 @@ def _remove(going: list[Entry]) -> int:
             print(f"{str(entry.path)!r} stays: it was written anew meanwhile", file=sys.stderr)
             continue
         try:
-            remove(str(entry.path))
+            remove_folder(entry.path)
             removed.append(entry)
         except OSError as error:
             print(f"{str(entry.path)!r} cannot be removed: {error.strerror}", file=sys.stderr)

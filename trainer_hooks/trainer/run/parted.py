@@ -9,8 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trainer_hooks.checkpoint import names_by_place, read_shards, write_folder
-from trainer_hooks.runtime.sharded_group import ShardedGroup
-from trainer_hooks.runtime.sharded_tensors import change_tensors, taken_apart
+from trainer_hooks.runtime import ShardedGroup, change_tensors, taken_apart
 from trainer_hooks.trainer.run.together import bring_together
 
 if TYPE_CHECKING:
