@@ -41,4 +41,4 @@ def test_a_signal_to_one_rank_ends_all_in_order(launched):
     found = launched("leaves_by_signal", timeout=60)
     assert found.codes == [143, 143], found.output
     files = [path.name for path in (found.folder / "leaves_by_signal").glob("*.ckpt")]
-    assert files == ["preempted-epoch=0-step=3.ckpt"]
+    assert files == ["preempted-epoch=0-step=4.ckpt"]

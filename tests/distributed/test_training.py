@@ -60,11 +60,11 @@ def test_raising_to_stop_in_one_rank_ends_all_after_the_batch(ended):
 
 
 def test_what_one_rank_asks_all_do(ended):
-    """A stop, a validation and a checkpoint that rank 1 asks for happen everywhere at once."""
-    assert [one["batches"] for one in ended.found("stops_by_asking")] == [4, 4]
+    """What rank 1 asks after a batch happens everywhere at once, after the next one."""
+    assert [one["batches"] for one in ended.found("stops_by_asking")] == [5, 5]
     for one in ended.found("asks_for_more"):
-        assert one["validated"] == [4, 8]
-        assert one["saved"] == [4]
+        assert one["validated"] == [5, 8]
+        assert one["saved"] == [5]
 
 
 def test_the_clock_is_one(ended):

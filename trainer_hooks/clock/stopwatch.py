@@ -18,6 +18,7 @@ class Stopwatch:
 
     Attributes:
         agreed: the seconds that several processes go by, until they agree on others; None in one.
+        is_read: whether anybody has read what they agreed on.
     """
 
     def __init__(self) -> None:
@@ -26,6 +27,7 @@ class Stopwatch:
         self._since: float | None = None
         self._is_evaluating = False
         self.agreed: tuple[float, float] | None = None
+        self.is_read = False
 
     def start(self) -> None:
         """Count the time of training from here on; the time of a validation ends."""
@@ -48,7 +50,10 @@ class Stopwatch:
 
     def read(self) -> tuple[float, float]:
         """Return the seconds so far, of training without validations and of validations."""
-        return self.measure() if self.agreed is None else self.agreed
+        if self.agreed is None:
+            return self.measure()
+        self.is_read = True
+        return self.agreed
 
     def measure(self) -> tuple[float, float]:
         """Return the same, as far as this process has measured it."""

@@ -54,7 +54,9 @@ class FitLoop:
         if context.processes.is_several:
             from trainer_hooks.loops.agreement import Agreement
 
-            self._duration = self._agreement = Agreement(context, duration_of(context))
+            self._duration = self._agreement = Agreement(
+                context, duration_of(context), self._step.sync
+            )
 
     def run(self) -> None:
         """Train.
@@ -220,7 +222,7 @@ class FitLoop:
         """Hand metrics to the loggers, validate if that is due, and let savers save."""
         context, progress = self.context, self.context.training.progress
         if closes_window and self._agreement is not None:
-            self._agreement.reach()
+            self._agreement.after_window()
         if context.asked.ends_epoch:
             self._leave_rest()
             return
