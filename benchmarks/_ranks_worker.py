@@ -14,14 +14,16 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PER_MACHINE = 8
 STEPS = 10
