@@ -256,6 +256,23 @@ def asks_for_more(folder: Path) -> dict:
     return {"validated": seen.validated, "saved": seen.saved}
 
 
+def reductions(folder: Path) -> dict:
+    """Count what is exchanged besides the gradients, in a short epoch and in a long one."""
+    found = []
+    for batches in (4, 32):
+        fit = trainer(folder)
+        exchange, calls = fit.strategy.highest, []
+
+        def counted(numbers, purpose, exchange=exchange, calls=calls):
+            calls.append(purpose)
+            exchange(numbers, purpose)
+
+        fit.strategy.highest = counted
+        fit.fit(Net(), loader(Subset(DATA, range(batches * 2)), batch_size=1))
+        found.append(len(calls))
+    return {"found": found}
+
+
 def time_is_up(folder: Path) -> dict:
     class Slow(Net):
         def training_step(self, batch, batch_idx):

@@ -1,8 +1,8 @@
 """A training for torchrun that a kill may hit anywhere: elastic_run.py FOLDER [KILL...].
 
 Each KILL is `rank:event`: in that rank the process kills itself at that call of any function; the
-first one in the first attempt, the second one in the attempt after it, and so on. A `rank:term`
-stands for SIGTERM after the fifth batch.
+first one in the first attempt, the second one in the attempt after it, and so on. `rank:save` is
+the fourth time that a file is to be synced to the disk, and `rank:term` is SIGTERM after a batch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from trainer_hooks.callbacks import ModelCheckpoint
 class Calls:
     """Counts calls of Python and C functions, and kills the process at one of them."""
 
-    def __init__(self, fatal: int) -> None:
+    def __init__(self, fatal: int, fatal_sync: int) -> None:
         self.count, self.fatal = 0, fatal
+        self.syncs, self.fatal_sync = 0, fatal_sync
 
     def __call__(self, frame: object, event: str, argument: object) -> None:
         self.count += 1
-        if self.count == self.fatal:
+        self.syncs += argument is os.fsync and event == "c_call"
+        if self.count == self.fatal or self.syncs == self.fatal_sync:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -46,7 +48,7 @@ class Terminated(Callback):
     """Sends SIGTERM to this process after a batch."""
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        if trainer.progress.batches_completed == 5:
+        if trainer.progress.batches_completed == 9:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -54,7 +56,8 @@ def main(folder: Path, kills: list[str]) -> None:
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     rank, _, event = (kills[attempt] if attempt < len(kills) else "-1:0").partition(":")
     is_hit = int(rank) == RANK
-    calls = Calls(int(event) if is_hit and event != "term" else -1)
+    is_counted = is_hit and event.isdecimal()
+    calls = Calls(int(event) if is_counted else -1, 4 if is_hit and event == "save" else -1)
     sys.setprofile(calls)
     torch.manual_seed(5)
     module, remembers = Draws(), Remembers()
