@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         without_shuffling,
     )
     from trainer_hooks.data.sharing import shared
+    from trainer_hooks.data.showing import shown
     from trainer_hooks.data.sizes import (
         limited,
         no_batch,
@@ -62,6 +63,7 @@ __all__ = [
     "samples_of",
     "shared",
     "shortage",
+    "shown",
     "split_batch",
     "without_shuffling",
 ]
@@ -96,6 +98,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "samples_of": "sizes",
             "shared": "sharing",
             "shortage": "sizes",
+            "shown": "showing",
             "split_batch": "splitting",
             "without_shuffling": "loaders",
         },
