@@ -67,6 +67,12 @@ def test_what_one_rank_asks_all_do(ended):
         assert one["saved"] == [5]
 
 
+def test_steps_need_no_reduction_of_their_own(ended):
+    """As much is exchanged besides gradients in four steps as in 32: at the ends of an epoch."""
+    for one in ended.found("reductions"):
+        assert one["found"][0] == one["found"][1] <= 6
+
+
 def test_the_clock_is_one(ended):
     """Limits and intervals of wall time end and validate at the same batches in all ranks."""
     first, second = ended.found("time_is_up")

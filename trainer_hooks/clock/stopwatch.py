@@ -18,7 +18,7 @@ class Stopwatch:
 
     Attributes:
         agreed: the seconds that several processes go by, until they agree on others; None in one.
-        is_read: whether anybody has read what they agreed on.
+        is_read: whether anybody has asked for a clock made of them.
     """
 
     def __init__(self) -> None:
@@ -50,10 +50,7 @@ class Stopwatch:
 
     def read(self) -> tuple[float, float]:
         """Return the seconds so far, of training without validations and of validations."""
-        if self.agreed is None:
-            return self.measure()
-        self.is_read = True
-        return self.agreed
+        return self.measure() if self.agreed is None else self.agreed
 
     def measure(self) -> tuple[float, float]:
         """Return the same, as far as this process has measured it."""

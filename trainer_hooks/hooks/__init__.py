@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         describe_error,
         hook_in_work,
         is_isolated,
+        place_in_work,
     )
     from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, empty_hook, overrides
     from trainer_hooks.hooks.tree import ANY_MOMENT, FUNCTIONS, LOOP, Block
@@ -78,6 +79,7 @@ __all__ = [
     "names_elsewhere",
     "normal_name",
     "overrides",
+    "place_in_work",
     "places_of",
     "positional",
     "report",
@@ -114,6 +116,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "empty_hook": "spec",
             "faults": "check",
             "hook_in_work": "relay",
+            "place_in_work": "relay",
             "hooks_in": "places",
             "imported": "discovery",
             "in_order": "order",

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.member import Member
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["HookRelay", "Monitor", "call_noting", "describe_error", "hook_in_work", "is_isolated"]
+__all__ = [
+    "HookRelay",
+    "Monitor",
+    "call_noting",
+    "describe_error",
+    "hook_in_work",
+    "is_isolated",
+    "place_in_work",
+]
 
 _ISOLATED = frozenset(
     {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
@@ -291,13 +299,26 @@ def hook_in_work(frame: FrameType | None = None) -> str:
     Args:
         frame: where to look, as for another thread; the caller's unless given.
     """
-    frame = sys._getframe(1) if frame is None else frame  # noqa: SLF001 - documented
-    while frame is not None:
-        if frame.f_code in _FIRING:
-            hook: str = frame.f_locals["hook"]
-            return hook
+    firing = _firing(sys._getframe(1) if frame is None else frame)  # noqa: SLF001 - documented
+    return "" if firing is None else str(firing.f_locals["hook"])
+
+
+def place_in_work(frame: FrameType | None) -> str:
+    """Return the innermost hook that a thread is in, and whose: `on_fit_start of 'Timer'`.
+
+    Args:
+        frame: the call that the thread is in.
+    """
+    firing = _firing(frame)
+    if firing is None:
+        return ""
+    return f"{firing.f_locals['hook']} of {firing.f_locals.get('label', 'nobody')}"
+
+
+def _firing(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and frame.f_code not in _FIRING:
         frame = frame.f_back
-    return ""
+    return frame
 
 
 def is_isolated(hook: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.runtime.attempt import Notes, can_be_restarted
     from trainer_hooks.runtime.device import pick_device
     from trainer_hooks.runtime.gradient_sync import GradientSync
     from trainer_hooks.runtime.memento import Memento
@@ -24,11 +25,13 @@ __all__ = [
     "DDPStrategy",
     "GradientSync",
     "Memento",
+    "Notes",
     "OwnNumbers",
     "Precision",
     "ProcessGroup",
     "Processes",
     "Topology",
+    "can_be_restarted",
     "choose_processes",
     "first_tensor",
     "free_memory",
@@ -49,12 +52,14 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "DDPStrategy": "strategy",
             "GradientSync": "gradient_sync",
             "Memento": "memento",
+            "Notes": "attempt",
             "OwnNumbers": "rng",
             "Precision": "precision",
             "ProcessGroup": "process_group",
             "Processes": "processes",
             "SINGLE_PROCESS": "topology",
             "Topology": "topology",
+            "can_be_restarted": "attempt",
             "choose_processes": "strategy",
             "first_tensor": "transfer",
             "free_memory": "memory",

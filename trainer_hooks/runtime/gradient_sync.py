@@ -119,7 +119,7 @@ class GradientSync:
             self._ddp.require_forward_param_sync = self._is_first
         self._is_first = False
         if closes_window or self._is_manual:
-            self._alarm.begin_waiting("the gradients")
+            self._alarm.begin_meeting("the gradients")
 
     def before_backward(self, loss: Tensor) -> None:
         """Tell the others, in a backward whose gradients are averaged, whether there is a wish."""
@@ -137,7 +137,7 @@ class GradientSync:
         if not self._is_due or self._ddp is None:
             return
         self._is_due, self._is_reduced = False, True
-        self._alarm.end_waiting()
+        self._alarm.end_meeting()
         if self._bit is not None:
             self._is_wished |= self._bit.receive()
         if self._processes.options.find_unused_parameters:
@@ -185,7 +185,7 @@ class GradientSync:
             batches: how many batches were done before it.
         """
         self.is_begun = False
-        self._alarm.end_waiting()
+        self._alarm.end_meeting()
         if not closes_window or self._is_manual:
             return has_gradients
         self._windows += 1
@@ -233,6 +233,7 @@ class GradientSync:
             with self._alarm.waiting("DistributedDataParallel"):
                 self._ddp = DistributedDataParallel(
                     _Step(self._module, self._own_step, self._bit),
+                    process_group=self._processes.training_group,
                     **self._processes.options.arguments(),
                 )
         self._is_first = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ import torch.distributed as dist
 
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.runtime.alarm import Alarm
+from trainer_hooks.runtime.attempt import has_lasting_store, store_of_attempt
 from trainer_hooks.runtime.processes import Processes
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ProcessGroup"]
 
 
-_KNOWN: dict[Any, tuple[Any, Alarm]] = {}
+_KNOWN: dict[Any, tuple[Any, Any, Alarm]] = {}
 """Of each process group of this process what all trainers share: they come and go, it stays."""
 
 
@@ -44,7 +46,6 @@ class ProcessGroup(Processes):
         self.options = options
         self.has_common_buffers = options.broadcast_buffers
         self._alarm: Alarm | None = None
-        self._is_on_host = True
         self._host = torch.device("cpu")
 
     @property
@@ -61,9 +62,19 @@ class ProcessGroup(Processes):
         return _KNOWN[dist.group.WORLD][0]
 
     @property
+    def training_group(self) -> Any:
+        """The group for gradients; None for torch's, of all.
+
+        On the host it is one of its own: what users reduce through torch.distributed in one process
+        alone is never taken for gradients.
+        """
+        self.start()
+        return _KNOWN[dist.group.WORLD][1]
+
+    @property
     def _own_group(self) -> Any:
         """The group for what the training itself tells, on the host."""
-        return None if self._is_on_host else self._group
+        return self.training_group or self._group
 
     def start(self) -> None:
         """Find the others, if that is not done yet."""
@@ -78,10 +89,13 @@ class ProcessGroup(Processes):
         # ask for goes apart from what the training does, so that the two are never taken for one
         world = dist.group.WORLD
         if world not in _KNOWN:
-            group = dist.new_group(backend="gloo", timeout=self.options.timeout)
-            _KNOWN[world] = group, Alarm(_store(), self.topology)
-        self._alarm = _KNOWN[world][1]
-        self._is_on_host = "gloo" in str(dist.get_backend_config())
+            timeout, is_on_host = self.options.timeout, self.root_device.type == "cpu"
+            group = dist.new_group(backend="gloo", timeout=timeout)
+            training = dist.new_group(backend="gloo", timeout=timeout) if is_on_host else None
+            patience = self.options.patience.total_seconds()
+            alarm = Alarm(_store(group), self.topology, patience)
+            _KNOWN[world] = group, training, alarm
+        self._alarm = _KNOWN[world][2]
 
     def barrier(self, name: str | None = None) -> None:
         """Wait until all processes have come here."""
@@ -179,8 +193,12 @@ class ProcessGroup(Processes):
 
     def _make_group(self) -> None:
         is_cuda = self.root_device.type == "cuda"
+        store = None
+        if has_lasting_store():
+            store = store_of_attempt(self.topology, self.options.timeout)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if is_cuda else "gloo",
+            store=store,
             timeout=self.options.timeout,
             world_size=self.world_size,
             rank=self.global_rank,
@@ -203,12 +221,17 @@ class ProcessGroup(Processes):
             dist.destroy_process_group()
 
 
-def _store() -> Any:
+def _store(group: Any) -> Any:
     """Return the key-value store through which the processes found each other.
 
-    It is a connection of its own: the other one may be held by a collective that waits.
+    It is a connection of its own: the other one may be held by a collective that waits. And it has
+    a place of its own: processes that died may have left their last words there.
     """
     from torch.distributed import distributed_c10d
 
     store = distributed_c10d._get_default_store()  # noqa: SLF001 - there is no public way to it
-    return store.clone() if hasattr(store, "clone") else store
+    name = [uuid.uuid4().hex]
+    dist.broadcast_object_list(name, 0, group=group, device=torch.device("cpu"))
+    return distributed_c10d.PrefixStore(
+        name[0], store.clone() if hasattr(store, "clone") else store
+    )

@@ -31,6 +31,8 @@ class DDPStrategy:
         broadcast_buffers: whether buffers are rank 0's at the first forward of each window.
         bucket_cap_mb: megabytes that are communicated together; None for torch's choice.
         timeout: how long one process waits for another in a collective.
+        patience: how long all processes must stand still, each waiting for something else, until
+            they are ended, as none can ever go on. One that is at work is waited for.
     """
 
     find_unused_parameters: bool = False
@@ -39,6 +41,7 @@ class DDPStrategy:
     broadcast_buffers: bool = True
     bucket_cap_mb: float | None = None
     timeout: timedelta = timedelta(minutes=30)
+    patience: timedelta = timedelta(seconds=10)
 
     def arguments(self) -> dict[str, Any]:
         """Return what DistributedDataParallel is given."""

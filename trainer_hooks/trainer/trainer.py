@@ -695,6 +695,7 @@ class Trainer(TrainerView):
     ) -> str | None:
         """Return the path that `ckpt_path` stands for."""
         self._session.start.named_path = None
+        self._session.start.is_auto = ckpt_path == "auto"
         if ckpt_path is None:
             return None
         if ckpt_path not in ("auto", "best", "last"):

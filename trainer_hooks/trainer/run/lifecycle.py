@@ -252,6 +252,8 @@ class Run:
         session.connector.relay.on_stop = context.stop_by
         session.connector.relay.on_end_epoch = context.end_epoch
         self._start.resume_loggers()
+        if self._others is not None:
+            self._others.find_folders(job)
         if session.processes.is_global_zero:
             folders.take(session)
         if self._others is not None:
