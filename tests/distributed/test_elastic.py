@@ -28,7 +28,9 @@ def whole(kills, tmp_path):
 def test_a_killed_training_ends_as_if_it_had_not_been(kills, whole, tmp_path):
     """Killed in a save, at random, or told to leave, it ends with the bits of one that was not."""
     asked = ["0:save", *kills.random_kills(2, whole, seed=1), "1:term"]
-    killed = kills.train(tmp_path, asked)
+    place = tmp_path / "killed"
+    place.mkdir()
+    killed = kills.train(place, asked)
     assert killed.output.count("exitcode: -9") == 3, killed.output
     assert "SIGTERM" in killed.output
     assert not kills.differences(whole, killed)
