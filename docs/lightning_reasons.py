@@ -110,9 +110,29 @@ MEANINGS = (
         "`zero_grad`, `training_step`, `backward`",
     ),
     (
-        "`test`, `validate`, `predict` without a model, after fit",
-        "load the best checkpoint",
-        'use the weights that the module has; `ckpt_path="best"` for the best',
+        "`test`, `validate`, `predict` without a model, after a fit that saved nothing",
+        "an error",
+        "take the weights that the module has; after one that saved, the best, as there",
+    ),
+    (
+        "`training_step` that returns None for each batch of an epoch",
+        "goes on",
+        "an error; a single None is warned of, as there",
+    ),
+    (
+        "A list of batches (tensors, or lists of them) where loaders are passed",
+        "each item is a loader",
+        "one loader; a list of loaders is as there",
+    ),
+    (
+        "A name in `ModelCheckpoint(filename=...)` that was not logged",
+        "shows as 0",
+        "shows as nan, and is warned of",
+    ),
+    (
+        "Persistent workers of a loader",
+        "end with the run",
+        "live as long as their loader, so that the next fit has them",
     ),
     (
         "A second `fit` with another module",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trainer_hooks.data.loaders import (
         as_eval_loaders,
         as_train_loader,
+        set_epoch,
         without_shuffling,
     )
     from trainer_hooks.data.sharing import shared
@@ -60,6 +61,7 @@ __all__ = [
     "restore_generators",
     "samples_in",
     "samples_of",
+    "set_epoch",
     "shared",
     "shortage",
     "split_batch",
@@ -94,6 +96,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "restore_generators": "generators",
             "samples_in": "splitting",
             "samples_of": "sizes",
+            "set_epoch": "loaders",
             "shared": "sharing",
             "shortage": "sizes",
             "split_batch": "splitting",

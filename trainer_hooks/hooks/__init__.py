@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         describe_error,
         hook_in_work,
         is_isolated,
+        is_module_first,
     )
     from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, empty_hook, overrides
     from trainer_hooks.hooks.tree import ANY_MOMENT, FUNCTIONS, LOOP, Block
@@ -71,6 +72,7 @@ __all__ = [
     "installed",
     "installed_hooks",
     "is_isolated",
+    "is_module_first",
     "is_request",
     "known_names",
     "load_each",
@@ -120,6 +122,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "installed": "installation",
             "installed_hooks": "discovery",
             "is_isolated": "relay",
+            "is_module_first": "relay",
             "is_request": "discovery",
             "known_names": "lookup",
             "load_each": "discovery",

@@ -66,7 +66,7 @@ class Hooks:
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Called while a checkpoint is restored, with the whole of it."""
+        """Called while a checkpoint is restored, with the whole of it; of the module first."""
 
     @_known_as(composer="after_load")
     def on_after_load(

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock import EpochStage
+from trainer_hooks.context import NEVER
 from trainer_hooks.data import shortage
 from trainer_hooks.errors import DataError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import call_noting
@@ -84,11 +85,15 @@ class FitLoop:
                 context.state.stage = "train"
                 context.training.timekeeper.stopwatch.start()
                 context.training.metrics.enter(Scope.TRAIN_EPOCH)
+                if progress.stage is EpochStage.ENDED:  # resumed after its last slot
+                    progress.complete_epoch()
                 hooks.on_train_start(trainer, module)
                 context.training.metrics.enter(Scope.CLOSED)
                 self._agree()
                 self._validation.start()
                 self._resume()
+                if progress.stage is EpochStage.BETWEEN:
+                    self._iterations.after_epoch()
                 while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
                     if progress.stage is EpochStage.BETWEEN:
                         self._begin_epoch()
@@ -226,7 +231,7 @@ class FitLoop:
             return
         if closes_window and (
             progress.batches_stepped % context.plan.log_every_n_steps == 0
-            or context.asked.is_stopping
+            or (context.asked.is_stopping and context.plan.log_every_n_steps < NEVER)
         ):
             hand_over(context, *context.training.metrics.step_metrics())
             if context.trainer.loggers:  # for which values were copied to the host just now

@@ -80,6 +80,11 @@ class DataModule(DataHooks):
         return None if self._kept is None else self._kept.saved
 
     @property
+    def hparams_name(self) -> str | None:
+        """The argument of `__init__` that was all of the hyperparameters, if it was one."""
+        return None if self._kept is None else self._kept.name
+
+    @property
     def logged_hparams(self) -> Mapping[str, Any] | None:
         """What of the hyperparameters loggers are given, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None
@@ -101,10 +106,13 @@ class DataModule(DataHooks):
             CheckpointError: it cannot be read.
             ModuleError: `__init__` needs an argument that is neither there nor given.
         """
+        from trainer_hooks.module.hyperparameters import arguments_from
+
         found = checkpoint.load_checkpoint(checkpoint_path, map_location)
+        name = found.get("datamodule_hparams_name")
         saved = found.get(checkpoint.lightning.DATA_HPARAMS, {})
         with rng.isolated():
-            made = cls(**checkpoint.arguments_from(cls, saved, kwargs, str(checkpoint_path)))
+            made = cls(**arguments_from(cls, saved, name, kwargs, str(checkpoint_path)))
         state = found.get(cls.__qualname__)
         if state:
             made.load_state_dict(state)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock import Filter
-from trainer_hooks.context import Plan
+from trainer_hooks.context import NEVER, Plan
 from trainer_hooks.errors import OptionError
 from trainer_hooks.trainer.options.limits import (
     both_limits,
@@ -179,7 +179,7 @@ class TrainerConfig:
         metadata=_doc("Validation batches run before training (2); -1 for all, 0 for none."),
     )
     log_every_n_steps: int | None = field(
-        default=None, metadata=_doc("Steps between two hand-overs to the loggers (50).")
+        default=None, metadata=_doc("Steps between two hand-overs to the loggers (50); 0 for none.")
     )
     accumulate_grad_batches: int = field(
         default=1, metadata=_doc("Batches whose gradients make one step.")
@@ -231,7 +231,7 @@ class TrainerConfig:
         default=True,
         metadata=_doc("Evaluate under torch.inference_mode; False uses no_grad."),
     )
-    detect_anomaly: bool = field(
+    detect_anomaly: bool | None = field(
         default=False, metadata=_doc("Let autograd look for the origin of a NaN; slow.")
     )
 
@@ -306,10 +306,10 @@ class TrainerConfig:
             microbatch_size=self.microbatch_size,
             gradient_clip_val=self.gradient_clip_val or None,
             gradient_clip_algorithm=self.gradient_clip_algorithm or "norm",
-            log_every_n_steps=_first(self.log_every_n_steps, 50),
+            log_every_n_steps=_first(self.log_every_n_steps, 50) or NEVER,
             iteration_length=self.iteration_length,
             inference_mode=self.inference_mode,
-            detect_anomaly=self.detect_anomaly,
+            detect_anomaly=bool(self.detect_anomaly),
             shares_loaders=self.use_distributed_sampler,
             **limits,
         )
