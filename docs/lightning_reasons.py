@@ -98,7 +98,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 """Of each of Lightning's names that is not here, what to write instead, or why it is not."""
 
 MEANINGS = (
-    ("The module argument of hooks", "`pl_module`", "`module`; hooks are called by position"),
+    (
+        "The module argument of hooks",
+        "`pl_module`",
+        "`module`; hooks are called by position, and those of `Callback` itself take both names",
+    ),
     (
         "What hooks return",
         "-1 from the module's `on_train_batch_start` ends the epoch, which is not validated",
@@ -145,11 +149,6 @@ MEANINGS = (
         "before `configure_optimizers` and `on_fit_start`",
     ),
     (
-        "Schedulers that step each epoch",
-        "before the last batch's `on_train_batch_end`",
-        "after the last batch's hooks and saves, before the epoch's validation",
-    ),
-    (
         "`max_steps` reached inside an epoch",
         "no validation",
         "the epoch is validated as if it were over",
@@ -170,7 +169,17 @@ MEANINGS = (
         "by [bands](writing-a-callback.md#its-order), and as listed within a band",
     ),
     ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
-    ("`trainer.val_dataloaders`, `test_dataloaders` ...", "what was passed", "always a list"),
+    (
+        "`trainer.val_dataloaders`, `test_dataloaders` ... after a run",
+        "what was passed",
+        "None; what was passed while it lasts",
+    ),
+    (
+        "A training batch that is None",
+        "`on_train_batch_end` alone is called",
+        "no hook of the batch is called",
+    ),
+    ("`log_every_n_steps=0`, read from the trainer", "0", "`sys.maxsize`"),
     (
         "`trainer.max_epochs`, `num_sanity_val_steps`, `fast_dev_run`",
         "None for no end; inf; True",

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["is_several", "leaves", "mapped"]
+__all__ = ["in_form_of", "is_several", "leaves", "loaders_in", "mapped"]
 
 
 def is_several(source: Any) -> bool:
@@ -39,6 +39,19 @@ def mapped(source: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(source, Mapping):
         return {name: changed(item) for name, item in source.items()}
     return [changed(item) for item in source]
+
+
+def in_form_of(source: Any, loaders: Sequence[Any]) -> Any:
+    """Return loaders in lists and dicts like those of `source`, which gave as many; or the one."""
+    left = iter(loaders)
+    return mapped(source, lambda _: next(left)) if is_several(source) else next(left)
+
+
+def loaders_in(source: Any) -> list[Any]:
+    """Return the loaders of a list or dict of them, or the one, or none for None."""
+    if source is None:
+        return []
+    return list(leaves(source)) if is_several(source) else [source]
 
 
 def _holds_loader(item: Any) -> bool:

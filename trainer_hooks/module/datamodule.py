@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -138,9 +139,14 @@ class DataModule(DataHooks):
             predict_dataset: for prediction.
             batch_size: of every loader.
             num_workers: of every loader.
-            kwargs: arguments of this class.
+            kwargs: arguments of this class, which is given `batch_size` and `num_workers` too, as
+                far as it takes them.
         """
-        made = cls(**kwargs)
+        loading = {"batch_size": batch_size, "num_workers": num_workers}
+        taken = inspect.signature(cls).parameters
+        if not any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+            loading = {name: value for name, value in loading.items() if name in taken}
+        made = cls(**kwargs, **loading)
         for name, dataset in (
             ("train_dataloader", train_dataset),
             ("val_dataloader", val_dataset),

@@ -124,8 +124,12 @@ def make_loggers(config: TrainerConfig) -> list[Logger]:
         OptionError: something else than a logger was given.
     """
     given: Any = config.logger
-    if given is False or config.fast_dev_run:
+    if given is False:
         return []
+    if config.fast_dev_run:
+        from trainer_hooks.loggers.dummy import DummyLogger
+
+        return [DummyLogger()]
     if given is None or given is True:
         root = root_dir(config)
         if is_remote(root):
