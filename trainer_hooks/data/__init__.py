@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from trainer_hooks.data.nesting import in_form_of, loaders_in
     from trainer_hooks.data.sharing import shared
+    from trainer_hooks.data.showing import shown
     from trainer_hooks.data.sizes import (
         limited,
         no_batch,
@@ -69,6 +70,7 @@ __all__ = [
     "set_epoch",
     "shared",
     "shortage",
+    "shown",
     "split_batch",
     "without_shuffling",
 ]
@@ -107,6 +109,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "set_epoch": "loaders",
             "shared": "sharing",
             "shortage": "sizes",
+            "shown": "showing",
             "split_batch": "splitting",
             "without_shuffling": "loaders",
         },

@@ -10,6 +10,7 @@ from torch.utils.data import BatchSampler, IterableDataset
 from trainer_hooks._log import warn
 from trainer_hooks.data.fingerprint import differing_part, fingerprint
 from trainer_hooks.data.loaders import singles_of
+from trainer_hooks.data.showing import shown
 from trainer_hooks.data.sizes import number_of_batches
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 
@@ -133,7 +134,8 @@ def compare_last(loader: Any, last: Any, state: dict[str, Any]) -> None:
         return
     warn(
         "this run does not go on exactly where the one that was cut would have: the last batch "
-        f"before the cut was loaded again from {loader!r}, and its {part} is another one. The data "
+        f"before the cut was loaded again from {shown(loader)}, and its {part} is another one. "
+        "The data "
         "changed, or what makes batches of it draws random numbers that no checkpoint holds, such "
         "as those of a generator in a global variable. Let it draw from the global ones of torch, "
         "Python or NumPy, or from a generator that is an attribute of it, its data set or its "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
 import torch
 
@@ -121,11 +121,12 @@ def generators_in(owners: Mapping[str, Any]) -> dict[str, KeptGenerator]:
     known = _global_ones()
     for name, owner in owners.items():
         for place, item in walk(name, owner, known):
-            if isinstance(item, torch.Generator):
+            kind = type(item)
+            if issubclass(kind, torch.Generator):
                 found[place] = item
-            elif isinstance(item, random.Random) and not isinstance(item, random.SystemRandom):
+            elif issubclass(kind, random.Random) and not issubclass(kind, random.SystemRandom):
                 found[place] = _PythonGenerator(item)
-            elif _is_numpy(item):
+            elif _is_numpy(kind):
                 found[place] = _NumpyGenerator(item)
     return found
 
@@ -203,9 +204,11 @@ def reseed(generator: KeptGenerator, seed: int) -> None:
         inner.seed(seed % 2**32)
 
 
-def _is_numpy(item: Any) -> TypeGuard[Any]:
+def _is_numpy(kind: type) -> bool:
     numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(item, numpy.random.Generator | numpy.random.RandomState)
+    if numpy is None:
+        return False
+    return issubclass(kind, (numpy.random.Generator, numpy.random.RandomState))
 
 
 def _plain(state: Any) -> Any:

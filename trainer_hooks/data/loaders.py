@@ -16,6 +16,7 @@ from torch.utils.data import (
 
 from trainer_hooks.data.combined import CombinedLoader
 from trainer_hooks.data.nesting import is_several, leaves
+from trainer_hooks.data.showing import shown
 from trainer_hooks.errors import DataError
 
 __all__ = [
@@ -57,12 +58,14 @@ def _iterable(loader: Any, kind: str) -> Any:
     is_iterable = isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
     if not is_iterable or isinstance(loader, str | bytes | type):
         raise DataError(
-            f"the {kind} loader {loader!r} of type {type(loader).__qualname__} cannot be iterated: "
+            f"the {kind} loader {shown(loader)} of type {type(loader).__qualname__} cannot be "
+            "iterated: "
             "it must be a DataLoader or another iterable of batches."
         )
     if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
         raise DataError(
-            f"the {kind} loader {loader!r} is a data set: each of its samples would be taken for a "
+            f"the {kind} loader {shown(loader)} is a data set: each of its samples would be taken "
+            "for a "
             "batch. Wrap it in DataLoader(dataset, batch_size=...), or with batch_size=None where "
             "its items are batches."
         )

@@ -18,6 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 from trainer_hooks._log import warn
 from trainer_hooks.data.combined import CombinedLoader
 from trainer_hooks.data.loaders import copy_loader
+from trainer_hooks.data.showing import shown
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import isolated, reseed
 
@@ -50,7 +51,8 @@ def shared(loader: Any, topology: Topology, *, trains: bool) -> Any:
         return loader
     if type(loader) is not DataLoader:
         warn(
-            f"the loader {loader!r} of {topology.world_size} processes is of a class of its own, "
+            f"the loader {shown(loader)} of {topology.world_size} processes is of a class of its "
+            "own, "
             "so that it is given to each of them whole: let it give each its share, as with a "
             "DistributedSampler.",
             TrainerHooksWarning,
@@ -163,7 +165,8 @@ def _is_whole(loader: DataLoader[Any]) -> bool:
 
 def _tell_of_whole(loader: Any) -> None:
     warn(
-        f"the loader {loader!r} cannot be shared among processes, as it has no indices: let it "
+        f"the loader {shown(loader)} cannot be shared among processes, as it has no indices: let "
+        "it "
         "give each process its own part, as by trainer.global_rank and trainer.world_size, and "
         "pass Trainer(use_distributed_sampler=False), which leaves out this message.",
         TrainerHooksWarning,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from trainer_hooks.data.showing import shown
 from trainer_hooks.errors import DataError
 
 __all__ = ["limited", "no_batch", "number_of_batches", "samples_of", "shortage"]
@@ -35,11 +36,13 @@ def no_batch(what: str, loader: Any) -> str:
     """Return the message for a loader that gave nothing; `what` is how it is spoken of."""
     if hasattr(loader, "__next__"):
         return (
-            f"{what} gave no batch: {loader!r} is an iterator, which can be gone through only once."
+            f"{what} gave no batch: {shown(loader)} is an iterator, which can be gone through "
+            "only once."
             " Pass what begins anew each time, such as a DataLoader or a list."
         )
     return (
-        f"{what} gave no batch: {loader!r} must give at least one each time it is iterated. Check "
+        f"{what} gave no batch: {shown(loader)} must give at least one each time it is iterated. "
+        "Check "
         "the length of its data, and drop_last."
     )
 
@@ -71,7 +74,7 @@ def limited(size: int | float, limit: int | float, option: str) -> int | float:
 def shortage(loader: Any, kind: str, given: int) -> str:
     """Return how to report that a loader gave fewer batches than its length says."""
     return (
-        f"the {kind} loader {loader!r} ended after {given} batches, but its length is "
+        f"the {kind} loader {shown(loader)} ended after {given} batches, but its length is "
         f"{number_of_batches(loader)}: a StopIteration that its data set raises ends it, too. Mend "
         "its __len__, or what it loads."
     )

@@ -158,7 +158,6 @@ class FitLoop:
         step.set_window(accumulate)
         max_steps = context.plan.max_steps if context.plan.max_steps >= 0 else math.inf
         steps_schedulers = self._schedulers.has_step_schedulers
-        schedules_epochs = self._schedulers.has_epoch_schedulers
         measure, duration = self._measure, self._duration
         iterator = context.data.batches(progress.epochs_completed)
         metrics.enter(Scope.TRAIN_BATCH)
@@ -223,7 +222,7 @@ class FitLoop:
             context.batch.is_taken = False
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
-            if schedules_epochs and context.batch.is_last:
+            if context.batch.is_last:
                 self._schedulers.after_batches()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
             self._finish_batch(closes_window, outputs)

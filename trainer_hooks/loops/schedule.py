@@ -29,9 +29,6 @@ class SchedulerStepper:
         # in manual optimization the module steps them
         self._configs = configs if context.module.automatic_optimization else []
         self.has_step_schedulers = any(config.interval == "step" for config in self._configs)
-        self.has_epoch_schedulers = any(
-            config.interval == "epoch" and not config.reduce_on_plateau for config in self._configs
-        )
         self._steps = context.training.progress.steps_completed
         # a value that was logged there would belong to no batch
         is_overridden = overrides(context.module, "lr_scheduler_step")
@@ -50,7 +47,7 @@ class SchedulerStepper:
     def after_batches(self) -> None:
         """Step those that count epochs and need no metric, once, as the last batch is done."""
         batch = self._context.batch
-        if self.has_epoch_schedulers and not batch.has_scheduled:
+        if not batch.has_scheduled:
             batch.has_scheduled = True
             self._after_epoch(on_plateau=False)
 

@@ -145,6 +145,20 @@ def test_without_checkpoints_it_is_short(told, bare, caplog) -> None:
     assert caplog.messages[1:] == ["no checkpoint was saved"]
 
 
+def test_a_resume_that_saves_nothing_gives_no_way_on(bare, tmp_path, monkeypatch, caplog) -> None:
+    """The file that it began with lacks what was trained since, so it is not advised."""
+    monkeypatch.chdir(tmp_path)
+    first = bare(max_epochs=1)
+    first.fit(TinyModule())
+    first.save_checkpoint(tmp_path / "a.ckpt")
+    with caplog.at_level("INFO", "trainer_hooks"):
+        bare(max_epochs=2).fit(TinyModule(), ckpt_path=tmp_path / "a.ckpt")
+    assert [line.split(" at ")[0] for line in caplog.messages[-2:]] == [
+        "resuming from 'a.ckpt'",
+        "fit ended",
+    ]
+
+
 def test_a_dry_run_and_an_error_before_the_training(told, bare, caplog) -> None:
     """A dry run says one line, and what fails before there is anything to train says none."""
     assert len(told(fast_dev_run=True, logger=False)) == 1

@@ -16,6 +16,7 @@ from trainer_hooks.data import (
     defines,
     limited,
     number_of_batches,
+    shown,
     without_shuffling,
 )
 from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning, lightning_hint
@@ -136,7 +137,7 @@ def load_data(job: Job, context: RunContext) -> None:
     loader = _share(context, loader, trains=True)
     if number_of_batches(loader) == 0:
         raise DataError(
-            f"the training loader {loader!r} gives no batch: check the data set's length, and "
+            f"the training loader {shown(loader)} gives no batch: check the data set's length, and "
             "drop_last with a data set smaller than one batch."
         )
     plan = context.plan

@@ -82,6 +82,8 @@ def tell_end(
     newest = session.training.newest_path
     if newest and not is_remote(newest) and not exists(newest):
         newest = ""  # somebody removed it
+    if error is None and not trainer.checkpoint_callbacks and _lost(session.training):
+        newest = ""  # it is older than what was trained now, and nothing was to save that
     is_expected = bool(newest or trainer.checkpoint_callbacks) or error is not None
     for line in (
         (_best(trainer) if error is None else "")
@@ -115,9 +117,14 @@ def _newest(training: Training, newest: str) -> str:
     """Return the line on what a run that was broken off can go on from."""
     if not newest:
         return "no checkpoint was saved"
-    lost = training.progress.batches_completed - training.newest_batches
+    lost = _lost(training)
     since = f"saved {lost} batches earlier" if lost else "saved at that moment"
     return f"newest checkpoint: {_shown(newest)!r} ({since})"
+
+
+def _lost(training: Training) -> int:
+    """Return how many batches were done since the newest checkpoint."""
+    return training.progress.batches_completed - training.newest_batches
 
 
 def _best(trainer: Trainer) -> str:
