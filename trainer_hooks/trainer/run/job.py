@@ -146,7 +146,7 @@ def load_data(job: Job, context: RunContext) -> None:
     if context.processes.is_several:
         _agree_on_length(context)
     context.data.evaluation["validate"] = EvalData()
-    if plan.limit_val_batches == 0:
+    if plan.limit_val_batches == 0 and job.evaluation is None:
         pass  # the loaders may not even be there
     elif has_evaluation(job.module, "validate"):
         context.data.evaluation["validate"] = _evaluation(job, context, "validate")
