@@ -20,7 +20,7 @@ def test_process_position_that_breaks_its_rule(position):
 @pytest.mark.parametrize("which", ["train", "val", "test", "predict"])
 def test_bar_that_is_not_open(which):
     """Asking for a tqdm bar before any run is an error that says when there is one."""
-    with pytest.raises(UsageError, match="something to count|from the hook `setup` on"):
+    with pytest.raises(UsageError, match=r"something to count|from the hook `setup` on"):
         getattr(TQDMProgressBar(), f"{which}_progress_bar")
 
 
