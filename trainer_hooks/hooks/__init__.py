@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         describe_error,
         hook_in_work,
         is_isolated,
+        is_module_first,
         place_in_work,
     )
     from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, empty_hook, overrides
@@ -72,6 +73,7 @@ __all__ = [
     "installed",
     "installed_hooks",
     "is_isolated",
+    "is_module_first",
     "is_request",
     "known_names",
     "load_each",
@@ -123,6 +125,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "installed": "installation",
             "installed_hooks": "discovery",
             "is_isolated": "relay",
+            "is_module_first": "relay",
             "is_request": "discovery",
             "known_names": "lookup",
             "load_each": "discovery",

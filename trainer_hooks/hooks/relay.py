@@ -26,6 +26,7 @@ __all__ = [
     "describe_error",
     "hook_in_work",
     "is_isolated",
+    "is_module_first",
     "place_in_work",
 ]
 
@@ -46,6 +47,9 @@ _CUTTING = frozenset(
     }
 )  # fmt: skip
 """Hooks in which a request to stop cuts the batch in work off, so that it reaches the loop."""
+
+_MODULE_FIRST = frozenset({"on_load_checkpoint"})
+"""Hooks that `fire_to_module` calls on the module, before the callbacks have their turn."""
 
 _Listener = tuple["Callable[..., object]", int, str]
 
@@ -139,6 +143,14 @@ class HookRelay(Hooks):
         if hook in self.listened:
             getattr(self, hook)(*args)
 
+    def fire_to_module(self, hook: str, *args: Any) -> None:
+        """Call a hook on the module alone; for one that it hears of before all others."""
+        self._settle()
+        for member in self._members:
+            listener = self._listener(hook, member) if member.skip else None
+            if listener is not None:
+                _fan_out(hook, (listener,), self._stop, self._returned)(*args)
+
     def fire_event(
         self, event: str, leading: tuple[Any, ...], arguments: Mapping[str, Any]
     ) -> None:
@@ -157,12 +169,16 @@ class HookRelay(Hooks):
         found: dict[str, list[_Listener]] = {}
         for member in members:
             for hook in self.hooks:
-                call = member.listener(hook, self.hooks)
-                if call is not None:
-                    call = self._watched(hook, member, call)
-                    listener = (member.shielded(call, hook), member.skip, member.label)
+                listener = self._listener(hook, member)
+                if listener is not None and not (member.skip and hook in _MODULE_FIRST):
                     found.setdefault(hook, []).append(listener)
         return found
+
+    def _listener(self, hook: str, member: Member) -> _Listener | None:
+        call = member.listener(hook, self.hooks)
+        if call is None:
+            return None
+        return member.shielded(self._watched(hook, member, call), hook), member.skip, member.label
 
     def _watched(
         self, hook: str, member: Member, call: Callable[..., object]
@@ -319,6 +335,11 @@ def _firing(frame: FrameType | None) -> FrameType | None:
     while frame is not None and frame.f_code not in _FIRING:
         frame = frame.f_back
     return frame
+
+
+def is_module_first(hook: str) -> bool:
+    """Return whether the module hears of `hook` before any callback, whatever their bands."""
+    return hook in _MODULE_FIRST
 
 
 def is_isolated(hook: str) -> bool:

@@ -148,7 +148,8 @@ class Trainer(TrainerView):
             model: the module; that of the last run unless given.
             dataloaders: a loader, a list of them, or a data module.
             ckpt_path: a checkpoint whose weights are loaded first: a path, `"last"` or `"best"`,
-                as for `fit`.
+                as for `fit`. Without one and without a model, it is the best of the last fit, if
+                that saved any.
             verbose: whether to print the metrics.
             datamodule: a data module, instead of loaders.
         """
@@ -170,7 +171,7 @@ class Trainer(TrainerView):
         model: Module | None = None,
         dataloaders: Any = None,
         datamodule: DataModule | None = None,
-        return_predictions: bool = True,
+        return_predictions: bool | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[Any] | None:
         """Predict; return what the steps returned, as a list, or one for each of several loaders.
@@ -179,7 +180,8 @@ class Trainer(TrainerView):
             model: the module; that of the last run unless given.
             dataloaders: a loader, a list of them, or a data module.
             datamodule: a data module, instead of loaders.
-            return_predictions: whether to keep and return them; if not, None is returned.
+            return_predictions: whether to keep and return them, as unless it is False: then None
+                is returned.
             ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
         """
         module, path = self._chosen(model, ckpt_path, "predict")
@@ -189,7 +191,7 @@ class Trainer(TrainerView):
             self._datamodule(dataloaders, datamodule),
             evaluation=dataloaders,
             ckpt_path=path,
-            keeps_predictions=return_predictions,
+            keeps_predictions=return_predictions is None or return_predictions,
         )
         predictions: list[Any] | None = self._run(job)
         return predictions
@@ -683,6 +685,10 @@ class Trainer(TrainerView):
         module = last if model is None else model
         if module is None:
             raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
+        if model is None and ckpt_path is None:
+            find = partial(run.best_of_fit, self, session, fn)
+            several = session.processes.is_several
+            ckpt_path = run.decided_by_zero(session.processes, find) if several else find()
         return module, self._found(ckpt_path, fn, module)
 
     def _datamodule(self, loaders: Any, datamodule: DataModule | None) -> DataModule | None:

@@ -190,13 +190,13 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
     if module.saved_hparams is not None:
-        checkpoint["hparams_name"] = "kwargs"
+        checkpoint["hparams_name"] = module.hparams_name or "kwargs"
         checkpoint["hyper_parameters"] = dict(module.saved_hparams)
     with session.training.metrics.closed():
         datamodule = session.datamodule
         if datamodule is not None:
             if datamodule.saved_hparams is not None:
-                checkpoint["datamodule_hparams_name"] = "kwargs"
+                checkpoint["datamodule_hparams_name"] = datamodule.hparams_name or "kwargs"
                 checkpoint[lightning.DATA_HPARAMS] = dict(datamodule.saved_hparams)
             state = datamodule.state_dict()
             if state:
