@@ -9,6 +9,7 @@ from trainer_hooks._lazy import loader_of
 if TYPE_CHECKING:
     from trainer_hooks.runtime.device import pick_device
     from trainer_hooks.runtime.gradient_sync import GradientSync
+    from trainer_hooks.runtime.launch import environment_of, tie_to_parent
     from trainer_hooks.runtime.memento import Memento
     from trainer_hooks.runtime.memory import free_memory, is_out_of_memory
     from trainer_hooks.runtime.precision import Precision, make_precision
@@ -30,6 +31,7 @@ __all__ = [
     "Processes",
     "Topology",
     "choose_processes",
+    "environment_of",
     "first_tensor",
     "free_memory",
     "is_out_of_memory",
@@ -40,6 +42,7 @@ __all__ = [
     "pick_device",
     "reseed",
     "seed_everything",
+    "tie_to_parent",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -56,6 +59,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "SINGLE_PROCESS": "topology",
             "Topology": "topology",
             "choose_processes": "strategy",
+            "environment_of": "launch",
             "first_tensor": "transfer",
             "free_memory": "memory",
             "is_out_of_memory": "memory",
@@ -66,5 +70,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "pick_device": "device",
             "reseed": "rng",
             "seed_everything": "rng",
+            "tie_to_parent": "launch",
         },
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from trainer_hooks._log import log
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.runtime.alarm import Alarm
 from trainer_hooks.runtime.processes import Processes
@@ -15,6 +16,7 @@ from trainer_hooks.runtime.processes import Processes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trainer_hooks.runtime.launch import StartedProcesses
     from trainer_hooks.runtime.strategy import DDPStrategy
     from trainer_hooks.runtime.topology import Topology
 
@@ -44,6 +46,7 @@ class ProcessGroup(Processes):
         self.options = options
         self.has_common_buffers = options.broadcast_buffers
         self._alarm: Alarm | None = None
+        self._started: StartedProcesses | None = None
         self._is_on_host = True
         self._host = torch.device("cpu")
 
@@ -71,6 +74,8 @@ class ProcessGroup(Processes):
             return
         if not dist.is_initialized():
             self._make_group()
+        elif dist.group.WORLD not in _KNOWN:
+            self._tell_choice(str(dist.get_backend()))
         self._require_same_ranks()
         if self.root_device.type == "cuda":
             torch.cuda.set_device(self.root_device)
@@ -80,8 +85,18 @@ class ProcessGroup(Processes):
         if world not in _KNOWN:
             group = dist.new_group(backend="gloo", timeout=self.options.timeout)
             _KNOWN[world] = group, Alarm(_store(), self.topology)
+            if self._started is not None:
+                self._started.watch(_KNOWN[world][1].sound_of)
         self._alarm = _KNOWN[world][1]
         self._is_on_host = "gloo" in str(dist.get_backend_config())
+
+    def heard(self, error: BaseException) -> str:
+        """Return what another process failed with, of which `error` may be the consequence here."""
+        text = self.alarm.heard()
+        if text or self._started is None or not isinstance(error, RuntimeError):
+            return text
+        # its end closes the connections a moment before it can be seen
+        return self._started.wait_for_end()
 
     def barrier(self, name: str | None = None) -> None:
         """Wait until all processes have come here."""
@@ -179,14 +194,28 @@ class ProcessGroup(Processes):
 
     def _make_group(self) -> None:
         is_cuda = self.root_device.type == "cuda"
+        self._tell_choice("nccl" if is_cuda else "gloo")
+        if self.topology.starts or self.topology.address:
+            from trainer_hooks.runtime.meeting import meet
+
+            store, self._started = meet(self.topology, self.options.timeout)
+        else:
+            store = None  # torch finds the place in the environment
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if is_cuda else "gloo",
             timeout=self.options.timeout,
             world_size=self.world_size,
             rank=self.global_rank,
+            store=store,
             device_id=self.root_device if is_cuda else None,
         )
-        atexit.register(self._stop)
+        atexit.register(self.stop)
+
+    def _tell_choice(self, backend: str) -> None:
+        if self.is_global_zero:
+            kind, topology = self.root_device.type, self.topology
+            device = {"cpu": "CPU", "cuda": "CUDA"}.get(kind, kind)
+            log.info("%d processes (%s, %s), %s", self.world_size, backend, device, topology.origin)
 
     def _require_same_ranks(self) -> None:
         place = dist.get_rank(), dist.get_world_size()
@@ -197,7 +226,8 @@ class ProcessGroup(Processes):
                 "make the process group before the Trainer, or leave it to the Trainer."
             )
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End what was made here, as this process ends."""
         _KNOWN.clear()
         if dist.is_initialized() and not (self._alarm is not None and self._alarm.has_gone_off):
             dist.destroy_process_group()
