@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.attempt import Notes, can_be_restarted
     from trainer_hooks.runtime.device import pick_device
     from trainer_hooks.runtime.gradient_sync import GradientSync
+    from trainer_hooks.runtime.launch import environment_of, tie_to_parent
     from trainer_hooks.runtime.memento import Memento
     from trainer_hooks.runtime.memory import free_memory, is_out_of_memory
     from trainer_hooks.runtime.precision import Precision, make_precision
@@ -33,6 +34,7 @@ __all__ = [
     "Topology",
     "can_be_restarted",
     "choose_processes",
+    "environment_of",
     "first_tensor",
     "free_memory",
     "is_out_of_memory",
@@ -43,6 +45,7 @@ __all__ = [
     "pick_device",
     "reseed",
     "seed_everything",
+    "tie_to_parent",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -61,6 +64,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Topology": "topology",
             "can_be_restarted": "attempt",
             "choose_processes": "strategy",
+            "environment_of": "launch",
             "first_tensor": "transfer",
             "free_memory": "memory",
             "is_out_of_memory": "memory",
@@ -71,5 +75,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "pick_device": "device",
             "reseed": "rng",
             "seed_everything": "rng",
+            "tie_to_parent": "launch",
         },
     )

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.errors import UsageError
@@ -102,6 +102,11 @@ class Alarm:
             self._store.compare_set(self._key("error"), "", text + describe_error(error))
         except RuntimeError:  # the process that keeps the store is gone: that is heard, too
             return
+
+    def sound_of(self, rank: int, text: str) -> None:
+        """Tell the others of a process that has ended without a word."""
+        with suppress(RuntimeError):
+            self._store.compare_set(self._key("error"), "", f"{rank}\n{text}")
 
     def heard(self) -> str:
         """Return what another process failed with, or an empty text."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from trainer_hooks._log import log
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.runtime.alarm import Alarm
 from trainer_hooks.runtime.attempt import has_lasting_store, store_of_attempt
@@ -17,6 +18,7 @@ from trainer_hooks.runtime.processes import Processes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trainer_hooks.runtime.launch import StartedProcesses
     from trainer_hooks.runtime.strategy import DDPStrategy
     from trainer_hooks.runtime.topology import Topology
 
@@ -46,6 +48,7 @@ class ProcessGroup(Processes):
         self.options = options
         self.has_common_buffers = options.broadcast_buffers
         self._alarm: Alarm | None = None
+        self._started: StartedProcesses | None = None
         self._host = torch.device("cpu")
 
     @property
@@ -82,6 +85,8 @@ class ProcessGroup(Processes):
             return
         if not dist.is_initialized():
             self._make_group()
+        elif dist.group.WORLD not in _KNOWN:
+            self._tell_choice(str(dist.get_backend()))
         self._require_same_ranks()
         if self.root_device.type == "cuda":
             torch.cuda.set_device(self.root_device)
@@ -95,7 +100,17 @@ class ProcessGroup(Processes):
             patience = self.options.patience.total_seconds()
             alarm = Alarm(_store(group), self.topology, patience)
             _KNOWN[world] = group, training, alarm
+            if self._started is not None:
+                self._started.watch(alarm.sound_of)
         self._alarm = _KNOWN[world][2]
+
+    def heard(self, error: BaseException) -> str:
+        """Return what another process failed with, of which `error` may be the consequence here."""
+        text = self.alarm.heard()
+        if text or self._started is None or not isinstance(error, RuntimeError):
+            return text
+        # its end closes the connections a moment before it can be seen
+        return self._started.wait_for_end()
 
     def barrier(self, name: str | None = None) -> None:
         """Wait until all processes have come here."""
@@ -193,8 +208,13 @@ class ProcessGroup(Processes):
 
     def _make_group(self) -> None:
         is_cuda = self.root_device.type == "cuda"
-        store = None
-        if has_lasting_store():
+        self._tell_choice("nccl" if is_cuda else "gloo")
+        store = None  # torch finds the place in the environment
+        if self.topology.starts or self.topology.address:
+            from trainer_hooks.runtime.meeting import meet
+
+            store, self._started = meet(self.topology, self.options.timeout)
+        elif has_lasting_store():
             store = store_of_attempt(self.topology, self.options.timeout)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if is_cuda else "gloo",
@@ -202,9 +222,16 @@ class ProcessGroup(Processes):
             timeout=self.options.timeout,
             world_size=self.world_size,
             rank=self.global_rank,
+            store=store,
             device_id=self.root_device if is_cuda else None,
         )
-        atexit.register(self._stop)
+        atexit.register(self.stop)
+
+    def _tell_choice(self, backend: str) -> None:
+        if self.is_global_zero:
+            kind, topology = self.root_device.type, self.topology
+            device = {"cpu": "CPU", "cuda": "CUDA"}.get(kind, kind)
+            log.info("%d processes (%s, %s), %s", self.world_size, backend, device, topology.origin)
 
     def _require_same_ranks(self) -> None:
         place = dist.get_rank(), dist.get_world_size()
@@ -215,7 +242,8 @@ class ProcessGroup(Processes):
                 "make the process group before the Trainer, or leave it to the Trainer."
             )
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End what was made here, as this process ends."""
         _KNOWN.clear()
         if dist.is_initialized() and not (self._alarm is not None and self._alarm.has_gone_off):
             dist.destroy_process_group()

@@ -55,7 +55,7 @@ class Trainer(TrainerView):
         topology, ddp = choose_processes(config.strategy, config.devices, config.num_nodes)
         device = pick_device(config.accelerator, config.devices, topology)
         processes = Processes(device, topology)
-        if topology.world_size > 1:
+        if topology.world_size > 1 and topology.starts != "fork":
             from trainer_hooks.runtime import ProcessGroup
 
             processes = ProcessGroup(device, topology, ddp)
@@ -66,7 +66,7 @@ class Trainer(TrainerView):
                 )
         connector = CallbackConnector(
             config.callbacks,
-            defaults=default_callbacks(config, is_several=processes.is_several),
+            defaults=default_callbacks(config, is_several=topology.world_size > 1),
             discover=True if config.plugins is None else config.plugins,
             plugin_errors=config.plugin_errors,
             strict_hooks=config.strict_hooks,
@@ -91,6 +91,7 @@ class Trainer(TrainerView):
             precision=make_precision(config.precision, device),
             hook_profile=hook_profile,
         )
+        self._forks: run.Forks | None = None
         self._is_closed = False
         connector.relay.on_init_end(self)
 
@@ -210,7 +211,10 @@ class Trainer(TrainerView):
             CheckpointStateError: a state cannot be loaded back safely; it is named.
             CheckpointError: it cannot be written.
         """
-        run.save(self._session, self, filepath, weights_only)
+        if self._forks is not None and self._forks.kept is not None and not weights_only:
+            self._forks.copy_kept(filepath)
+        else:
+            run.save(self._session, self, filepath, weights_only)
 
     def save_in_background(
         self, *filepaths: str | os.PathLike[str], weights_only: bool = False
@@ -623,6 +627,9 @@ class Trainer(TrainerView):
                 "another Trainer for it, or call it afterwards."
             )
         job = job.in_place()
+        if self._session.processes.topology.starts == "fork":
+            self._forks = self._forks or run.Forks(self._session, self)
+            return self._forks.run(job, self._run)
         started = run.Run(self._session, self, job, overridden_losses(self, Trainer))
         occupation = self._session.occupation
         occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")

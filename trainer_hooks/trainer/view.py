@@ -393,8 +393,11 @@ class TrainerView:
 
     @property
     def device_ids(self) -> list[int]:
-        """The indices of this machine's devices."""
-        return list(range(self.num_devices))
+        """The indices of this machine's devices, one for each of its processes."""
+        given = self._session.config.devices
+        if isinstance(given, str) and "," in given:
+            return [int(part) for part in given.split(",") if part.strip()]
+        return list(given) if isinstance(given, list | tuple) else list(range(self.num_devices))
 
     @property
     def strategy(self) -> Processes:

@@ -53,15 +53,17 @@ class TrainerConfig:
         default="auto",
         metadata=_doc(
             'Devices of this machine: `"auto"`, a number, or a list of indices. Each needs a '
-            "process of its own, started by torchrun."
+            "process of its own, started by the Trainer or by torchrun."
         ),
     )
-    num_nodes: int = field(default=1, metadata=_doc("Number of machines; torchrun sets it."))
+    num_nodes: int = field(
+        default=1, metadata=_doc("Number of machines; torchrun or SLURM set it.")
+    )
     strategy: str | DDPStrategy = field(
         default="auto",
         metadata=_doc(
-            '`"auto"` (DDP if there are several processes), `"ddp"`, `"single_device"`, or a '
-            "`DDPStrategy(...)` with options."
+            '`"auto"` (DDP if there are several processes), `"ddp"`, `"ddp_notebook"`, '
+            '`"single_device"`, or a `DDPStrategy(...)` with options.'
         ),
     )
     sync_batchnorm: bool = field(

@@ -8,6 +8,7 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.trainer.run.conditions import checked_overrides
+    from trainer_hooks.trainer.run.forking import Forks
     from trainer_hooks.trainer.run.job import Job, reload_data
     from trainer_hooks.trainer.run.leaving_out import leave_to_first
     from trainer_hooks.trainer.run.lifecycle import Run
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.trial import run_trial
 
 __all__ = [
+    "Forks",
     "Job",
     "Run",
     "Session",
@@ -43,6 +45,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
+            "Forks": "forking",
             "Job": "job",
             "Run": "lifecycle",
             "Session": "session",

@@ -98,7 +98,7 @@ class Others:
         is_by_signal = isinstance(error, TerminationSignal | KeyboardInterrupt)
         if is_by_signal and context is not None and context.asked.agreed_signal:
             return  # all of them leave
-        heard = self._alarm.heard()
+        heard = self._processes.heard(error)
         add_note(error, heard or f"in rank {rank} of {world_size}")
         self._alarm.sound(error)
 
