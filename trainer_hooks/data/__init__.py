@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.data.combined import CombinedLoader
     from trainer_hooks.data.counting import checked_counter, count_samples, count_tokens, measure
     from trainer_hooks.data.evaluator import Evaluator, evaluators_in
     from trainer_hooks.data.generators import (
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from trainer_hooks.data.loaders import (
         as_eval_loaders,
         as_train_loader,
+        set_epoch,
         without_shuffling,
     )
+    from trainer_hooks.data.nesting import in_form_of, loaders_in
     from trainer_hooks.data.sharing import shared
     from trainer_hooks.data.showing import shown
     from trainer_hooks.data.sizes import (
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchTransfer",
+    "CombinedLoader",
     "DataHooks",
     "Evaluator",
     "IndexNotes",
@@ -52,8 +56,10 @@ __all__ = [
     "evaluators_in",
     "generator_states",
     "generators_in",
+    "in_form_of",
     "iterator_of",
     "limited",
+    "loaders_in",
     "measure",
     "no_batch",
     "noting_indices",
@@ -61,6 +67,7 @@ __all__ = [
     "restore_generators",
     "samples_in",
     "samples_of",
+    "set_epoch",
     "shared",
     "shortage",
     "shown",
@@ -72,6 +79,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
+            "CombinedLoader": "combined",
             "BatchTransfer": "transfer",
             "DataHooks": "hooks",
             "Evaluator": "evaluator",
@@ -90,12 +98,15 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "iterator_of": "workers",
             "limited": "sizes",
             "measure": "counting",
+            "in_form_of": "nesting",
+            "loaders_in": "nesting",
             "no_batch": "sizes",
             "noting_indices": "indices",
             "number_of_batches": "sizes",
             "restore_generators": "generators",
             "samples_in": "splitting",
             "samples_of": "sizes",
+            "set_epoch": "loaders",
             "shared": "sharing",
             "shortage": "sizes",
             "shown": "showing",

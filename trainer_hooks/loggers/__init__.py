@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.loggers.console import ConsoleLogger
     from trainer_hooks.loggers.csv import CSVLogger
+    from trainer_hooks.loggers.dummy import DummyLogger
     from trainer_hooks.loggers.in_memory import InMemoryLogger
     from trainer_hooks.loggers.mlflow import MLflowLogger
     from trainer_hooks.loggers.tensorboard import TensorBoardLogger
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CSVLogger",
     "ConsoleLogger",
+    "DummyLogger",
     "InMemoryLogger",
     "Logger",
     "MLflowLogger",
@@ -30,6 +32,7 @@ __getattr__ = loader_of(
     {
         "CSVLogger": "csv",
         "ConsoleLogger": "console",
+        "DummyLogger": "dummy",
         "InMemoryLogger": "in_memory",
         "Logger": "base",
         "MLflowLogger": "mlflow",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -80,6 +81,11 @@ class DataModule(DataHooks):
         return None if self._kept is None else self._kept.saved
 
     @property
+    def hparams_name(self) -> str | None:
+        """The argument of `__init__` that was all of the hyperparameters, if it was one."""
+        return None if self._kept is None else self._kept.name
+
+    @property
     def logged_hparams(self) -> Mapping[str, Any] | None:
         """What of the hyperparameters loggers are given, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None
@@ -101,10 +107,13 @@ class DataModule(DataHooks):
             CheckpointError: it cannot be read.
             ModuleError: `__init__` needs an argument that is neither there nor given.
         """
+        from trainer_hooks.module.hyperparameters import arguments_from
+
         found = checkpoint.load_checkpoint(checkpoint_path, map_location)
+        name = found.get("datamodule_hparams_name")
         saved = found.get(checkpoint.lightning.DATA_HPARAMS, {})
         with rng.isolated():
-            made = cls(**checkpoint.arguments_from(cls, saved, kwargs, str(checkpoint_path)))
+            made = cls(**arguments_from(cls, saved, name, kwargs, str(checkpoint_path)))
         state = found.get(cls.__qualname__)
         if state:
             made.load_state_dict(state)
@@ -130,9 +139,14 @@ class DataModule(DataHooks):
             predict_dataset: for prediction.
             batch_size: of every loader.
             num_workers: of every loader.
-            kwargs: arguments of this class.
+            kwargs: arguments of this class, which is given `batch_size` and `num_workers` too, as
+                far as it takes them.
         """
-        made = cls(**kwargs)
+        loading = {"batch_size": batch_size, "num_workers": num_workers}
+        taken = inspect.signature(cls).parameters
+        if not any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+            loading = {name: value for name, value in loading.items() if name in taken}
+        made = cls(**kwargs, **loading)
         for name, dataset in (
             ("train_dataloader", train_dataset),
             ("val_dataloader", val_dataset),

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.runtime.attempt import Notes, can_be_restarted
     from trainer_hooks.runtime.device import pick_device
     from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
     from trainer_hooks.runtime.gradient_sync import GradientSync
     from trainer_hooks.runtime.grouping import group_of
+    from trainer_hooks.runtime.launch import environment_of, tie_to_parent
     from trainer_hooks.runtime.memento import Memento
     from trainer_hooks.runtime.memory import free_memory, is_out_of_memory
     from trainer_hooks.runtime.precision import Precision, make_precision
@@ -30,6 +32,7 @@ __all__ = [
     "FSDPStrategy",
     "GradientSync",
     "Memento",
+    "Notes",
     "OwnNumbers",
     "Precision",
     "ProcessGroup",
@@ -37,8 +40,10 @@ __all__ = [
     "ShardedGroup",
     "ShardedSync",
     "Topology",
+    "can_be_restarted",
     "change_tensors",
     "choose_processes",
+    "environment_of",
     "first_tensor",
     "free_memory",
     "group_of",
@@ -51,6 +56,7 @@ __all__ = [
     "reseed",
     "seed_everything",
     "taken_apart",
+    "tie_to_parent",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -61,6 +67,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "FSDPStrategy": "fsdp_strategy",
             "GradientSync": "gradient_sync",
             "Memento": "memento",
+            "Notes": "attempt",
             "OwnNumbers": "rng",
             "Precision": "precision",
             "ProcessGroup": "process_group",
@@ -71,7 +78,9 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "ShardedSync": "sharded_sync",
             "SINGLE_PROCESS": "topology",
             "Topology": "topology",
+            "can_be_restarted": "attempt",
             "choose_processes": "strategy",
+            "environment_of": "launch",
             "first_tensor": "transfer",
             "free_memory": "memory",
             "group_of": "grouping",
@@ -83,5 +92,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "pick_device": "device",
             "reseed": "rng",
             "seed_everything": "rng",
+            "tie_to_parent": "launch",
         },
     )

@@ -48,6 +48,7 @@ class FSDPStrategy:
             zero; without it such a parameter is an error that names it.
         broadcast_buffers: whether buffers are rank 0's at the first forward of each window.
         timeout: how long one process waits for another in a collective.
+        patience: how long all may wait for different things before that is an error.
 
     Raises:
         OptionError: a value breaks its rule.
@@ -64,6 +65,7 @@ class FSDPStrategy:
     find_unused_parameters: bool = False
     broadcast_buffers: bool = True
     timeout: timedelta = timedelta(minutes=30)
+    patience: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
         if self.state_dict_type not in _KINDS:

@@ -31,6 +31,7 @@ class ShardedSync:
 
     Attributes:
         is_begun: whether a batch is begun, and not ended.
+        has_wish: says whether this process has something to agree on with the others.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ShardedSync:
     ) -> None:
         self.step = step
         self.is_begun = False
+        self.has_wish: Callable[[], bool] = bool
         self._module = module
         self._processes = processes
         self._alarm = processes.alarm
@@ -51,6 +53,13 @@ class ShardedSync:
         self._is_synced: bool | None = None
         self._has_run = self._is_reduced = False
         self._ended_in: Any = None
+
+    def is_wished(self) -> bool:
+        """Return whether any process had a wish in the window: that is not known."""
+        return True
+
+    def before_backward(self, loss: Tensor) -> None:
+        """Do nothing: what fully_shard reduces carries no wish."""
 
     def refresh(self, *, is_window_open: bool) -> None:
         """Begin an epoch, or go on in one.
@@ -68,7 +77,7 @@ class ShardedSync:
             self._is_first = False
         self._set_synced(closes_window or self._is_manual)
         self.is_begun, self._has_run, self._is_reduced = True, False, False
-        self._alarm.begin_waiting("weights or gradients")
+        self._alarm.begin_meeting("weights or gradients")
 
     def note_backward(self) -> None:
         """Note that a backward is done.
@@ -76,7 +85,7 @@ class ShardedSync:
         Raises:
             OptimizationError: a parameter got no gradient.
         """
-        self._alarm.end_waiting()
+        self._alarm.end_meeting()
         self._has_run, self._is_reduced = True, bool(self._is_synced)
         if not self._is_synced:
             return
@@ -120,7 +129,7 @@ class ShardedSync:
             batches: how many batches were done before it.
         """
         self.is_begun = False
-        self._alarm.end_waiting()
+        self._alarm.end_meeting()
         if self._is_manual:
             return has_gradients
         if not self._has_run:

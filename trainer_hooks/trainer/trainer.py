@@ -13,7 +13,7 @@ from trainer_hooks.errors import CallbackError, OptionError, StopTraining, Usage
 from trainer_hooks.hooks import describe_error
 from trainer_hooks.module import uncompiled
 from trainer_hooks.runtime import (
-    FSDPStrategy,
+    DDPStrategy,
     Processes,
     choose_processes,
     make_precision,
@@ -62,7 +62,7 @@ class Trainer(TrainerView):
         topology, options = choose_processes(config.strategy, config.devices, config.num_nodes)
         device = pick_device(config.accelerator, config.devices, topology)
         processes = Processes(device, topology)
-        if topology.world_size > 1:
+        if topology.world_size > 1 and topology.starts != "fork":
             from trainer_hooks.runtime import group_of
 
             processes = group_of(device, topology, options)
@@ -71,11 +71,11 @@ class Trainer(TrainerView):
                     f"Trainer(sync_batchnorm=True): torch's SyncBatchNorm needs GPUs, and this is "
                     f"{device.type}. Leave it out."
                 )
-        elif isinstance(options, FSDPStrategy):
+        elif not isinstance(options, DDPStrategy):
             log.info("strategy 'fsdp' in one process: its weights are not sharded")
         connector = CallbackConnector(
             config.callbacks,
-            defaults=default_callbacks(config, is_several=processes.is_several),
+            defaults=default_callbacks(config, is_several=topology.world_size > 1),
             discover=True if config.plugins is None else config.plugins,
             plugin_errors=config.plugin_errors,
             strict_hooks=config.strict_hooks,
@@ -102,6 +102,7 @@ class Trainer(TrainerView):
             precision=make_precision(config.precision, device),
             hook_profile=hook_profile,
         )
+        self._forks: run.Forks | None = None
         self._is_closed = False
         connector.relay.on_init_end(self)
 
@@ -159,7 +160,8 @@ class Trainer(TrainerView):
             model: the module; that of the last run unless given.
             dataloaders: a loader, a list of them, or a data module.
             ckpt_path: a checkpoint whose weights are loaded first: a path, `"last"` or `"best"`,
-                as for `fit`.
+                as for `fit`. Without one and without a model, it is the best of the last fit, if
+                that saved any.
             verbose: whether to print the metrics.
             datamodule: a data module, instead of loaders.
         """
@@ -181,7 +183,7 @@ class Trainer(TrainerView):
         model: Module | None = None,
         dataloaders: Any = None,
         datamodule: DataModule | None = None,
-        return_predictions: bool = True,
+        return_predictions: bool | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[Any] | None:
         """Predict; return what the steps returned, as a list, or one for each of several loaders.
@@ -190,7 +192,8 @@ class Trainer(TrainerView):
             model: the module; that of the last run unless given.
             dataloaders: a loader, a list of them, or a data module.
             datamodule: a data module, instead of loaders.
-            return_predictions: whether to keep and return them; if not, None is returned.
+            return_predictions: whether to keep and return them, as unless it is False: then None
+                is returned.
             ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
         """
         module, path = self._chosen(model, ckpt_path, "predict")
@@ -200,7 +203,7 @@ class Trainer(TrainerView):
             self._datamodule(dataloaders, datamodule),
             evaluation=dataloaders,
             ckpt_path=path,
-            keeps_predictions=return_predictions,
+            keeps_predictions=return_predictions is None or return_predictions,
         )
         predictions: list[Any] | None = self._run(job)
         return predictions
@@ -219,7 +222,10 @@ class Trainer(TrainerView):
             CheckpointStateError: a state cannot be loaded back safely; it is named.
             CheckpointError: it cannot be written.
         """
-        run.save(self._session, self, filepath, weights_only)
+        if self._forks is not None and self._forks.kept is not None and not weights_only:
+            self._forks.copy_kept(filepath)
+        else:
+            run.save(self._session, self, filepath, weights_only)
 
     def save_in_background(
         self, *filepaths: str | os.PathLike[str], weights_only: bool = False
@@ -632,6 +638,9 @@ class Trainer(TrainerView):
                 "another Trainer for it, or call it afterwards."
             )
         job = job.in_place()
+        if self._session.processes.topology.starts == "fork":
+            self._forks = self._forks or run.Forks(self._session, self)
+            return self._forks.run(job, self._run)
         started = run.Run(self._session, self, job, overridden_losses(self, Trainer))
         occupation = self._session.occupation
         occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")
@@ -694,6 +703,10 @@ class Trainer(TrainerView):
         module = last if model is None else model
         if module is None:
             raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
+        if model is None and ckpt_path is None:
+            find = partial(run.best_of_fit, self, session, fn)
+            several = session.processes.is_several
+            ckpt_path = run.decided_by_zero(session.processes, find) if several else find()
         return module, self._found(ckpt_path, fn, module)
 
     def _datamodule(self, loaders: Any, datamodule: DataModule | None) -> DataModule | None:
@@ -705,6 +718,7 @@ class Trainer(TrainerView):
     ) -> str | None:
         """Return the path that `ckpt_path` stands for."""
         self._session.start.named_path = None
+        self._session.start.is_auto = ckpt_path == "auto"
         if ckpt_path is None:
             return None
         if ckpt_path not in ("auto", "best", "last"):

@@ -21,6 +21,7 @@ from trainer_hooks.callbacks.guarding.good_state import GoodState
 from trainer_hooks.callbacks.guarding.nan_options import CHECKS, check_device
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_several
 from trainer_hooks.callbacks.weight_owner import require_whole_weights
+from trainer_hooks.context import NEVER
 from trainer_hooks.errors import NonFiniteError, OptionError
 from trainer_hooks.hooks import Band
 
@@ -37,6 +38,8 @@ __all__ = ["NaNGuard"]
 
 _WHERE = "NaNGuard"
 _MOST_EVENTS = 100
+_EVERY = 50
+"""Steps between two looks where the loggers are given none."""
 
 
 class NaNGuard(Callback):
@@ -173,7 +176,8 @@ class NaNGuard(Callback):
             require_whole_weights(trainer, self)
         if trainer.progress.is_fresh:
             self._forget()
-        default = 1 if self.action == "skip" else trainer.log_every_n_steps
+        logged = trainer.log_every_n_steps
+        default = 1 if self.action == "skip" else logged if logged < NEVER else _EVERY
         self._every = self.check_every_n_steps or default
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trainer_hooks.module import Module
     from trainer_hooks.trainer.run.session import Session
 
-__all__ = ["build", "save", "save_in_background", "tell_saved"]
+__all__ = ["build", "keep", "save", "save_in_background", "tell_saved"]
 
 _EXACT = frozenset(
     {
@@ -65,6 +65,22 @@ def save(
     session.background.catch_up()
     _require_writable([path], weights_only)
     _warn_of_place(session, weights_only)
+    written = _written(session, trainer, path, weights_only)
+    _note_saved(session, weights_only, written)
+    tell_saved(session, trainer, written)
+    session.background.finish()
+    return written
+
+
+def keep(session: Session, trainer: Trainer, path: str | os.PathLike[str]) -> None:
+    """Write a checkpoint of several processes to go on from, of which nobody is told."""
+    _written(session, trainer, path, weights_only=False)
+
+
+def _written(
+    session: Session, trainer: Trainer, path: str | os.PathLike[str], weights_only: bool
+) -> str:
+    """Write a checkpoint, each process its part of it or the first all; return its path."""
     in_parts = session.processes.saves_parts and not is_safetensors(path)
     checkpoint = build(session, trainer, weights_only, in_parts=in_parts)
     write = partial(_writer(session, in_parts=in_parts), checkpoint, path)
@@ -73,16 +89,13 @@ def save(
 
         with waiting_for_all(session.processes):
             written: str = write()
-    elif session.processes.is_several:
+        return written
+    if session.processes.is_several:
         from trainer_hooks.trainer.run.together import decided_by_zero
 
-        written = decided_by_zero(session.processes, write)
-    else:
-        written = write()
-    _note_saved(session, weights_only, written)
-    tell_saved(session, trainer, written)
-    session.background.finish()
-    return written
+        decided: str = decided_by_zero(session.processes, write)
+        return decided
+    return write()
 
 
 def tell_saved(session: Session, trainer: Trainer, path: str) -> None:
@@ -216,13 +229,13 @@ def build(
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
     if module.saved_hparams is not None:
-        checkpoint["hparams_name"] = "kwargs"
+        checkpoint["hparams_name"] = module.hparams_name or "kwargs"
         checkpoint["hyper_parameters"] = dict(module.saved_hparams)
     with session.training.metrics.closed():
         datamodule = session.datamodule
         if datamodule is not None:
             if datamodule.saved_hparams is not None:
-                checkpoint["datamodule_hparams_name"] = "kwargs"
+                checkpoint["datamodule_hparams_name"] = datamodule.hparams_name or "kwargs"
                 checkpoint[lightning.DATA_HPARAMS] = dict(datamodule.saved_hparams)
             state = datamodule.state_dict()
             if state:
