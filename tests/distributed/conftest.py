@@ -106,7 +106,7 @@ def ended(tmp_path_factory) -> Ended:
 @pytest.fixture(scope="session")
 def sharded(tmp_path_factory) -> Ended:
     """What two processes with shards of the weights found in all cases that go through."""
-    return launch(tmp_path_factory.mktemp("shards"), *SHARDED)
+    return launch(tmp_path_factory.mktemp("shards"), *SHARDED, timeout=240)
 
 
 @pytest.fixture
