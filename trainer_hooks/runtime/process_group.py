@@ -222,7 +222,6 @@ class ProcessGroup(Processes):
             timeout=self.options.timeout,
             world_size=self.world_size,
             rank=self.global_rank,
-            store=store,
             device_id=self.root_device if is_cuda else None,
         )
         atexit.register(self.stop)
