@@ -36,7 +36,6 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "strategies": "`DDPStrategy`; [several processes](distributed.md)",
         "trainer": "`Trainer`",
         "tuner": "`Tuner`",
-        "utilities": "`CombinedLoader`, `trainer.is_global_zero`; torch has the rest",
     },
     "options": _ADVICE,
     "trainer": {
@@ -88,7 +87,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     },
     "callback": {},
     "tuner": {},
-    "callbacks": {"Callback": "`from trainer_hooks import Callback`"},
+    "callbacks": {},
     "loggers": {
         "CometLogger": "not available; a logger of your own is [a class](loggers.md)",
         "LitLogger": "not available; a logger of your own is [a class](loggers.md)",

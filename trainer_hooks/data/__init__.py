@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.data.combined import CombinedLoader
     from trainer_hooks.data.counting import checked_counter, count_samples, count_tokens, measure
     from trainer_hooks.data.evaluator import Evaluator, evaluators_in
     from trainer_hooks.data.generators import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchTransfer",
+    "CombinedLoader",
     "DataHooks",
     "Evaluator",
     "IndexNotes",
@@ -73,6 +75,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
         __name__,
         {
             "BatchTransfer": "transfer",
+            "CombinedLoader": "combined",
             "DataHooks": "hooks",
             "Evaluator": "evaluator",
             "IndexNotes": "indices",
