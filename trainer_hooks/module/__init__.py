@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         needs_closure,
         parse,
     )
+    from trainer_hooks.module.scripting import without_run
     from trainer_hooks.module.setup import (
         changed_options,
         require_same_classes,
@@ -40,6 +41,7 @@ __all__ = [
     "take_options",
     "uncompiled",
     "warn_of_foreign",
+    "without_run",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -60,5 +62,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "take_options": "setup",
             "warn_of_foreign": "setup",
             "uncompiled": "compiled",
+            "without_run": "scripting",
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -75,6 +76,11 @@ class DataModule(DataHooks):
         return self._kept.given
 
     @property
+    def hparams_initial(self) -> checkpoint.HyperParameters:
+        """A copy of the hyperparameters as they were when they were saved."""
+        return checkpoint.HyperParameters() if self._kept is None else self._kept.copied()
+
+    @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """What of the hyperparameters a checkpoint holds; None if none were saved."""
         return None if self._kept is None else self._kept.saved
@@ -86,7 +92,12 @@ class DataModule(DataHooks):
 
     @classmethod
     def load_from_checkpoint(
-        cls, checkpoint_path: str | os.PathLike[str], map_location: Any = "cpu", **kwargs: Any
+        cls,
+        checkpoint_path: str | os.PathLike[str],
+        map_location: Any = "cpu",
+        hparams_file: str | os.PathLike[str] | None = None,
+        weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
+        **kwargs: Any,
     ) -> Self:
         """Make a data module with a checkpoint's hyperparameters, and give it the state there.
 
@@ -95,14 +106,23 @@ class DataModule(DataHooks):
         Args:
             checkpoint_path: a checkpoint of trainer_hooks or of Lightning 2.x.
             map_location: where tensors in it go, as in `torch.load`.
+            hparams_file: a `.yaml` or `.csv` file whose hyperparameters are used, and not those of
+                the checkpoint.
+            weights_only: without effect, for Lightning's scripts: no file is opened in a way that
+                could run code.
             kwargs: arguments of `__init__` that replace or complete the hyperparameters.
 
         Raises:
             CheckpointError: it cannot be read.
-            ModuleError: `__init__` needs an argument that is neither there nor given.
+            ModuleError: `__init__` needs an argument that is neither there nor given, or the file
+                of hyperparameters cannot be read.
         """
         found = checkpoint.load_checkpoint(checkpoint_path, map_location)
         saved = found.get(checkpoint.lightning.DATA_HPARAMS, {})
+        if hparams_file is not None:
+            from trainer_hooks.module.hparams_file import read_hparams
+
+            saved = read_hparams(hparams_file)
         with rng.isolated():
             made = cls(**checkpoint.arguments_from(cls, saved, kwargs, str(checkpoint_path)))
         state = found.get(cls.__qualname__)
@@ -130,9 +150,11 @@ class DataModule(DataHooks):
             predict_dataset: for prediction.
             batch_size: of every loader.
             num_workers: of every loader.
-            kwargs: arguments of this class.
+            kwargs: arguments of this class. It is given `batch_size` and `num_workers` too, where
+                it takes them.
         """
-        made = cls(**kwargs)
+        own = {"batch_size": batch_size, "num_workers": num_workers}
+        made = cls(**kwargs, **_taken(cls, own))
         for name, dataset in (
             ("train_dataloader", train_dataset),
             ("val_dataloader", val_dataset),
@@ -143,6 +165,15 @@ class DataModule(DataHooks):
                 shuffles = name == "train_dataloader"
                 setattr(made, name, partial(_load, dataset, shuffles, batch_size, num_workers))
         return made
+
+
+def _taken(kind: type[DataModule], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return those arguments that the `__init__` of a class takes."""
+    if kind.__init__ is object.__init__:
+        return {}
+    parameters = inspect.signature(kind.__init__).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return {name: value for name, value in arguments.items() if takes_any or name in parameters}
 
 
 def _load(dataset: Any, shuffles: bool, batch_size: int, num_workers: int) -> Any:

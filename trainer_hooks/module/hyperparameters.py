@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,17 @@ class KeptArguments:
         given: the hyperparameters as they are.
         saved: what of them a checkpoint holds; None if none were saved.
         is_logged: whether loggers are given them.
+        initial: how they were when they were saved; what is no plain data is the object itself.
     """
 
     given: checkpoint.HyperParameters = field(default_factory=checkpoint.HyperParameters)
     saved: Mapping[str, Any] | None = None
     is_logged: bool = False
+    initial: Mapping[str, Any] = field(default_factory=dict)
+
+    def copied(self) -> checkpoint.HyperParameters:
+        """Return a copy of how they were when they were saved."""
+        return checkpoint.HyperParameters(_snapshot(self.initial))
 
 
 def kept_arguments(
@@ -59,4 +66,13 @@ def kept_arguments(
     arguments = {} if is_whole else checkpoint.arguments_of_init(owner, frame)
     known = {} if before is None else before.given
     given = checkpoint.HyperParameters({**known, **checkpoint.selected(arguments, wanted, ignore)})
-    return KeptArguments(given, checkpoint.savable(given, type(owner), known), is_logged)
+    saved = checkpoint.savable(given, type(owner), known)
+    return KeptArguments(given, saved, is_logged, _snapshot(given))
+
+
+def _snapshot(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy; layers and other objects in it stay the same objects."""
+    return {
+        name: copy.deepcopy(value) if checkpoint.find_foreign(value) is None else value
+        for name, value in values.items()
+    }
