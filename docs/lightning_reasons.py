@@ -78,9 +78,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     "tuner": {},
     "callbacks": {},
     "loggers": {
-        "CometLogger": "not available; a logger of your own is [a class](loggers.md)",
         "LitLogger": "not available; a logger of your own is [a class](loggers.md)",
-        "MLFlowLogger": "`MLflowLogger`",
     },
 }
 """Of each of Lightning's names that is not here, what to write instead, or why it is not."""
