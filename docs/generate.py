@@ -30,40 +30,51 @@ def hooks_page() -> str:
         "do not edit -->",
         "",
         "Every hook, in the order in which a run fires them. A callback's method takes `trainer`",
-        "and `module` first, then the arguments below; the two init hooks take `trainer` alone. A",
-        "module may define them all as well, without those two. Hooks are called with positional",
-        "arguments and return None. `dataloader_idx` is passed where there are several loaders.",
+        "and `module` first, then the arguments in the table; the two init hooks take `trainer`",
+        "alone. A module may define all but the init hooks, without `trainer` and `module`. Hooks",
+        "are called with positional arguments and return None. `dataloader_idx` is passed where",
+        "there are several loaders.",
         "",
-        '"batch" is one batch from the loader; "step" is one optimizer step',
-        '(`trainer.global_step`); a "window" is the batches that accumulate into one step.',
+        "A *step* is an optimizer step (`trainer.global_step`). A *window* is the batches whose",
+        "gradients accumulate into one step: a single batch unless `accumulate_grad_batches` says",
+        "more. A *slot* is a moment for saving, one of the `..._checkpoint` hooks.",
         "",
-        "| hook | fires | arguments | Lightning | Composer | pytorch-accelerated |",
-        "|---|---|---|---|---|---|",
+        "| hook | fires | arguments |",
+        "|---|---|---|",
         *(_hook_row(spec) for spec in HOOKS.values()),
         "",
-        "Beside them a callback has `state_dict()` and `load_state_dict(state)`, which are called",
-        "while a checkpoint is built and restored, and `run_event(event, *args)`: a callback that",
-        "overrides it receives every event, and its named hooks are then its own to call.",
+        "Callbacks also have `state_dict()` and `load_state_dict(state)`, called while a",
+        "checkpoint is made and restored. A callback that overrides `run_event(event, *args)`",
+        "receives every event there, and calls its own hooks from it if it wants to.",
         "",
-        "Older names that are accepted: "
+        "Older names are accepted: "
         + ", ".join(f"`{old}` for `{new}`" for old, new in ALIASES.items())
         + ".",
         "",
-        "`trainer.call_event(name, **arguments)` calls the method of that name on every callback",
-        "that has it, for events of your own.",
+        "For events of your own, `trainer.call_event(name, **arguments)` calls the method of that",
+        "name on every callback that has it.",
         "",
         "## The loop",
         "",
-        "Where each hook fires, and inside of what. `trainer.describe_hooks()` prints this with",
-        "who listens at each hook; `trainer-hooks hooks NAME` tells all about one.",
+        "Where each hook fires. `trainer.describe_hooks()` prints this tree with the callbacks",
+        "that listen at each hook; `trainer-hooks hooks NAME` describes a single hook.",
         "",
         "```text",
         *_loop(),
         "```",
         "",
-        "With manual optimization the hooks of the step fire where the module's `training_step`",
-        "calls what they are about; an optimizer that evaluates the loss several times, such as",
-        "LBFGS, fires them at each evaluation.",
+        "With manual optimization, the hooks of the step fire where `training_step` makes the call",
+        "that they belong to, such as `manual_backward`. An optimizer that evaluates the loss",
+        "several times, such as LBFGS, fires them at each evaluation.",
+        "",
+        "## In other trainers",
+        "",
+        "What other trainers call the same moment. *same*: it has the same name; *1.x*: Lightning",
+        "had it before 2.0. Hooks that only trainer_hooks has are left out.",
+        "",
+        "| hook | Lightning | Composer | pytorch-accelerated |",
+        "|---|---|---|---|",
+        *(_elsewhere_row(spec) for spec in HOOKS.values() if _is_elsewhere(spec)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -78,10 +89,15 @@ def _loop() -> list[str]:
 def _hook_row(spec: HookSpec) -> str:
     arguments = ", ".join(f"`{a}`" for a in spec.arguments if a not in ("trainer", "module"))
     when = spec.summary.removeprefix("Called ").rstrip(".").replace("|", r"\|")
-    cells = (
-        f"`{spec.name}`", when, arguments, spec.lightning, spec.composer, spec.accelerated
-    )  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+    return f"| `{spec.name}` | {when} | {arguments} |"
+
+
+def _is_elsewhere(spec: HookSpec) -> bool:
+    return any((spec.lightning, spec.composer, spec.accelerated))
+
+
+def _elsewhere_row(spec: HookSpec) -> str:
+    return f"| `{spec.name}` | {spec.lightning} | {spec.composer} | {spec.accelerated} |"
 
 
 def trainer_page() -> str:
@@ -91,8 +107,8 @@ def trainer_page() -> str:
         "",
         "<!-- made by docs/generate.py from trainer_hooks/trainer/: do not edit -->",
         "",
-        "All are given by keyword. Names, defaults and meanings are Lightning 2.x's where it has",
-        "them.",
+        "All options are given by keyword. Those that Lightning 2.x has too have the same names,",
+        "defaults and meanings, except [these](differences-from-lightning.md).",
         "",
         "| option | default | meaning |",
         "|---|---|---|",
@@ -100,18 +116,31 @@ def trainer_page() -> str:
         "",
         "## Options of Lightning that are not here",
         "",
-        "At a value that asks for nothing they are taken, so that a script which passes one runs",
-        "as it is; any other is an error.",
+        "Each is accepted at a value that asks for nothing, so that a script which passes it runs",
+        "unchanged. Any other value is an error.",
         "",
-        "| option | taken | instead |",
+        "| option | accepted | instead |",
         "|---|---|---|",
         *(_absent_row(name, absent) for name, absent in NOT_YET.items()),
     ]
     properties, methods = _public_members(Trainer)
-    for title, names in (("Attributes", properties), ("Methods", methods)):
-        lines += ["", f"## {title}", "", "| name | what it is |", "|---|---|"]
-        lines += [member_row(Trainer, name) for name in names]
+    lines += ["", "## Attributes", "", "| name | what it is |", "|---|---|"]
+    lines += _attribute_rows(properties)
+    lines += ["", "## Methods", "", "| name | what it does |", "|---|---|"]
+    lines += [member_row(Trainer, name) for name in methods]
     return "\n".join(lines) + "\n"
+
+
+def _attribute_rows(names: list[str]) -> list[str]:
+    """Return a row for each property, with all its names."""
+    named: dict[object, list[str]] = {}
+    for name in names:
+        named.setdefault(inspect.getattr_static(Trainer, name), []).append(f"`{name}`")
+    rows = (member_row(Trainer, shared[0].strip("`")) for shared in named.values())
+    return [
+        row.replace(shared[0], ", ".join(shared), 1)
+        for row, shared in zip(rows, named.values(), strict=True)
+    ]
 
 
 def _absent_row(name: str, absent: Absent) -> str:

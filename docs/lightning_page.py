@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import trainer_hooks
 from lightning_reasons import INSTEAD, MEANINGS
 from tables import cell
 from trainer_hooks import Callback, DataModule, Module, Trainer, Tuner, callbacks, loggers
+from trainer_hooks.hooks import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -83,9 +85,10 @@ def lightning_page() -> str:
         "<!-- made by docs/generate.py from the code and docs/lightning_names.json:",
         "do not edit -->",
         "",
-        f"For users of Lightning; compared with {names['version']}. What is not listed has the",
-        "same name, arguments and meaning in both. Checkpoints of Lightning 2.x can be resumed",
-        "from here, and Lightning reads those of trainer_hooks: [checkpoints.md](checkpoints.md).",
+        f"For users of Lightning, compared with version {names['version']}. What is not listed",
+        "has the same name, arguments and meaning in both. Checkpoints of Lightning 2.x can be",
+        "resumed here, and Lightning reads those of trainer_hooks:",
+        "[checkpoints.md](checkpoints.md).",
         "",
         "## What behaves differently",
         "",
@@ -101,23 +104,14 @@ def lightning_page() -> str:
         "",
         "## Only in Lightning",
         "",
-        "A missing option of the Trainer is accepted at the value that asks for nothing, such as",
-        "`profiler=None` ([list](trainer.md#options-of-lightning-that-are-not-here)); any other",
+        "A missing option of the Trainer is accepted at a value that asks for nothing, such as",
+        "`profiler=None` ([list](trainer.md#options-of-lightning-that-are-not-here)). Any other",
         "value is an error.",
     ]
     for title, kind, ours in _kinds():
         lines += _missing(title, kind, names[kind], ours())
     lines += _arguments(names)
-    lines += ["", "## Only here", "", "| | names |", "|---|---|"]
-    for title, kind, ours in _kinds():
-        more = [] if kind == "packages" else sorted(set(ours()) - set(names[kind]))
-        if more:
-            lines.append(f"| {title} | {', '.join(f'`{name}`' for name in more)} |")
-    lines += [
-        "",
-        "Hooks are in [hooks.md](hooks.md), options, attributes and methods of the Trainer in",
-        "[trainer.md](trainer.md), callbacks in [callbacks](callbacks/README.md).",
-    ]
+    lines += _only_here(names)
     return "\n".join(lines) + "\n"
 
 
@@ -139,6 +133,29 @@ def _kinds() -> Iterable[tuple[str, str, Callable[[], Iterable[str]]]]:
     )
 
 
+def _only_here(names: Mapping[str, Any]) -> list[str]:
+    """Return the lists of what Lightning does not have, the hooks apart from the rest."""
+    lines = [
+        "",
+        "## Only here",
+        "",
+        "What each of them does is in [trainer.md](trainer.md), [hooks.md](hooks.md),",
+        "[module.md](module.md) and [callbacks](callbacks/README.md).",
+    ]
+    hooks = sorted(spec.name for spec in HOOKS.values() if spec.lightning != "same")
+    lists = [("hooks", hooks)]
+    for title, kind, ours in _kinds():
+        if kind != "packages":
+            shown = title[0].lower() + title[1:]
+            lists.append((shown, sorted(set(ours()) - set(names[kind]) - set(hooks))))
+    for title, more in lists:
+        if more:
+            named = ", ".join(f"`{name}`" for name in more) + "."
+            listed = textwrap.wrap(named, 96, break_long_words=False, break_on_hyphens=False)
+            lines += ["", f"### Only here: {title}", "", *listed]
+    return lines
+
+
 def _public(owner: object) -> set[str]:
     return {name for name in dir(owner) if name[0] != "_"}
 
@@ -154,7 +171,10 @@ def _missing(title: str, kind: str, theirs: Iterable[str], ours: Iterable[str]) 
         )
     if not missing:
         return []
-    rows = [f"| `{name}` | {cell(INSTEAD[kind][name])} |" for name in sorted(missing)]
+    sharing: dict[str, list[str]] = {}
+    for name in sorted(missing):
+        sharing.setdefault(cell(INSTEAD[kind][name]), []).append(f"`{name}`")
+    rows = [f"| {', '.join(alike)} | {instead} |" for instead, alike in sharing.items()]
     return ["", f"### {title}", "", "| name | instead |", "|---|---|", *rows]
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["INSTEAD", "MEANINGS"]
 
 _ONE = "not available yet; [what there is for several processes](distributed.md)"
-_KEY = "a constant of the checkpoint format; the key is `hyper_parameters`"
+_KEY = "the checkpoint's key `hyper_parameters`"
 _LOOP = (
     "read `trainer.progress` and `trainer.clock`; act by `trainer.stop()`, `trainer.skip_batch()`"
 )
@@ -29,7 +29,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "core": "`Module`, `DataModule`",
         "demos": "`trainer-hooks demo`",
         "loops": _LOOP,
-        "overrides": "DDP needs no override here; [several processes](distributed.md)",
+        "overrides": "DDP needs none here; [several processes](distributed.md)",
         "plugins": "`Trainer(precision=...)` takes names; plugins are [packages](plugins.md) here",
         "profilers": "`trainer.profile_hooks()`, [torch's profiler](callbacks/Profiler.md)",
         "serve": "not available",
@@ -44,7 +44,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "enable_autolog_hparams": _ADVICE["enable_autolog_hparams"],
         "enable_validation": "`trainer.val_dataloaders` is empty where nothing is validated",
         "init_module": "build large layers in `configure_model`",
-        "overfit_batches": "`trainer.limit_train_batches` is the number then",
+        "overfit_batches": "`trainer.limit_train_batches` has its value",
         "predict_loop": _LOOP,
         "profiler": _ADVICE["profiler"],
         "received_sigterm": "`trainer.is_leaving`",
@@ -57,7 +57,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "CHECKPOINT_HYPER_PARAMS_KEY": _KEY,
         "CHECKPOINT_HYPER_PARAMS_NAME": _KEY,
         "CHECKPOINT_HYPER_PARAMS_TYPE": _KEY,
-        "allow_zero_length_dataloader_with_multiple_devices": "an evaluation's share may be empty",
+        "allow_zero_length_dataloader_with_multiple_devices": "always allowed in an evaluation",
         "configure_sharded_model": "`configure_model`",
         "device_mesh": _ONE,
         "fabric": "not available",
@@ -69,7 +69,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "CHECKPOINT_HYPER_PARAMS_KEY": _KEY,
         "CHECKPOINT_HYPER_PARAMS_NAME": _KEY,
         "CHECKPOINT_HYPER_PARAMS_TYPE": _KEY,
-        "allow_zero_length_dataloader_with_multiple_devices": "an evaluation's share may be empty",
+        "allow_zero_length_dataloader_with_multiple_devices": "always allowed in an evaluation",
         "name": "an attribute of your own",
         "prepare_data_per_node": "it is called once on each machine",
         "remove_ignored_hparams": "`save_hyperparameters(ignore=[...])`",
@@ -84,11 +84,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 """Of each of Lightning's names that is not here, what to write instead, or why it is not."""
 
 MEANINGS = (
-    ("The module argument of hooks", "`pl_module`", "`module`; hooks are called by position"),
+    ("The module argument of hooks", "is named `pl_module`", "is named `module`"),
     (
         "What hooks return",
-        "-1 from the module's `on_train_batch_start` ends the epoch, which is not validated",
-        "the same, and the epoch is validated; any other value that a hook returns is warned of",
+        "-1 from the module's `on_train_batch_start` ends the epoch, without its validation",
+        "-1 ends the epoch there too, with its validation; any other value gives a warning",
     ),
     (
         "Order of a step",
@@ -98,12 +98,12 @@ MEANINGS = (
     (
         "`test`, `validate`, `predict` without a model, after fit",
         "load the best checkpoint",
-        'use the weights that the module has; `ckpt_path="best"` for the best',
+        'use the present weights of the module; `ckpt_path="best"` loads the best',
     ),
     (
         "A second `fit` with another module",
-        "epochs go on",
-        "starts at epoch 0; with the same module it goes on",
+        "goes on counting epochs",
+        "starts at epoch 0; with the same module it goes on counting",
     ),
     (
         "`on_validation_model_zero_grad` in manual optimization",
@@ -123,23 +123,23 @@ MEANINGS = (
     (
         "`max_steps` reached inside an epoch",
         "no validation",
-        "the epoch is validated as if it were over",
+        "the epoch is validated as at its end",
     ),
-    ("`trainer.max_epochs`, `max_steps`", "can be read", "can be set, to train longer"),
+    ("`trainer.max_epochs`, `max_steps`", "can only be read", "can be set, to train longer"),
     (
         "`trainer.callbacks.insert(0, callback)`",
         "puts it first",
         "registers it; its [band](writing-a-callback.md#its-order) decides its place",
     ),
-    ("A resume", "runs the sanity check", "runs none"),
+    ("Sanity check on a resume", "is run", "is not run"),
     (
         "A resume inside an epoch",
         "loaders start again, and random numbers are not restored",
         "goes on at the next batch, bit for bit",
     ),
     ("`teardown` after an exception", "is not called", "is called for callbacks, module and data"),
-    ("Ctrl-C", "`SystemExit`", "`KeyboardInterrupt`, after the batch"),
-    ("SIGTERM", "exit code 0", "a checkpoint is saved; exit code 143"),
+    ("Ctrl-C", "raises `SystemExit`", "raises `KeyboardInterrupt`, after the batch"),
+    ("SIGTERM", "exit code 0", "saves a checkpoint; exit code 143"),
     (
         "Order of callbacks",
         "as listed, checkpoints last",
@@ -149,8 +149,8 @@ MEANINGS = (
     ("`trainer.val_dataloaders`, `test_dataloaders` ...", "what was passed", "always a list"),
     (
         "`trainer.max_epochs`, `num_sanity_val_steps`, `fast_dev_run`",
-        "None for no end; inf; True",
-        "-1 for no end; -1; a number",
+        "None for no end; infinity for all; True",
+        "-1 for no end; -1 for all; a number",
     ),
     (
         "`ModelCheckpoint(save_on_exception=True)`",
@@ -159,15 +159,15 @@ MEANINGS = (
     ),
     ("`ModelCheckpoint` where the metric is NaN", "it may be the best", "it is never the best"),
     (
-        "State that only running code could load",
+        "Callback state that only running code could load",
         "is saved; refused, or run, when loaded",
-        "is an error when it is saved, which names it",
+        "is an error when saved, which names the callback",
     ),
     (
         "An unknown key of a scheduler's dict",
-        "is warned of",
+        "gives a warning",
         "is an error",
     ),
-    ("Copying or pickling a Trainer", "works", "is a `TypeError`; a Module is copied without it"),
+    ("Copying or pickling a Trainer", "works", "is a `TypeError`; a copied Module has no trainer"),
 )
-"""What has one name and means two things: where, in Lightning, here."""
+"""What has one name and two meanings: where, in Lightning, here."""

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 PAGE = """\
 on_close (Composer: CLOSE)
-Called by `trainer.close()`: flush and close files.
+Called by `trainer.close()`, to flush and close files.
 
 def on_close(self, trainer: Trainer, module: Module) -> None
 

@@ -203,7 +203,7 @@ def test_one_function_can_be_asked_for(fn, bare) -> None:
     """Its part is shown, with what fires at any moment, and no other."""
     lines = lines_of(bare(), fn=fn)
     parts = [line.strip() for line in lines if line.startswith("  ") and line[2] != " "]
-    assert parts == ["who takes part, in order", fn, "at any moment of these"]
+    assert parts == ["who takes part, in order", fn, "at any moment"]
 
 
 @pytest.mark.parametrize("fn", ["validation", "", 3, ["fit"], {}])

@@ -3,9 +3,10 @@
 This class is the one place where a hook is declared. The relay, the lambda callback, the docs page,
 the checks on names and signatures, and the typing all derive from it.
 
-Hooks are called with positional arguments and return None. "batch" is one batch from the loader,
-"step" one optimizer step (`trainer.global_step`), a "window" the batches that accumulate into one
-step. `dataloader_idx` is passed where there are several loaders.
+Hooks are called with positional arguments and return None. A "step" is an optimizer step
+(`trainer.global_step`); a "window" is the batches whose gradients accumulate into one step; a
+"slot" is a moment for saving, one of the `..._checkpoint` hooks. `dataloader_idx` is passed where
+there are several loaders.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class Hooks:
 
     @_known_as(lightning="1.x same")
     def on_init_start(self, trainer: Trainer) -> None:
-        """Called first thing in `Trainer(...)`, before its options are used."""
+        """Called early in `Trainer(...)`: callbacks are known, no attribute can be read yet."""
 
     @_known_as(lightning="1.x same", composer="init", accelerated="on_init_end")
     def on_init_end(self, trainer: Trainer) -> None:
-        """Called last thing in `Trainer(...)`: plugins are loaded and the order is fixed."""
+        """Called at the end of `Trainer(...)`: plugins are loaded and the order is fixed."""
 
     @_known_as(lightning="same")
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
@@ -53,42 +54,42 @@ class Hooks:
 
     @_known_as(lightning="1.x on_configure_sharded_model")
     def on_configure_model(self, trainer: Trainer, module: Module) -> None:
-        """Called when the module is about to be built or sharded, before optimizers exist."""
+        """Called before the module's `configure_model`, which makes large layers."""
 
     def on_after_configure_model(self, trainer: Trainer, module: Module) -> None:
-        """Called when the module is whole and on its device, before optimizers are made of it."""
+        """Called when the module is complete and on its device, before optimizers are made."""
 
     @_known_as(composer="before_load")
     def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
-        """Called before a checkpoint is looked up, also when there is none (`path` is None)."""
+        """Called before a checkpoint is read, also if there is none (`path` is None)."""
 
     @_known_as(lightning="same")
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Called while a checkpoint is restored, with the whole of it."""
+        """Called while a checkpoint is restored, with all that is in it."""
 
     @_known_as(composer="after_load")
     def on_after_load(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None
     ) -> None:
-        """Called when everything is restored, also after nothing (`checkpoint` is None)."""
+        """Called when all is restored, or there was nothing to restore (`checkpoint` is None)."""
 
     @_known_as(lightning="same", composer="fit_start", accelerated="on_training_run_start")
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Called when fit begins: model on its device, optimizers made, checkpoint restored."""
+        """Called when fit is ready: model on its device, optimizers made, checkpoint restored."""
 
     @_known_as(lightning="same")
     def on_sanity_check_start(self, trainer: Trainer, module: Module) -> None:
-        """Called before the few validation batches that are run before training."""
+        """Called before the sanity check: a few validation batches, run before training."""
 
     @_known_as(lightning="same")
     def on_sanity_check_end(self, trainer: Trainer, module: Module) -> None:
-        """Called after the few validation batches that are run before training."""
+        """Called after the sanity check."""
 
     @_known_as(lightning="same")
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Called once in a fit, after the sanity check, before the first epoch."""
+        """Called once in a fit, after the sanity check and before the first epoch."""
 
     @_known_as(composer="iteration_start")
     def on_iteration_start(self, trainer: Trainer, module: Module) -> None:
@@ -100,7 +101,7 @@ class Hooks:
 
     @_known_as(lightning="same", composer="epoch_start", accelerated="on_train_epoch_start")
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
-        """Called at the start of a training epoch; not again when resumed inside one."""
+        """Called at the start of a training epoch; not again if a run is resumed inside it."""
 
     @_known_as(composer="before_dataloader")
     def on_before_dataloader(self, trainer: Trainer, module: Module) -> None:
@@ -108,13 +109,13 @@ class Hooks:
 
     @_known_as(composer="after_dataloader")
     def on_after_dataloader(self, trainer: Trainer, module: Module, batch: Any) -> None:
-        """Called with the batch just taken, still on the host; None if the loader gave none."""
+        """Called with a batch from the loader, not yet on the device; None if there was none."""
 
     @_known_as(lightning="same", composer="batch_start", accelerated="on_train_step_start")
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
     ) -> None:
-        """Called when a training batch is on its device, before anything is done with it."""
+        """Called when a training batch is on its device, before its step."""
 
     @_known_as(composer="before_train_batch")
     def on_before_train_batch(self, trainer: Trainer, module: Module) -> None:
@@ -126,52 +127,52 @@ class Hooks:
 
     @_known_as(composer="before_forward")
     def on_before_forward(self, trainer: Trainer, module: Module) -> None:
-        """Called before the forward of a training batch, by the default step."""
+        """Called before the forward of a training batch, if there is no `training_step`."""
 
     @_known_as(composer="after_forward")
     def on_after_forward(self, trainer: Trainer, module: Module, outputs: Any) -> None:
-        """Called after the forward of a training batch, by the default step."""
+        """Called after the forward of a training batch, if there is no `training_step`."""
 
     @_known_as(composer="before_loss")
     def on_before_loss(self, trainer: Trainer, module: Module) -> None:
-        """Called before the loss of a training batch, by the default step."""
+        """Called before the loss of a training batch, if there is no `training_step`."""
 
     @_known_as(composer="after_loss", accelerated="on_train_step_end")
     def on_after_loss(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
-        """Called with the unscaled loss, by the default step."""
+        """Called with the loss, not yet scaled, if there is no `training_step`."""
 
     @_known_as(lightning="same", composer="before_backward")
     def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
-        """Called before backward, with the loss that is differentiated (scaled, accumulated)."""
+        """Called before backward, with the loss already divided for accumulation, and scaled."""
 
     @_known_as(lightning="same", composer="after_backward")
     def on_after_backward(self, trainer: Trainer, module: Module) -> None:
-        """Called after backward: gradients are there, still scaled."""
+        """Called after backward, when the gradients are there, still scaled."""
 
     @_known_as(lightning="same")
     def on_before_optimizer_step(
         self, trainer: Trainer, module: Module, optimizer: Optimizer
     ) -> None:
-        """Called when a window's gradients are complete and unscaled, before they are clipped."""
+        """Called when a window's gradients are complete and unscaled, before clipping."""
 
     @_known_as(composer="after_train_batch")
     def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
-        """Called when a window's gradients are clipped, right before the optimizer steps."""
+        """Called right before the optimizer's step, when a window's gradients are clipped."""
 
     def on_after_optimizer_step(
         self, trainer: Trainer, module: Module, optimizer: Optimizer
     ) -> None:
-        """Called after the optimizer stepped, with the gradients still there."""
+        """Called after the optimizer's step, with the gradients still there."""
 
     @_known_as(lightning="same", composer="batch_end")
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Called after a training batch, counters advanced; `outputs` is empty if skipped."""
+        """Called after a training batch, when it is counted; `outputs` is empty if skipped."""
 
     @_known_as(composer="batch_checkpoint")
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Called after that and after a validation due on this batch: the slot for saving."""
+        """Called after a training batch and any validation due on it: a slot for saving."""
 
     @_known_as(composer="epoch_end", accelerated="on_train_epoch_end")
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
@@ -179,15 +180,15 @@ class Hooks:
 
     @_known_as(composer="eval_before_all")
     def on_validation_run_start(self, trainer: Trainer, module: Module) -> None:
-        """Called inside fit before a validation of all validation loaders."""
+        """Called in fit before a validation that is not the sanity check."""
 
     @_known_as(lightning="same", composer="eval_start")
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Called when validation begins, the module in eval mode."""
+        """Called when validation begins, with the module in eval mode."""
 
     @_known_as(lightning="same", accelerated="on_eval_epoch_start")
     def on_validation_epoch_start(self, trainer: Trainer, module: Module) -> None:
-        """Called when the validation metrics are opened."""
+        """Called before the first batch of a validation."""
 
     @_known_as(lightning="same", composer="eval_batch_start", accelerated="on_eval_step_start")
     def on_validation_batch_start(
@@ -197,11 +198,11 @@ class Hooks:
 
     @_known_as(composer="eval_before_forward")
     def on_validation_before_forward(self, trainer: Trainer, module: Module) -> None:
-        """Called before the forward of a validation batch, by the default step."""
+        """Called before the forward of a validation batch, if there is no `validation_step`."""
 
     @_known_as(composer="eval_after_forward")
     def on_validation_after_forward(self, trainer: Trainer, module: Module, outputs: Any) -> None:
-        """Called after the forward of a validation batch, by the default step."""
+        """Called after the forward of a validation batch, if there is no `validation_step`."""
 
     @_known_as(lightning="same", composer="eval_batch_end", accelerated="on_eval_step_end")
     def on_validation_batch_end(
@@ -217,7 +218,7 @@ class Hooks:
 
     @_known_as(lightning="same", accelerated="on_eval_epoch_end")
     def on_validation_epoch_end(self, trainer: Trainer, module: Module) -> None:
-        """Called when the validation metrics are computed."""
+        """Called after the last batch of a validation, when its metrics can be read."""
 
     @_known_as(lightning="same", composer="eval_end")
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
@@ -225,11 +226,11 @@ class Hooks:
 
     @_known_as(composer="eval_after_all")
     def on_validation_run_end(self, trainer: Trainer, module: Module) -> None:
-        """Called inside fit after a validation of all validation loaders."""
+        """Called in fit after a validation that is not the sanity check."""
 
     @_known_as(lightning="same", accelerated="on_training_run_epoch_end")
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
-        """Called when a training epoch is over, its validation too."""
+        """Called at the end of a training epoch, after its validation."""
 
     @_known_as(lightning="1.x same")
     def on_epoch_end(self, trainer: Trainer, module: Module) -> None:
@@ -237,7 +238,7 @@ class Hooks:
 
     @_known_as(composer="epoch_checkpoint")
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Called after a training epoch's end hooks: the slot for saving."""
+        """Called after all hooks that end a training epoch: a slot for saving."""
 
     @_known_as(composer="iteration_end")
     def on_iteration_end(self, trainer: Trainer, module: Module) -> None:
@@ -245,31 +246,31 @@ class Hooks:
 
     @_known_as(composer="iteration_checkpoint")
     def on_iteration_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Called after the end of a cycle: the slot for saving."""
+        """Called after the end of a cycle: a slot for saving."""
 
     @_known_as(lightning="same")
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
-        """Called after the last training epoch, whatever ended it."""
+        """Called after the last training epoch, also if it was stopped; not after an error."""
 
     @_known_as(lightning="same", composer="fit_end", accelerated="on_training_run_end")
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
-        """Called when fit is over."""
+        """Called at the end of fit; not after an error."""
 
     @_known_as(composer="eval_standalone_start", accelerated="on_evaluation_run_start")
     def on_evaluation_run_start(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Called before a `validate()` or `test()` of its own, outside fit."""
+        """Called before the batches of `validate()` or `test()`; not inside fit."""
 
     @_known_as(composer="eval_standalone_end", accelerated="on_evaluation_run_end")
     def on_evaluation_run_end(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Called after a `validate()` or `test()` of its own, outside fit."""
+        """Called after the batches of `validate()` or `test()`; not inside fit."""
 
     @_known_as(lightning="same", composer="eval_start")
     def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Called when testing begins, the module in eval mode."""
+        """Called when testing begins, with the module in eval mode."""
 
     @_known_as(lightning="same", accelerated="on_eval_epoch_start")
     def on_test_epoch_start(self, trainer: Trainer, module: Module) -> None:
-        """Called when the test metrics are opened."""
+        """Called before the first batch of a test."""
 
     @_known_as(lightning="same", composer="eval_batch_start", accelerated="on_eval_step_start")
     def on_test_batch_start(
@@ -291,7 +292,7 @@ class Hooks:
 
     @_known_as(lightning="same", accelerated="on_eval_epoch_end")
     def on_test_epoch_end(self, trainer: Trainer, module: Module) -> None:
-        """Called when the test metrics are computed."""
+        """Called after the last batch of a test, when its metrics can be read."""
 
     @_known_as(lightning="same", composer="eval_end")
     def on_test_end(self, trainer: Trainer, module: Module) -> None:
@@ -299,7 +300,7 @@ class Hooks:
 
     @_known_as(lightning="same", composer="predict_start")
     def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Called when prediction begins, the module in eval mode."""
+        """Called when prediction begins, with the module in eval mode."""
 
     @_known_as(lightning="same")
     def on_predict_epoch_start(self, trainer: Trainer, module: Module) -> None:
@@ -313,11 +314,11 @@ class Hooks:
 
     @_known_as(composer="predict_before_forward")
     def on_predict_before_forward(self, trainer: Trainer, module: Module) -> None:
-        """Called before the forward of a predict batch, by the default step."""
+        """Called before the forward of a predict batch, if there is no `predict_step`."""
 
     @_known_as(composer="predict_after_forward")
     def on_predict_after_forward(self, trainer: Trainer, module: Module, outputs: Any) -> None:
-        """Called after the forward of a predict batch, by the default step."""
+        """Called after the forward of a predict batch, if there is no `predict_step`."""
 
     @_known_as(lightning="same", composer="predict_batch_end")
     def on_predict_batch_end(
@@ -343,10 +344,10 @@ class Hooks:
     def on_save_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Called while a checkpoint is built, with all of it: add to it or change it."""
+        """Called while a checkpoint is made, with all that is in it, to add to it or change it."""
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
-        """Called when a checkpoint file is durable."""
+        """Called when a checkpoint file is complete and durable."""
 
     def on_log(
         self, trainer: Trainer, module: Module, metrics: dict[str, float], step: int
@@ -357,7 +358,7 @@ class Hooks:
     def on_stop_training_error(
         self, trainer: Trainer, module: Module, error: BaseException
     ) -> None:
-        """Called when something raised `StopTraining`: the run ends in order."""
+        """Called when something raised `StopTraining`; the run then ends in order."""
 
     @_known_as(lightning="1.x same")
     def on_keyboard_interrupt(self, trainer: Trainer, module: Module) -> None:
@@ -373,8 +374,8 @@ class Hooks:
 
     @_known_as(composer="close")
     def on_close(self, trainer: Trainer, module: Module) -> None:
-        """Called by `trainer.close()`: flush and close files."""
+        """Called by `trainer.close()`, to flush and close files."""
 
     @_known_as(composer="post_close")
     def on_post_close(self, trainer: Trainer, module: Module) -> None:
-        """Called after every `on_close`: back up what was written."""
+        """Called by `trainer.close()` after every `on_close`, to back up what was written."""

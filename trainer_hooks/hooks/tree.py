@@ -63,7 +63,7 @@ _PREPARATION = (
 
 _ENDING = (
     _if(
-        "if an exception ended it, at any moment",
+        "if an exception ended it",
         _if("if it was Ctrl-C", "on_keyboard_interrupt"),
         "on_exception",
     ),
@@ -170,14 +170,14 @@ _EPOCH = _each(
     "on_epoch_start",
     "on_train_epoch_start",
     _BATCH,
-    _if("if the loader ended before its time, inside a window", _STEP),
+    _if("if the loader ended early, inside a window", _STEP),
     "on_train_batches_end",
     _if("if a validation is due at the end of the epoch", *_VALIDATION_RUN),
     "on_train_epoch_end",
     "on_epoch_end",
     "on_epoch_checkpoint",
     _if(
-        "if the cycle ends, or the training inside of one",
+        "if the cycle ends, or the training ends inside one",
         "on_iteration_end",
         "on_iteration_checkpoint",
     ),
@@ -218,7 +218,7 @@ FUNCTIONS = {
 """What each of the trainer's functions runs."""
 
 ANY_MOMENT = Block(
-    "at any moment of these",
+    "at any moment",
     (
         _if("when a checkpoint is saved", "on_save_checkpoint", "on_checkpoint_saved"),
         _if("when metrics are handed to the loggers", "on_log"),

@@ -47,7 +47,6 @@ class Trainer(TrainerView):
         OptionError: an option is unknown, or breaks its rule.
         CallbackError: a callback cannot be registered.
         PluginError: an installed plugin is broken and `plugin_errors="raise"`.
-        UsageError: this is one of several processes, as under torchrun.
     """
 
     @takes_options(TrainerConfig)
@@ -163,7 +162,7 @@ class Trainer(TrainerView):
         verbose: bool = True,
         datamodule: DataModule | None = None,
     ) -> list[dict[str, float]]:
-        """Run the test; return the metrics of each loader. The arguments are `validate`'s."""
+        """Run the test; return the metrics of each loader. It takes what `validate` takes."""
         return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule)
 
     def predict(
@@ -174,7 +173,7 @@ class Trainer(TrainerView):
         return_predictions: bool = True,
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[Any] | None:
-        """Predict; return what the steps returned, in a list a loader where there are several.
+        """Predict; return what the steps returned, as a list, or one for each of several loaders.
 
         Args:
             model: the module; that of the last run unless given.
@@ -240,7 +239,7 @@ class Trainer(TrainerView):
     def save_in_background(
         self, *filepaths: str | os.PathLike[str], weights_only: bool = False
     ) -> BackgroundSave:
-        """Save as things are now, and go on while the same promises are kept by another thread.
+        """Save a copy of the present state in another thread, and go on; as safe as a save.
 
         The caller is held while the state is copied in memory, and as long as the save before is
         still being written. `on_checkpoint_saved` fires in the main thread once a file is durable:
@@ -257,7 +256,7 @@ class Trainer(TrainerView):
         return run.save_in_background(self._session, self, filepaths, weights_only)
 
     def finish_saves(self) -> None:
-        """Wait until what is saved in the background is durable, and tell the callbacks.
+        """Wait until all background saves are durable, and tell the callbacks.
 
         Raises:
             CheckpointError: it could not be written.
@@ -268,7 +267,7 @@ class Trainer(TrainerView):
         run.tell_saved(self._session, self, path)
 
     def trial_run(self, *callbacks: Callback, steps: int, validates: bool = False) -> None:
-        """Run a few batches of what is about to be run, and leave everything as it was.
+        """Run a few batches of what comes next, and leave everything as it was.
 
         It is for `on_fit_start`, `on_train_epoch_start`, and the start of an evaluation. The
         module's hooks of training and evaluation fire, and those of `callbacks`; nobody else hears
@@ -289,9 +288,9 @@ class Trainer(TrainerView):
         run.run_trial(self._begin_beside, self._session, callbacks, steps, validates=validates)
 
     def rehearsal(self, *callbacks: Callback) -> Self:
-        """Return a trainer like this one in which nothing was run yet.
+        """Return a trainer with the same options that has run nothing yet.
 
-        It has the same options and device; `callbacks` are its only ones, and it has no loggers.
+        It has the same device; `callbacks` are its only ones, and it has no loggers.
         """
         return self._twin(self._session.for_trial(self._session.plan, callbacks))
 
@@ -306,7 +305,7 @@ class Trainer(TrainerView):
         return twin
 
     def close(self) -> None:
-        """Finish saves, let the callbacks flush, close and back up; a second time does nothing."""
+        """Finish saves and fire `on_close` and `on_post_close`; a second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -353,13 +352,13 @@ class Trainer(TrainerView):
     # --- verbs: hooks return None, and act on the run by calling one of these ---
 
     def stop(self, reason: str = "") -> None:
-        """Ask the fit to stop after the batch in work; it ends in order, `min_epochs` heeded."""
+        """Ask the fit to stop after this batch, but not before `min_epochs` and `min_steps`."""
         if self._session.context is not None:
             self._session.context.wishes.is_stopping = True
         self._session.stop_reason = reason
 
     def skip_batch(self) -> None:
-        """Leave a training batch out: all of it, or its gradients.
+        """Leave out the current training batch, or its gradients.
 
         In `on_train_batch_start` the batch is not run at all. In `on_before_backward`, where its
         loss is known, it takes no part in the step, with all parts that it is split into; not in
@@ -369,9 +368,9 @@ class Trainer(TrainerView):
             self._session.context.asked.skips_batch = True
 
     def note_batch_indices(self) -> None:
-        """Note of this prediction which samples each batch consists of; for `on_predict_start`.
+        """Fill `trainer.batch_indices` in this prediction; call it in `on_predict_start`.
 
-        `trainer.batch_indices` then has those of the batch in work.
+        It then says which samples the current batch consists of.
 
         Raises:
             UsageError: no prediction is under way.
@@ -379,7 +378,7 @@ class Trainer(TrainerView):
         verbs.note_batch_indices(self._session)
 
     def reload_dataloaders(self) -> None:
-        """Let the module or data module make the run's loaders anew, before an epoch's batches.
+        """Let the module or data module make its loaders again, before an epoch begins.
 
         It is for `on_load_checkpoint`, `on_fit_start`, `on_train_epoch_start` and the start of an
         evaluation.
@@ -392,7 +391,7 @@ class Trainer(TrainerView):
         verbs.reload_dataloaders(self._session)
 
     def renew_learning_rates(self) -> None:
-        """Take over the learning rates that the module's `configure_optimizers` gives now.
+        """Call `configure_optimizers` again, and take over its learning rates.
 
         Before the first step everything is as if the optimizers were made now; afterwards their
         state and the schedulers' stay, and only the rates that they go by are replaced.
@@ -403,7 +402,7 @@ class Trainer(TrainerView):
         verbs.renew_learning_rates(self._session)
 
     def request_validation(self) -> None:
-        """Ask for a validation after the training batch in work, whatever is scheduled.
+        """Ask for a validation after the current training batch, whatever is scheduled.
 
         Any number of requests before it are one. From the epoch's last batch on it is the epoch's
         own validation; between epochs it waits for the next batch. Weights that were just validated
@@ -417,7 +416,7 @@ class Trainer(TrainerView):
     def validate_again(
         self, prefix: str, callbacks: Callback | Iterable[Callback] | None = None
     ) -> list[dict[str, float]]:
-        """Validate at the end of an epoch once more, as with other weights in the module.
+        """Validate once more at the end of an epoch, for example with other weights.
 
         It is for `on_train_epoch_end` and `on_epoch_end`. All validation loaders are run, and the
         module's own hooks fire, but no callback's save those of `callbacks`. The training is as it
@@ -437,10 +436,10 @@ class Trainer(TrainerView):
         return loops.validate_again(self._session.context, prefix, callbacks)
 
     def limit_batches(self, number: int, *stages: str) -> None:
-        """Take at most so many batches of each loader in the run that is being set up.
+        """Run at most this many batches of each loader; call it in `setup`.
 
-        It is for the hook `setup`, and lasts as long as the run. It takes the place of a share, and
-        of a number that is larger.
+        It lasts for the run that is being set up. It replaces a limit that is a share or a larger
+        number.
 
         Args:
             number: how many, from 1 on.
@@ -453,9 +452,9 @@ class Trainer(TrainerView):
         verbs.limit_batches(self._session, number, stages)
 
     def limit_validation(self, number: int) -> None:
-        """Take at most so many batches of each loader in the validation that is about to run.
+        """Run at most this many batches of each loader; call it in `on_validation_run_start`.
 
-        It is for the hook `on_validation_run_start`.
+        It lasts for the validation that is about to run.
 
         Raises:
             UsageError: no validation inside fit is under way.
@@ -475,7 +474,7 @@ class Trainer(TrainerView):
         verbs.request_checkpoint(self._session)
 
     def replay_training_data(self) -> int:
-        """Run the module on an epoch of training batches without learning from them.
+        """Run the module on an epoch of training batches without training it.
 
         It is run in the mode that it is in: its `training_step`, or its forward if it has none.
         There are no gradients and no hooks, and what it logs is dropped. It is for what a forward
@@ -505,11 +504,11 @@ class Trainer(TrainerView):
         self._session.connector.call_event(event, (self, self._session.module), kwargs)
 
     def add_callback(self, callback: Callback) -> None:
-        """Register one more callback; in a run it takes part from the next hook on."""
+        """Add a callback; during a run it takes part from the next hook on."""
         verbs.add_callback(self._session, callback)
 
     def remove_callback(self, callback: Callback) -> None:
-        """Take a callback out."""
+        """Remove a callback."""
         verbs.remove_callback(self._session, callback)
 
     def profile_hooks(self, budget: str | float | None = None) -> HookProfile:
@@ -528,7 +527,7 @@ class Trainer(TrainerView):
     def log_metrics(
         self, metrics: Mapping[str, float], step: int | None = None, *, epoch: int | None = None
     ) -> None:
-        """Hand metrics to every logger and to the history, and fire `on_log`.
+        """Pass metrics to every logger and the history, and fire `on_log`.
 
         Args:
             metrics: values by name; one named `step` takes the place of `step`.
@@ -539,7 +538,7 @@ class Trainer(TrainerView):
         verbs.log_metrics(self._session, self, metrics, step, epoch)
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Print without tearing the progress bar; of several processes the first prints."""
+        """Print without breaking the progress bar; of several processes only the first prints."""
         if not self.is_global_zero:
             return
         bar = self.progress_bar_callback
@@ -551,7 +550,7 @@ class Trainer(TrainerView):
     def describe_hooks(
         self, model: Module | None = None, fn: str | None = None, *, file: TextIO | None = None
     ) -> None:
-        """Print the loop as a tree: at each hook who listens, in order, and who supplied it.
+        """Print the loop as a tree, with the callbacks at each hook and who supplied them.
 
         Nothing is run and nothing is changed, so it can be called before any training.
 
@@ -583,31 +582,31 @@ class Trainer(TrainerView):
     # What is not overridden is not called.
 
     def training_run_start(self) -> None:
-        """Do nothing as a fit begins; override it."""
+        """Override it to act when a fit begins."""
 
     def train_epoch_start(self) -> None:
-        """Do nothing as a training epoch begins; override it."""
+        """Override it to act when a training epoch begins."""
 
     def train_epoch_end(self) -> None:
-        """Do nothing after an epoch's last batch, before its validation; override it."""
+        """Override it to act after an epoch's last batch, before its validation."""
 
     def eval_epoch_start(self) -> None:
-        """Do nothing as a validation or test begins; override it. A sanity check is none."""
+        """Override it to act when a validation or test begins, but no sanity check."""
 
     def eval_epoch_end(self) -> None:
-        """Do nothing as a validation or test ends; override it. A sanity check is none."""
+        """Override it to act when a validation or test ends, but no sanity check."""
 
     def training_run_epoch_end(self) -> None:
-        """Do nothing after an epoch with its validation; override it."""
+        """Override it to act after an epoch and its validation."""
 
     def training_run_end(self) -> None:
-        """Do nothing as a fit ends; override it."""
+        """Override it to act when a fit ends."""
 
     def evaluation_run_start(self) -> None:
-        """Do nothing as a validation or test outside of fit begins; override it."""
+        """Override it to act when a validation or test outside of fit begins."""
 
     def evaluation_run_end(self) -> None:
-        """Do nothing as a validation or test outside of fit ends; override it."""
+        """Override it to act when a validation or test outside of fit ends."""
 
     def calculate_train_batch_loss(self, batch: Any) -> dict[str, Any]:
         """Run the module's training step on a batch; override it to do more.

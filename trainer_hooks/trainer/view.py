@@ -58,7 +58,7 @@ class TrainerView:
 
     @property
     def clock(self) -> Clock:
-        """How far the training has come, in every unit: a snapshot, which does not go on."""
+        """How far the training has come, in every unit; a snapshot that does not change."""
         session = self._session
         return session.training.timekeeper.read(
             session.training.progress,
@@ -69,7 +69,7 @@ class TrainerView:
 
     @property
     def current_epoch(self) -> int:
-        """The index of the epoch under way; afterwards, the number of epochs done."""
+        """The index of the current epoch; after fit, the number of epochs done."""
         return self._session.training.progress.epochs_completed
 
     @property
@@ -79,13 +79,13 @@ class TrainerView:
 
     @property
     def is_last_batch(self) -> bool:
-        """Whether the training batch in work is its epoch's last."""
+        """Whether the current training batch is the last of its epoch."""
         context = self._session.context
         return context is not None and context.batch.is_last
 
     @property
     def batch_indices(self) -> list[Any] | None:
-        """The indices in its data set of the samples of the predict batch in work.
+        """Which samples of the data set the current predict batch consists of, as indices.
 
         They are noted if somebody called `trainer.note_batch_indices()`. It is None where there
         are none: the loader is no DataLoader, its data set has no indices, or its batches come in
@@ -98,18 +98,18 @@ class TrainerView:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether a signal, as of a scheduler that takes the machine, is ending the run."""
+        """Whether a signal is ending the run, such as SIGTERM from a cluster's scheduler."""
         context = self._session.context
         return context is not None and context.asked.is_leaving
 
     @property
     def state(self) -> RunState:
-        """What the trainer is doing: function, stage, status."""
+        """What the trainer is doing: `fn`, `stage` and `status`."""
         return self._session.state
 
     @property
     def should_stop(self) -> bool:
-        """Whether somebody asked the fit to stop; may be set."""
+        """Whether the fit was asked to stop; may be set."""
         context = self._session.context
         return self._session.was_stopping if context is None else context.wishes.is_stopping
 
@@ -145,12 +145,12 @@ class TrainerView:
 
     @property
     def sanity_checking(self) -> bool:
-        """Whether the validation batches before training are being run."""
+        """Whether the sanity check is being run: a few validation batches before training."""
         return self._session.state.stage == "sanity_check"
 
     @property
     def dataloader_label(self) -> str:
-        """The label of the evaluator whose loader is in use; empty where there is none."""
+        """The label of the current loader, if it was given in an `Evaluator`; else empty."""
         context = self._session.context
         return context.batch.loader_label if context is not None else ""
 
@@ -168,24 +168,24 @@ class TrainerView:
 
     @property
     def callback_metrics(self) -> dict[str, Tensor]:
-        """The latest value of everything logged, as 0-dim tensors; may be written to."""
+        """The latest value of everything logged, as 0-dim tensors; may be changed."""
         return self._session.training.metrics.callback_metrics
 
     @property
     def logged_metrics(self) -> dict[str, Tensor]:
-        """The latest value of all that goes to loggers, under the names that they get."""
+        """The latest value of all that goes to the loggers, under the names used there."""
         return self._session.training.metrics.logged_metrics
 
     @property
     def history(self) -> History:
-        """Every value of the training that was due, by name."""
+        """The values logged in training so far, by name."""
         return self._session.training.history
 
     run_history = history
 
     @property
     def progress_bar_metrics(self) -> dict[str, float]:
-        """What the progress bar shows. Reading it copies from the device."""
+        """The metrics on the progress bar. Reading them copies from the device."""
         return self._session.training.metrics.progress_bar_metrics
 
     @property
@@ -211,7 +211,7 @@ class TrainerView:
 
     @property
     def ckpt_path(self) -> str | None:
-        """The checkpoint that the run was given.
+        """The checkpoint that the run starts from.
 
         A callback may set it until `on_before_load` is over: the run then starts from that one.
 
@@ -226,12 +226,12 @@ class TrainerView:
 
     @property
     def named_ckpt_path(self) -> str | None:
-        """The checkpoint that the run was given by its path, which no callback removes."""
+        """The checkpoint given by its path; no callback removes it."""
         return self._session.start.named_path
 
     @property
     def load_report(self) -> LoadReport | None:
-        """What restoring the callbacks from it found: restored, missing, unexpected."""
+        """Which callbacks' states a resume restored, and which were missing or unexpected."""
         return self._session.start.report
 
     # --- parts ---
@@ -259,12 +259,12 @@ class TrainerView:
 
     @property
     def callback_origins(self) -> tuple[tuple[Callback, str], ...]:
-        """Every callback that takes part, in order, with who supplied it."""
+        """As `callbacks`, each with who supplied it."""
         return tuple((e.callback, e.supplier) for e in self._session.connector.entries)
 
     @property
     def callback_report(self) -> tuple[CallbackReport, ...]:
-        """How each callback fares: those that take part, in order, then those that were disabled.
+        """The state of each callback: those that take part, in order, then the disabled ones.
 
         A disabled one is there with the hook that failed, the error and its traceback.
         """
@@ -272,13 +272,13 @@ class TrainerView:
 
     @property
     def checkpoint_callbacks(self) -> list[Checkpoint]:
-        """The callbacks that save; those that have their turn before the end come last."""
+        """The callbacks that save checkpoints, those of the last band first."""
         savers = self._callbacks_of("saving.checkpoint", "Checkpoint")
         return sorted(savers, key=lambda saver: -saver.band)
 
     @property
     def checkpoint_callback(self) -> Checkpoint | None:
-        """The first callback that saves, or None."""
+        """The first of `checkpoint_callbacks`, or None."""
         return next(iter(self.checkpoint_callbacks), None)
 
     @property
@@ -288,7 +288,7 @@ class TrainerView:
 
     @property
     def early_stopping_callback(self) -> EarlyStopping | None:
-        """The first callback that stops early, or None."""
+        """The first of `early_stopping_callbacks`, or None."""
         return next(iter(self.early_stopping_callbacks), None)
 
     @property
@@ -310,7 +310,7 @@ class TrainerView:
 
     @property
     def optimizers(self) -> list[Optimizer]:
-        """The optimizers; empty before fit made them. May be set in a fit, which heeds it."""
+        """The optimizers; empty until fit has made them. Set it in a fit to go on with others."""
         return self._session.training.optimization.optimizers
 
     @optimizers.setter
@@ -319,17 +319,17 @@ class TrainerView:
 
     @property
     def lr_scheduler_configs(self) -> list[LRSchedulerConfig]:
-        """The schedulers and when they step; empty before fit made them."""
+        """The schedulers and when they step; empty until fit has made them."""
         return self._session.training.optimization.schedulers
 
     @property
     def hook_profile(self) -> HookProfile | None:
-        """What times the callbacks, or None."""
+        """The profile that times the callbacks, or None."""
         return run.active_profile(self._session)
 
     @property
     def makes_dataloaders(self) -> bool:
-        """Whether the run's loaders come from the module or data module, and were not passed."""
+        """Whether the loaders come from the module or data module, rather than as arguments."""
         return self._session.job is not None and self._session.job.makes_loaders
 
     @property
@@ -363,7 +363,7 @@ class TrainerView:
 
     @property
     def precision(self) -> str:
-        """What forwards run in, as in `Trainer(precision=...)`."""
+        """The precision of the forward, as in `Trainer(precision=...)`."""
         return self._session.precision.name
 
     @property
@@ -408,12 +408,12 @@ class TrainerView:
 
     @property
     def num_devices(self) -> int:
-        """The number of devices, one a process, of this machine."""
+        """The number of devices on this machine, one for each process."""
         return self._session.processes.topology.local_world_size
 
     @property
     def device_ids(self) -> list[int]:
-        """The numbers of this machine's devices, one for each of its processes."""
+        """The indices of this machine's devices."""
         return list(range(self.num_devices))
 
     @property
@@ -439,7 +439,7 @@ class TrainerView:
 
     @property
     def num_training_batches(self) -> int | float:
-        """Training batches an epoch; infinity where unknown or outside fit."""
+        """Training batches in an epoch, outside fit those of the last one; infinity if unknown."""
         context, training = self._session.context, self._session.training
         if context is None or context.state.fn != "fit":
             return training.num_batches
@@ -447,7 +447,7 @@ class TrainerView:
 
     @property
     def num_val_batches(self) -> list[int | float]:
-        """Validation batches of each loader; 0 of those that are not due in this validation."""
+        """Validation batches of each loader; 0 for those that this validation leaves out."""
         data = self._evaluation("validate")
         context = self._session.context
         limit = None if context is None else context.validation.limit
@@ -461,12 +461,12 @@ class TrainerView:
 
     @property
     def val_evaluators(self) -> list[Evaluator]:
-        """What the validation loaders were given in, if in evaluators; else nothing."""
+        """The evaluators that the validation loaders were given in, if any."""
         return self._evaluation("validate").evaluators
 
     @property
     def num_sanity_val_batches(self) -> list[int | float]:
-        """Batches of each loader in the sanity check."""
+        """Sanity check batches of each loader."""
         limit = self._session.plan.num_sanity_val_steps
         return [n if limit < 0 else min(n, limit) for n in self.num_val_batches]
 
@@ -482,7 +482,7 @@ class TrainerView:
 
     @property
     def estimated_stepping_batches(self) -> int | float:
-        """Optimizer steps that the whole fit will make, as far as its limits tell.
+        """Optimizer steps of the whole fit, as far as its limits tell.
 
         Where nobody can know it is infinite, and a warning says why.
         """
@@ -508,7 +508,7 @@ class TrainerView:
 
     @property
     def max_epochs(self) -> int:
-        """Epochs to train, -1 for no end. May be set; a fit under way heeds it."""
+        """Epochs to train, -1 for no end. Set it to train longer, also in a fit."""
         return self._session.plan.max_epochs
 
     @max_epochs.setter
@@ -517,7 +517,7 @@ class TrainerView:
 
     @property
     def max_steps(self) -> int:
-        """Optimizer steps to train, -1 for no end. May be set; a fit heeds it from an epoch on."""
+        """Optimizer steps to train, -1 for no end. Set it to train longer, also in a fit."""
         return self._session.plan.max_steps
 
     @max_steps.setter
@@ -526,7 +526,7 @@ class TrainerView:
 
     @property
     def max_duration(self) -> Time | None:
-        """What to train, or None. May be set, to let a finished fit go on."""
+        """How long to train, or None. Set it to train longer after a fit."""
         return self._session.plan.max_duration
 
     @max_duration.setter
@@ -535,22 +535,22 @@ class TrainerView:
 
     @property
     def min_epochs(self) -> int:
-        """Epochs before a stop that is asked for is heeded."""
+        """Epochs that must be done before a request to stop takes effect."""
         return self._session.plan.min_epochs
 
     @property
     def min_steps(self) -> int:
-        """Optimizer steps before a stop that is asked for is heeded."""
+        """Optimizer steps that must be done before a request to stop takes effect."""
         return self._session.plan.min_steps
 
     @property
     def fast_dev_run(self) -> int:
-        """Batches of a dry run, 0 if it is none."""
+        """Batches of a dry run; 0 if this is none."""
         return int(self._session.config.fast_dev_run)
 
     @property
     def accumulate_grad_batches(self) -> int:
-        """Batches of a window. May be set; a fit under way heeds it from its next epoch on."""
+        """Batches in a window. May be set; during a fit, it counts from the next epoch on."""
         return self._session.plan.accumulate_grad_batches
 
     @accumulate_grad_batches.setter
@@ -559,52 +559,52 @@ class TrainerView:
 
     @property
     def gradient_clip_val(self) -> float | None:
-        """Bound on the gradients."""
+        """The value that gradients are clipped to, or None."""
         return self._session.plan.gradient_clip_val
 
     @property
     def gradient_clip_algorithm(self) -> str:
-        """How they are bounded: by norm or by value."""
+        """How gradients are clipped: by norm or by value."""
         return self._session.plan.gradient_clip_algorithm
 
     @property
     def val_check_interval(self) -> int | float | Time | Filter:
-        """Batches, a share of an epoch, or a time between two validations."""
+        """What is between two validations: batches, a share of an epoch, or a time."""
         return self._session.plan.val_check_interval
 
     @property
     def check_val_every_n_epoch(self) -> int | None:
-        """Epochs between two that are validated."""
+        """Every how many epochs to validate."""
         return self._session.plan.check_val_every_n_epoch
 
     @property
     def num_sanity_val_steps(self) -> int:
-        """Validation batches that are run before training, -1 for all."""
+        """Validation batches to run before training, -1 for all."""
         return self._session.plan.num_sanity_val_steps
 
     @property
     def log_every_n_steps(self) -> int:
-        """Steps between two hand-overs to the loggers."""
+        """Every how many steps metrics go to the loggers."""
         return self._session.plan.log_every_n_steps
 
     @property
     def limit_train_batches(self) -> int | float:
-        """Number or share of the training batches."""
+        """Number or share of the training batches to run."""
         return self._session.plan.limit_train_batches
 
     @property
     def limit_val_batches(self) -> int | float:
-        """Number or share of the validation batches."""
+        """Number or share of the validation batches to run."""
         return self._session.plan.limit_val_batches
 
     @property
     def limit_test_batches(self) -> int | float:
-        """Number or share of the test batches."""
+        """Number or share of the test batches to run."""
         return self._session.plan.limit_test_batches
 
     @property
     def limit_predict_batches(self) -> int | float:
-        """Number or share of the predict batches."""
+        """Number or share of the predict batches to run."""
         return self._session.plan.limit_predict_batches
 
     def _callbacks_of(self, home: str, name: str) -> list[Any]:

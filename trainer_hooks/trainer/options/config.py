@@ -52,25 +52,25 @@ class TrainerConfig:
     devices: int | str | list[int] = field(
         default="auto",
         metadata=_doc(
-            'Devices of this machine: `"auto"`, how many, or a list of indices. Each takes a '
-            "process, which torchrun starts."
+            'Devices of this machine: `"auto"`, a number, or a list of indices. Each needs a '
+            "process of its own, started by torchrun."
         ),
     )
-    num_nodes: int = field(default=1, metadata=_doc("Machines; torchrun knows how many."))
+    num_nodes: int = field(default=1, metadata=_doc("Number of machines; torchrun sets it."))
     strategy: str | DDPStrategy = field(
         default="auto",
         metadata=_doc(
-            '`"auto"` (DDP where there are several processes), `"ddp"`, `"single_device"`, or a '
+            '`"auto"` (DDP if there are several processes), `"ddp"`, `"single_device"`, or a '
             "`DDPStrategy(...)` with options."
         ),
     )
     sync_batchnorm: bool = field(
         default=False,
-        metadata=_doc("Whether BatchNorm takes its statistics over all processes; on GPUs."),
+        metadata=_doc("Let BatchNorm compute its statistics over all processes; on GPUs only."),
     )
     use_distributed_sampler: bool = field(
         default=True,
-        metadata=_doc("Whether each of several processes is given its share of the loaders."),
+        metadata=_doc("Give each of several processes its share of the data."),
     )
     precision: str | int | None = field(
         default=None,
@@ -81,12 +81,13 @@ class TrainerConfig:
         metadata=_doc("A logger, several, True (default: a CSVLogger) or False."),
     )
     callbacks: Callback | Iterable[Callback] | None = field(
-        default=None, metadata=_doc("One callback or any iterable of them; never changed.")
+        default=None, metadata=_doc("One callback, or any iterable of them; it is not changed.")
     )
     plugins: bool | Iterable[str] | None = field(
         default=True,
         metadata=_doc(
-            "Whether callbacks of installed packages take part, or names of those; None is True."
+            "Whether callbacks of installed packages take part, or the names of those that do; "
+            "None means True."
         ),
     )
     plugin_errors: str = field(
@@ -95,144 +96,169 @@ class TrainerConfig:
     )
     strict_hooks: bool = field(
         default=False,
-        metadata=_doc("Whether a method `on_...` that is no hook is an error, not a warning."),
+        metadata=_doc(
+            "Whether a method `on_...` that is no hook is an error, rather than a warning."
+        ),
     )
     callback_errors: Mapping[str, str] | None = field(
         default=None,
         metadata=_doc(
-            'What an error in a callback does, by its state_key or class: `"raise"` or '
-            '`"disable"`. It goes before the callback\'s own `on_error`.'
+            'What an error in a callback does: a dict of `"raise"` or `"disable"` by state_key or '
+            "class name. It overrides the callback's own `on_error`."
         ),
     )
     profile_hooks: bool = field(
         default=False,
         metadata=_doc(
-            "Whether to time every call of a callback, and at the end of each run to print what "
-            "they cost and write `hook_trace.json` into the log folder."
+            "Time every call of a callback; after each run, print what they cost and write "
+            "`hook_trace.json` to the log folder."
         ),
     )
     hook_budget: str | float | None = field(
         default=None,
         metadata=_doc(
-            "The share of a training batch's time that a callback may take before it is warned "
-            'of, as `"2%"` or `0.02`.'
+            "The share of a training batch's time that a callback may take before a warning, as "
+            '`"2%"` or `0.02`.'
         ),
     )
     max_epochs: int | None = field(
         default=None,
-        metadata=_doc("Epochs to train; -1 for no end. 1000 unless something else ends it."),
+        metadata=_doc(
+            "Epochs to train; -1 for no end. Default: 1000, or no end if another limit is given."
+        ),
     )
     min_epochs: int | None = field(
-        default=None, metadata=_doc("Epochs before a stop that is asked for is heeded.")
+        default=None, metadata=_doc("A request to stop waits until this many epochs are done.")
     )
     max_steps: int = field(default=-1, metadata=_doc("Optimizer steps to train; -1 for no end."))
     min_steps: int | None = field(
-        default=None, metadata=_doc("Optimizer steps before a stop that is asked for is heeded.")
+        default=None,
+        metadata=_doc("A request to stop waits until this many optimizer steps are done."),
     )
     max_time: str | Time | timedelta | Mapping[str, int] | None = field(
         default=None,
         metadata=_doc(
-            'Wall time of training: `"8h30m"`, `"DD:HH:MM:SS"`, a timedelta, or a dict for one. A '
-            "Timer asks to stop then, so min_epochs and min_steps are heeded."
+            'Wall time to train: `"8h30m"`, `"DD:HH:MM:SS"`, a timedelta, or a dict of its '
+            "arguments. A Timer callback then asks to stop, so min_epochs and min_steps still "
+            "hold."
         ),
     )
     max_duration: str | Time | timedelta | None = field(
         default=None,
         metadata=_doc(
-            'What to train, in any unit: `"10ep"`, `"500ba"`, `"200st"`, `"50_000sp"`, `"1e9tok"`, '
-            '`"2iter"`, `"1h30m"`, `"1.5h"`, `"90min"`. With other limits, whichever comes first.'
+            'How long to train, in any [unit](time.md#units): `"10ep"`, `"500ba"`, `"200st"`, '
+            '`"50_000sp"`, `"1e9tok"`, `"2iter"`, `"1h30m"`. With other limits, whichever comes '
+            "first."
         ),
     )
     limit_train_batches: int | float | None = field(
-        default=None, metadata=_doc("Batches an epoch: a number (int) or a share (float).")
+        default=None,
+        metadata=_doc("Batches of each epoch to run: a number (int) or a share (float)."),
     )
     limit_val_batches: int | float | None = field(
-        default=None, metadata=_doc("Likewise, of each validation loader.")
+        default=None, metadata=_doc("The same for each validation loader.")
     )
     limit_test_batches: int | float | None = field(
-        default=None, metadata=_doc("Likewise, of each test loader.")
+        default=None, metadata=_doc("The same for each test loader.")
     )
     limit_predict_batches: int | float | None = field(
-        default=None, metadata=_doc("Likewise, of each predict loader.")
+        default=None, metadata=_doc("The same for each predict loader.")
     )
     fast_dev_run: int | bool = field(
         default=False,
-        metadata=_doc("Run so many batches of everything once, without logs or checkpoints."),
+        metadata=_doc(
+            "Dry run: one epoch of this many batches of each loader (True: 1), without logs and "
+            "checkpoints."
+        ),
     )
     overfit_batches: int | float = field(
         default=0.0,
-        metadata=_doc("Train and validate on so many batches, unshuffled, to see it overfit."),
+        metadata=_doc("Train and validate on this many batches (or this share), not shuffled."),
     )
     val_check_interval: int | float | When | timedelta | Mapping[str, int] | None = field(
         default=None,
         metadata=_doc(
-            "Validate every so many batches (int), at every such share of an epoch (float), or "
-            'after a time: `"100ba"`, `"200st"`, `"1e6tok"`, `"0.1dur"`, `"15m"`, `"DD:HH:MM:SS"`, '
-            "a timedelta, or a dict for one; or when a filter, or a function of the clock, says so."
+            "Validate every so many batches (int), every share of an epoch (float), or at [an "
+            'interval](time.md#intervals): `"100ba"`, `"200st"`, `"1e6tok"`, `"0.1dur"`, `"15m"`, '
+            '`"DD:HH:MM:SS"`, a timedelta or a dict of its arguments, a filter, or a function of '
+            "the clock."
         ),
     )
     check_val_every_n_epoch: int | None = field(
-        default=1, metadata=_doc("Validate in every n-th epoch; None counts batches over epochs.")
+        default=1,
+        metadata=_doc(
+            "Validate in every n-th epoch. None: `val_check_interval` counts batches across epochs."
+        ),
     )
     num_sanity_val_steps: int | None = field(
         default=None,
-        metadata=_doc("Validation batches run before training (2); -1 for all, 0 for none."),
+        metadata=_doc(
+            "Validation batches to run before training (default 2); -1 for all, 0 for none."
+        ),
     )
     log_every_n_steps: int | None = field(
-        default=None, metadata=_doc("Steps between two hand-overs to the loggers (50).")
+        default=None, metadata=_doc("Pass metrics to the loggers every so many steps (default 50).")
     )
     accumulate_grad_batches: int = field(
-        default=1, metadata=_doc("Batches whose gradients make one step.")
+        default=1,
+        metadata=_doc("Batches whose gradients are accumulated into one step (a window)."),
     )
     microbatch_size: int | str | None = field(
         default=None,
         metadata=_doc(
-            "Split each training batch into parts of so many samples, to save memory; "
-            '`"auto"`: as large as fit.'
+            'Split each training batch into parts of this many samples, to save memory; `"auto"`: '
+            "as large as fit."
         ),
     )
     gradient_clip_val: float | None = field(
-        default=None, metadata=_doc("Bound on the gradients; 0 or None for none.")
+        default=None, metadata=_doc("Clip gradients to this value; 0 or None for no clipping.")
     )
     gradient_clip_algorithm: str | None = field(
-        default=None, metadata=_doc('`"norm"` (default) or `"value"`.')
+        default=None, metadata=_doc('Clip by `"norm"` (default) or `"value"`.')
     )
     iteration_length: int | None = field(
-        default=None, metadata=_doc("Epochs of a cycle, for the on_iteration hooks.")
+        default=None,
+        metadata=_doc("Epochs in a cycle (an *iteration*), for the `on_iteration_...` hooks."),
     )
     enable_checkpointing: bool | None = field(
-        default=None, metadata=_doc("Whether a ModelCheckpoint takes part if none was given.")
+        default=None,
+        metadata=_doc(
+            "Add a ModelCheckpoint unless a checkpoint callback is given; None means True."
+        ),
     )
     enable_progress_bar: bool | None = field(
-        default=None, metadata=_doc("Whether a progress bar takes part if none was given.")
+        default=None, metadata=_doc("Add a progress bar unless one is given; None means True.")
     )
     enable_model_summary: bool | None = field(
-        default=None, metadata=_doc("Whether a ModelSummary takes part if none was given.")
+        default=None, metadata=_doc("Add a ModelSummary unless one is given; None means True.")
     )
     enable_run_manifest: bool | None = field(
         default=None,
         metadata=_doc(
-            "Whether a RunManifest, which keeps a journal of the run in the log folder, takes part "
-            "if none was given."
+            "Add a RunManifest, which keeps a journal of the run in the log folder, unless one is "
+            "given; None means True."
         ),
     )
     default_root_dir: str | os.PathLike[str] | None = field(
         default=None,
         metadata=_doc(
-            "Where logs and checkpoints go; the working directory if None. Checkpoints may go to "
-            "an address such as `s3://bucket/run`."
+            "Where logs and checkpoints go; None means the working directory. Checkpoints may go "
+            "to an address such as `s3://bucket/run`."
         ),
     )
     deterministic: bool | str | None = field(
         default=None,
-        metadata=_doc('True for deterministic algorithms during a run, `"warn"` where possible.'),
+        metadata=_doc(
+            'True uses only deterministic algorithms during a run; `"warn"` warns where there is '
+            "none."
+        ),
     )
     inference_mode: bool = field(
         default=True,
         metadata=_doc("Evaluate under torch.inference_mode; False uses no_grad."),
     )
     detect_anomaly: bool = field(
-        default=False, metadata=_doc("Let autograd look for the origin of a NaN; slow.")
+        default=False, metadata=_doc("Let autograd find the operation that made a NaN; slow.")
     )
 
     def __post_init__(self) -> None:

@@ -34,16 +34,16 @@ class Absent:
 
 NOT_YET: Mapping[str, Absent] = {
     "barebones": Absent(
-        "leave features off one by one; an unused one costs nothing", neutral=(False,)
+        "switch features off one by one; an unused one costs nothing", neutral=(False,)
     ),
     "benchmark": Absent("set torch.backends.cudnn.benchmark", neutral=(None, False)),
     "enable_autolog_hparams": Absent(
         "save_hyperparameters(logger=False) keeps them from the loggers", neutral=(True,)
     ),
-    "model_registry": Absent("give ckpt_path a file", neutral=(None,)),
-    "profiler": Absent("not available yet; use torch.profiler around fit", neutral=(None,)),
+    "model_registry": Absent("pass the file as ckpt_path", neutral=(None,)),
+    "profiler": Absent("add a Profiler callback, or pass profile_hooks=True", neutral=(None,)),
     "reload_dataloaders_every_n_epochs": Absent(
-        "not available yet; call fit once an epoch", neutral=(0,)
+        "call trainer.reload_dataloaders() in on_train_epoch_start", neutral=(0,)
     ),
 }
 """Options of Lightning that are not here."""
