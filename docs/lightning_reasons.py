@@ -145,6 +145,11 @@ MEANINGS = (
         "as listed, checkpoints last",
         "by [bands](writing-a-callback.md#its-order), and as listed within a band",
     ),
+    (
+        "Going through a `CombinedLoader` yourself",
+        "gives `(batch, batch_idx, dataloader_idx)`",
+        "gives the batch",
+    ),
     ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
     ("`trainer.val_dataloaders`, `test_dataloaders` ...", "what was passed", "always a list"),
     (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from torch import Tensor
 from torch.utils.data import (
     DataLoader,
     Dataset,
@@ -16,6 +15,7 @@ from torch.utils.data import (
 )
 
 from trainer_hooks.data.combined import CombinedLoader
+from trainer_hooks.data.nesting import is_several, leaves
 from trainer_hooks.data.showing import shown
 from trainer_hooks.errors import DataError
 
@@ -31,47 +31,30 @@ __all__ = [
 
 
 def as_train_loader(source: Any) -> Any:
-    """Return one loader: several in a list or dict are combined.
+    """Return one loader: several in a list or dict, nested any way, are combined.
 
     An `IterableDataset` is taken as it is: many give batches.
 
     Raises:
         DataError: it cannot be iterated or is a data set of samples, or one of several is so.
     """
-    if isinstance(source, Mapping):
-        return CombinedLoader({name: _iterable(item, "training") for name, item in source.items()})
-    if _is_several(source):
-        return CombinedLoader([_iterable(item, "training") for item in source])
+    if is_several(source):
+        for part in leaves(source):
+            _iterable(part, "training")
+        return CombinedLoader(source, "max_size_cycle")
     return _iterable(source, "training")
 
 
 def as_eval_loaders(source: Any, kind: str) -> list[Any]:
-    """Return a list of loaders, to be run one after another."""
+    """Return a list of loaders, to be run one after another; nested ones in their order.
+
+    Several that are combined are one, unless they are so in the mode `"sequential"`.
+    """
     if isinstance(source, CombinedLoader):
-        return source.flattened
-    if isinstance(source, Mapping):
-        return [_iterable(loader, kind) for loader in source.values()]
-    if _is_several(source):
-        return [_iterable(loader, kind) for loader in source]
+        return source.flattened if source.mode == "sequential" else [source]
+    if is_several(source):
+        return [_iterable(loader, kind) for loader in leaves(source)]
     return [_iterable(source, kind)]
-
-
-def _is_several(source: Any) -> bool:
-    """Return whether a list holds loaders, and is not itself a loader: a list of batches."""
-    if not isinstance(source, list | tuple) or not source:
-        return False
-    return any(isinstance(item, DataLoader | Dataset) for item in source) or not any(
-        map(_is_batch, source)
-    )
-
-
-def _is_batch(item: Any) -> bool:
-    """Return whether what stands in a list looks like a batch, and not like a loader."""
-    if isinstance(item, Tensor | list | tuple | Mapping | str | bytes):
-        return True
-    # arrays, and the batches of libraries, can be iterated too
-    is_array = hasattr(item, "__array__") or callable(getattr(item, "to", None))
-    return is_array or not hasattr(item, "__iter__")
 
 
 def _iterable(loader: Any, kind: str) -> Any:
@@ -160,11 +143,7 @@ def without_shuffling(loader: Any) -> Any:
     the user's own is left as it is.
     """
     if isinstance(loader, CombinedLoader):
-        parts = loader.loaders
-        if isinstance(parts, Mapping):
-            named = {name: without_shuffling(part) for name, part in parts.items()}
-            return CombinedLoader(named, loader.mode)
-        return CombinedLoader([without_shuffling(part) for part in parts], loader.mode)
+        return loader.mapped(without_shuffling)
     if type(loader) is not DataLoader or loader.batch_size is None:
         return loader
     if isinstance(loader.sampler, RandomSampler):

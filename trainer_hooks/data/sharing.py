@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +43,7 @@ def shared(loader: Any, topology: Topology, *, trains: bool) -> Any:
         DataError: it is shared among other processes already.
     """
     if isinstance(loader, CombinedLoader):
-        parts = loader.loaders
-        if isinstance(parts, Mapping):
-            named = {name: shared(part, topology, trains=trains) for name, part in parts.items()}
-            return CombinedLoader(named, loader.mode)
-        return CombinedLoader([shared(p, topology, trains=trains) for p in parts], loader.mode)
+        return loader.mapped(lambda part: shared(part, topology, trains=trains))
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         _tell_of_whole(loader)
         return loader
