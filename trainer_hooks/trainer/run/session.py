@@ -59,6 +59,7 @@ class Session:
         start: the checkpoint that the last run was given.
         stop_reason: why the run was asked to stop.
         told_hooks: hooks in which saving was warned of.
+        advised: of what something was said that may not be meant.
         was_stopping: whether somebody asked the last run to stop.
         has_run: whether there was a run before, or is one.
         is_trial: whether its runs are tries, of which nothing is told.
@@ -86,6 +87,7 @@ class Session:
     start: Start = field(default_factory=Start)
     stop_reason: str = ""
     told_hooks: set[str] = field(default_factory=set)
+    advised: set[str] = field(default_factory=set)
     was_stopping: bool = False
     has_run: bool = False
     is_trial: bool = False
