@@ -41,10 +41,13 @@ def watched(iterator: Iterator[Any], loader: Any, device: torch.device) -> Itera
         loader: what they come from: a DataLoader with fewer workers than there are CPUs.
         device: what works on them.
     """
-    return chain(_timed(iterator, loader, device), iterator)
+    # not the loader itself, which ends with the run even if somebody keeps an error's frames
+    return chain(_timed(iterator, shown(loader), loader.num_workers, device), iterator)
 
 
-def _timed(iterator: Iterator[Any], loader: Any, device: torch.device) -> Iterator[Any]:
+def _timed(
+    iterator: Iterator[Any], loader: str, workers: int, device: torch.device
+) -> Iterator[Any]:
     waited, began = 0.0, 0.0
     for number in range(_SKIPPED + _MEASURED):
         if number == _SKIPPED:
@@ -60,10 +63,10 @@ def _timed(iterator: Iterator[Any], loader: Any, device: torch.device) -> Iterat
         torch.cuda.synchronize(device)
     passed = time.perf_counter() - began
     if passed >= _LEAST_SECONDS and waited > _SHARE * passed:
-        workers, most = loader.num_workers, usable_cpus()
+        most = max(usable_cpus() - 1, 1)
         warn(
             f"the training waits for its loader {waited / passed:.0%} of the time, as measured "
-            f"over {_MEASURED} batches: {shown(loader)} has num_workers={workers}. Try more, up to "
-            f"{max(most - 1, 1)} on this machine, or load less for each sample.",
+            f"over {_MEASURED} batches: {loader} has num_workers={workers}. Try more, up to "
+            f"{most} on this machine, or load less for each sample.",
             TrainerHooksAdvice,
         )
