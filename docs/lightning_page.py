@@ -64,9 +64,6 @@ trainer.fit(module, batches, batches)
 assert module.seen == ["zero_grad", "training_step", "backward", "validation"]
 assert (trainer.max_epochs, trainer.fast_dev_run) == (-1, 0)
 
-weights = module.layer.weight.clone()
-trainer.validate(dataloaders=batches, verbose=False)
-assert torch.equal(module.layer.weight, weights)
 trainer.fit(Line(), batches)
 assert trainer.global_step == 1  # from nothing
 """.strip()

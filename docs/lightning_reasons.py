@@ -84,7 +84,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 """Of each of Lightning's names that is not here, what to write instead, or why it is not."""
 
 MEANINGS = (
-    ("The module argument of hooks", "is named `pl_module`", "is named `module`"),
+    (
+        "The module argument of hooks",
+        "`pl_module`",
+        "`module`; hooks are called by position, and those of `Callback` itself take both names",
+    ),
     (
         "What hooks return",
         "-1 from the module's `on_train_batch_start` ends the epoch, without its validation",
@@ -96,9 +100,29 @@ MEANINGS = (
         "`zero_grad`, `training_step`, `backward`",
     ),
     (
-        "`test`, `validate`, `predict` without a model, after fit",
-        "load the best checkpoint",
-        'use the present weights of the module; `ckpt_path="best"` loads the best',
+        "`test`, `validate`, `predict` without a model, after a fit that saved nothing",
+        "an error",
+        "take the weights that the module has; after one that saved, the best, as there",
+    ),
+    (
+        "`training_step` that returns None for each batch of an epoch",
+        "goes on",
+        "an error; a single None is warned of, as there",
+    ),
+    (
+        "A list of batches (tensors, or lists of them) where loaders are passed",
+        "each item is a loader",
+        "one loader; a list of loaders is as there",
+    ),
+    (
+        "A name in `ModelCheckpoint(filename=...)` that was not logged",
+        "shows as 0",
+        "shows as nan, and is warned of",
+    ),
+    (
+        "Persistent workers of a loader",
+        "end with the run",
+        "live as long as their loader, so that the next fit has them",
     ),
     (
         "A second `fit` with another module",
@@ -114,11 +138,6 @@ MEANINGS = (
         "Loaders are made",
         "after `on_fit_start`",
         "before `configure_optimizers` and `on_fit_start`",
-    ),
-    (
-        "Schedulers that step each epoch",
-        "before the last batch's `on_train_batch_end`",
-        "after the last batch's hooks and saves, before the epoch's validation",
     ),
     (
         "`max_steps` reached inside an epoch",
@@ -151,7 +170,17 @@ MEANINGS = (
         "gives the batch",
     ),
     ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
-    ("`trainer.val_dataloaders`, `test_dataloaders` ...", "what was passed", "always a list"),
+    (
+        "`trainer.val_dataloaders`, `test_dataloaders` ... after a run",
+        "what was passed",
+        "None; what was passed while it lasts",
+    ),
+    (
+        "A training batch that is None",
+        "`on_train_batch_end` alone is called",
+        "no hook of the batch is called",
+    ),
+    ("`log_every_n_steps=0`, read from the trainer", "0", "`sys.maxsize`"),
     (
         "`trainer.max_epochs`, `num_sanity_val_steps`, `fast_dev_run`",
         "None for no end; infinity for all; True",

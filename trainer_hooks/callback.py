@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
@@ -10,7 +11,7 @@ from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks import HOOKS, Band, Hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Callback"]
 
@@ -206,3 +207,25 @@ class Callback(Hooks):
             or type(self).load_state_dict is not Callback.load_state_dict
             or not {"state_dict", "load_state_dict"}.isdisjoint(vars(self))
         )
+
+
+def _with_pl_module(declared: Callable[..., None]) -> Callable[..., None]:
+    """Return an empty hook that takes the module by Lightning's keyword, too.
+
+    So `super().on_fit_start(trainer=trainer, pl_module=pl_module)` does in a subclass. The hooks
+    that a run calls where nobody listens are the catalogue's own.
+    """
+
+    @wraps(declared)
+    def hook(self: Callback, *args: Any, **kwargs: Any) -> None:
+        if "pl_module" in kwargs:
+            kwargs["module"] = kwargs.pop("pl_module")
+        declared(self, *args, **kwargs)
+
+    hook.__dict__["is_empty_hook"] = True
+    return hook
+
+
+for _spec in HOOKS.values():
+    if _spec.takes_module and _spec.declared is not None:
+        setattr(Callback, _spec.name, _with_pl_module(_spec.declared))

@@ -416,3 +416,16 @@ def test_messages_of_a_loader_that_gave_nothing() -> None:
     """An iterator that is used up is told apart from a loader without data."""
     assert "only once" in no_batch("the loader", iter([]))
     assert "drop_last" in no_batch("the loader", [])
+
+
+@pytest.mark.parametrize("mode", ["sequential", "max_size"])
+def test_a_trainer_shows_what_a_combined_loader_was_made_of(quiet_trainer, Tiny, mode) -> None:
+    """`trainer.val_dataloaders` is its `iterables`; each is run, or all as one."""
+    combined, seen = CombinedLoader([[torch.ones(2, 4)], [torch.ones(2, 4)] * 2], mode), []
+    module = Tiny()
+    module.validation_step = lambda batch, batch_idx, dataloader_idx=0: seen.append(
+        (type(batch).__name__, dataloader_idx, module.trainer.val_dataloaders is combined.iterables)
+    )
+    quiet_trainer().validate(module, combined, verbose=False)
+    one_by_one = [("Tensor", 0, True), ("Tensor", 1, True), ("Tensor", 1, True)]
+    assert seen == (one_by_one if mode == "sequential" else [("list", 0, True)] * 2)

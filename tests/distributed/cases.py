@@ -7,9 +7,11 @@ import signal
 import time
 import warnings
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import (
@@ -252,6 +254,23 @@ def asks_for_more(folder: Path) -> dict:
     fit = trainer(folder, seen, At(3, ask), ModelCheckpoint(folder, every_n_epochs=5))
     fit.fit(Net(), loader(), loader(FEW))
     return {"validated": seen.validated, "saved": seen.saved}
+
+
+def reductions(folder: Path) -> dict:
+    """Count what is exchanged besides the gradients, in a short epoch and in a long one."""
+    found = []
+    for batches in (4, 32):
+        fit = trainer(folder)
+        exchange, calls = fit.strategy.highest, []
+
+        def counted(numbers, purpose, exchange=exchange, calls=calls):
+            calls.append(purpose)
+            exchange(numbers, purpose)
+
+        fit.strategy.highest = counted
+        fit.fit(Net(), loader(Subset(DATA, range(batches * 2)), batch_size=1))
+        found.append(len(calls))
+    return {"found": found}
 
 
 def time_is_up(folder: Path) -> dict:
@@ -728,6 +747,22 @@ def leaves_by_signal(folder: Path) -> dict:
     return {}
 
 
+def works_long(folder: Path) -> dict:
+    """One rank is at work in a hook for longer than anybody waits for what cannot come."""
+
+    class Meets(Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            if batch_idx == 1 and RANK == 1:
+                time.sleep(4)
+            if batch_idx == 1:
+                dist.all_reduce(torch.ones(1))
+
+    fit = trainer(folder, Meets(), strategy=_HASTY)
+    fit.fit(Net(), loader())
+    return {"batches": fit.progress.batches_completed}
+
+
+_HASTY = DDPStrategy(patience=timedelta(seconds=2))
 CASES = {
     name: value
     for name, value in list(globals().items())
@@ -735,5 +770,7 @@ CASES = {
 } | {
     "fails_in_hook": _failing(_raise),
     "dies": _failing(lambda t: os.kill(os.getpid(), signal.SIGKILL)),
-    "locks": _failing(lambda t: t.strategy.barrier("of rank 1 alone")),
+    "locks": _failing(lambda t: t.strategy.barrier("of rank 1 alone"), strategy=_HASTY),
+    "locks_in_torch": _failing(lambda t: dist.all_reduce(torch.ones(1)), strategy=_HASTY),
+    "locks_in_reduce": _failing(lambda t: t.strategy.reduce(1.0), strategy=_HASTY),
 }

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 THAT_GO_THROUGH = (
     "same_as_by_hand", "accumulates", "uneven_evaluation", "empty_share", "skips_batches",
-    "skips_all", "stops_by_raising", "stops_by_asking", "asks_for_more", "time_is_up",
+    "skips_all", "stops_by_raising", "stops_by_asking", "asks_for_more", "reductions", "time_is_up",
     "unused_found", "manual", "closure", "microbatches", "unknown_length", "names_of_one",
     "step_values", "metric_objects", "unsynced_monitor", "resumes", "resumes_inside",
     "samplers", "strategy_names", "refused", "loggers_and_files", "rank_zero", "data_of_a_script",
@@ -100,3 +101,48 @@ def ended(tmp_path_factory) -> Ended:
 def launched(tmp_path):
     """A function that runs cases in processes of their own."""
     return lambda *cases, **how: launch(tmp_path, *cases, **how)
+
+
+def run(*command: str, program: str | None = None, **more: str):
+    """Run a program; return its exit code, what it printed, and the processes that it left."""
+    mark = uuid.uuid4().hex
+    environ = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "PYTEST"))},
+        "MARK": mark, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}", "OMP_NUM_THREADS": "1",
+        "TRAINER_HOOKS_DISABLE_PLUGINS": "1", **more,
+    }  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, *command],
+        env=environ, input=program, capture_output=True, text=True, timeout=250, cwd=HERE,
+    )  # fmt: skip
+    return ended.returncode, ended.stdout + ended.stderr, left_behind(mark)
+
+
+def left_behind(mark: str, seconds: float = 8) -> list[str]:
+    """Return the processes that a program started and that are still there after a while."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = []
+        for place in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if f"MARK={mark}".encode() in place.read_bytes():
+                    found.append((place.parent / "cmdline").read_text())
+            except OSError:
+                continue  # it has ended meanwhile
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)  # the ends of other processes: there is no event to wait on
+
+
+@pytest.fixture(scope="session")
+def ran():
+    """`run`, for tests."""
+    return run
+
+
+@pytest.fixture
+def mark():
+    """A text for the environment of processes, which must have ended by the test's end."""
+    text = uuid.uuid4().hex
+    yield text
+    assert left_behind(text) == []

@@ -28,12 +28,28 @@ def test_an_error_of_one_rank_ends_all(launched, case, texts):
         assert text in found.output
 
 
-def test_ranks_that_wait_for_different_things_are_told_apart(launched):
-    """A barrier that one rank alone comes to is found, with what each waits for."""
-    found = launched("locks", timeout=90)
+@pytest.mark.parametrize(
+    ("case", "what"),
+    [
+        ("locks", "a barrier (of rank 1 alone)"),
+        ("locks_in_torch", "torch.distributed.all_reduce"),
+        ("locks_in_reduce", "a reduction"),
+    ],
+)
+def test_a_collective_of_one_rank_alone_is_found(launched, case, what):
+    """It ends all, and each rank is named with what it waits for, the hook and the callback."""
+    found = launched(case, timeout=60)
     assert all(found.codes), found.output
     assert "the processes wait for each other" in found.output
-    assert "a barrier (of rank 1 alone) in on_train_batch_end" in found.output
+    assert "rank 0 for the gradients" in found.output
+    told = found.output.partition(f"rank 1 for {what} in on_train_batch_end of ")[2]
+    assert "'At'" in told.partition("All must come")[0], found.output
+
+
+def test_a_rank_that_is_at_work_is_waited_for(launched):
+    """A hook that takes longer than the others' patience in one rank ends nobody."""
+    found = launched("works_long", timeout=60)
+    assert found.codes == [0, 0], found.output
 
 
 def test_a_signal_to_one_rank_ends_all_in_order(launched):
@@ -41,4 +57,4 @@ def test_a_signal_to_one_rank_ends_all_in_order(launched):
     found = launched("leaves_by_signal", timeout=60)
     assert found.codes == [143, 143], found.output
     files = [path.name for path in (found.folder / "leaves_by_signal").glob("*.ckpt")]
-    assert files == ["preempted-epoch=0-step=3.ckpt"]
+    assert files == ["preempted-epoch=0-step=4.ckpt"]

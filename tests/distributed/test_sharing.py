@@ -62,5 +62,5 @@ def test_what_does_not_fit_is_refused_before_anything_starts(ended):
 def test_a_callback_of_rank_zero_is_heard_by_all(ended):
     """It takes part in the first process alone, and the stop that it asks for ends both."""
     first, second = ended.found("rank_zero")
-    assert first == {"heard": 5, "batches": 5, "only": "done"}
-    assert second == {"heard": 0, "batches": 5, "only": None}
+    assert first == {"heard": 6, "batches": 6, "only": "done"}
+    assert second == {"heard": 0, "batches": 6, "only": None}

@@ -60,11 +60,17 @@ def test_raising_to_stop_in_one_rank_ends_all_after_the_batch(ended):
 
 
 def test_what_one_rank_asks_all_do(ended):
-    """A stop, a validation and a checkpoint that rank 1 asks for happen everywhere at once."""
-    assert [one["batches"] for one in ended.found("stops_by_asking")] == [4, 4]
+    """What rank 1 asks after a batch happens everywhere at once, after the next one."""
+    assert [one["batches"] for one in ended.found("stops_by_asking")] == [5, 5]
     for one in ended.found("asks_for_more"):
-        assert one["validated"] == [4, 8]
-        assert one["saved"] == [4]
+        assert one["validated"] == [5, 8]
+        assert one["saved"] == [5]
+
+
+def test_steps_need_no_reduction_of_their_own(ended):
+    """As much is exchanged besides gradients in four steps as in 32: at the ends of an epoch."""
+    for one in ended.found("reductions"):
+        assert one["found"][0] == one["found"][1] <= 6
 
 
 def test_the_clock_is_one(ended):

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import DataError, OptionError, TrainerHooksWarning
-from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.loggers import CSVLogger, DummyLogger
 
 
 class Counted(Callback):
@@ -157,7 +157,7 @@ def test_a_dry_run(bare, tiny, batches, counted, tmp_path) -> None:
     assert trainer.test(dataloaders=batches(4), verbose=False)
     assert trainer.num_test_batches == [2]
     assert len(trainer.predict(dataloaders=batches(4))) == 2
-    assert trainer.loggers == []
+    assert [type(logger) for logger in trainer.loggers] == [DummyLogger]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -191,7 +191,7 @@ def test_overfitting(limit, bare, tiny, counted) -> None:
             return super().training_step(batch, batch_idx)
 
         def on_fit_end(self):
-            loaders = [self.trainer.train_dataloader, *self.trainer.val_dataloaders]
+            loaders = [self.trainer.train_dataloader, self.trainer.val_dataloaders]
             samplers.extend(type(loader.sampler) for loader in loaders)
 
     data = torch.arange(8.0).view(4, 2)

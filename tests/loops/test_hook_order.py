@@ -467,7 +467,10 @@ def module_that_records(base: type[Module], entries: list[str]) -> Module:
 
 
 def test_bands_and_the_module(bare, defaulted, recorder, batches, tmp_path) -> None:
-    """At every hook: transforming callbacks, observers, the module, control, sinks, savers."""
+    """At every hook: transforming callbacks, observers, the module, control, sinks, savers.
+
+    But of a checkpoint that is restored the module hears first.
+    """
     entries: list[str] = []
     bands = [band for band in reversed(Band) if band is not Band.MODULE]
     callbacks = [recorder(entries, band, band.name) for band in bands]
@@ -483,7 +486,10 @@ def test_bands_and_the_module(bare, defaulted, recorder, batches, tmp_path) -> N
     assert len(fired) % len(order) == 0
     for start in range(0, len(fired), len(order)):
         group = [entry.split(": ") for entry in fired[start : start + len(order)]]
-        assert [name for name, _ in group] == order
+        if group[0][1].startswith("on_load_checkpoint"):
+            assert [name for name, _ in group] == ["MODULE", *(o for o in order if o != "MODULE")]
+        else:
+            assert [name for name, _ in group] == order
         assert len({rest.partition("(")[0] for _, rest in group}) == 1
 
 

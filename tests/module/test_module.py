@@ -444,8 +444,6 @@ def test_parts_of_a_step_are_the_modules(Tiny, quiet_trainer, batches, name, is_
 
     def part(*args, **kwargs):
         calls.append((args, kwargs))
-        if name == "optimizer_step":
-            args = (*args, kwargs.pop("optimizer_closure"))
         return getattr(Tiny, name)(net, *args, **kwargs)
 
     if not is_set:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from trainer_hooks.errors import OptionError
+from trainer_hooks.runtime.slurm import first_host
 from trainer_hooks.runtime.strategy import DDPStrategy, choose_processes
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology, read_topology
 
 TORCHRUN = {
     "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1",
     "MASTER_ADDR": "localhost",
+}  # fmt: skip
+SLURM = {
+    "SLURM_NTASKS": "6", "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "1",
+    "SLURM_NNODES": "3", "SLURM_NODELIST": "node[01-03]", "SLURM_JOB_ID": "123456",
+    "SLURM_JOB_NAME": "train",
 }  # fmt: skip
 
 
@@ -26,6 +32,7 @@ def test_the_variables_of_torchrun_are_read():
     """Rank, world, machine and their number come from what torchrun sets."""
     found = read_topology(TORCHRUN)
     assert found == Topology(4, 3, 1, 1, 2, "torchrun")
+    assert found.origin == "started by torchrun"
     assert found.num_nodes == 2
     assert not found.is_global_zero
 
@@ -35,7 +42,9 @@ def test_the_variables_of_torchrun_are_read():
     [
         ({"WORLD_SIZE": "2"}, "RANK, LOCAL_RANK, .* must be there.*torchrun --nproc-per-node 2"),
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE='two'"),
-        ({"SLURM_NTASKS": "2"}, "SLURM_NTASKS=2.*torchrun"),
+        ({"SLURM_NTASKS": "2"}, "SLURM_NTASKS=2.*SLURM_PROCID, SLURM_LOCALID must be there"),
+        ({**SLURM, "SLURM_PROCID": "7"}, "SLURM_PROCID=7.*do not fit 6 tasks on 3 machines"),
+        ({**SLURM, "SLURM_NODELIST": ""}, "SLURM_NODELIST must be there"),
     ],
 )  # fmt: skip
 def test_what_tells_too_little_is_refused(environ, words):
@@ -47,8 +56,12 @@ def test_what_tells_too_little_is_refused(environ, words):
 @pytest.mark.parametrize(
     ("strategy", "devices", "num_nodes", "environ", "words"),
     [
-        ("auto", 2, 1, {}, "torchrun --nproc-per-node 2 train.py"),
-        ("ddp", "0,1", 1, {}, "torchrun --nproc-per-node 2 train.py"),
+        ("auto", 2, 1, {**TORCHRUN, "WORLD_SIZE": "1", "RANK": "0"}, "would start 1 more"),
+        ("single_device", 2, 1, {}, "each device takes a process"),
+        ("ddp_notebook", 2, 1, TORCHRUN, "would fork more"),
+        ("ddp_spawn", 2, 1, {}, "use 'ddp'"),
+        ("auto", 4, 1, SLURM, "SLURM has 2 processes on this machine"),
+        ("auto", 2, 2, SLURM, "6 processes on 3 machine"),
         ("auto", "auto", 2, {}, "torchrun --nnodes 2"),
         ("fsdp", "auto", 1, {}, "not available yet"),
         ("dpp", "auto", 1, {}, "Did you mean 'ddp'"),
@@ -71,6 +84,60 @@ def test_options_that_fit_are_taken(devices):
     assert choose_processes("ddp", 1, 1, {})[0] is SINGLE_PROCESS
     found = choose_processes("ddp_find_unused_parameters_true", "auto", 1, TORCHRUN)[1]
     assert found.find_unused_parameters
+
+
+def test_the_variables_of_slurm_are_read():
+    """Rank, world, machines, the meeting place and its port come from what srun sets."""
+    found = read_topology(SLURM)
+    assert found == Topology(
+        6, 3, 1, 1, 2, "SLURM", 3, "node01:18456", reason="SLURM_NTASKS=6"
+    )  # fmt: skip
+    assert choose_processes("auto", 2, 3, SLURM)[0] == found
+    own = {**SLURM, "MASTER_ADDR": "head", "MASTER_PORT": "5"}
+    assert read_topology(own).address == "head:5"
+    uneven = {**SLURM, "SLURM_NTASKS": "5", "SLURM_TASKS_PER_NODE": "1,2(x2)"}
+    assert [read_topology(uneven).local_world_size, read_topology(uneven).num_nodes] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("more", "world_size"),
+    [
+        ({"SLURM_JOB_NAME": "bash"}, 1),
+        ({"SLURM_JOB_NAME": "interactive"}, 1),
+        ({"SLURM_NTASKS": "1"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "1"}, 1),
+        ({"SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "6"}, 6),
+        ({**TORCHRUN}, 4),
+    ],
+)
+def test_a_shell_of_slurm_is_one_process(more, world_size):
+    """What runs in a shell, in a step of one task, or under torchrun is no task of several."""
+    assert read_topology({**SLURM, **more}).world_size == world_size
+
+
+@pytest.mark.parametrize(
+    ("hosts", "first"),
+    [
+        ("node07", "node07"),
+        ("node[01-03,7],other", "node01"),
+        ("a-b.c,d", "a-b.c"),
+        ("rack[2-4]node[08,10].x", "rack2node08.x"),
+        ("n[5]", "n5"),
+        ("n1 n2", "n1"),
+    ],
+)
+def test_the_first_host_is_found_without_scontrol(hosts, first):
+    """The first name of a host list is taken apart here, brackets and ranges and all."""
+    assert first_host(hosts) == first
+
+
+@pytest.mark.parametrize("devices", [2, "2", [0, 1], "0,1"])
+def test_one_process_is_to_start_the_others(devices):
+    """Several devices without a launcher are processes that the Trainer starts, or forks."""
+    found = choose_processes("auto", devices, 1, {})[0]
+    assert (found.world_size, found.global_rank, found.local_world_size) == (2, 0, 2)
+    assert choose_processes("ddp_notebook", devices, 1, {})[0].starts == "fork"
+    assert f"because devices={devices!r}" in found.origin
 
 
 def test_tasks_that_are_to_train_alone_may():

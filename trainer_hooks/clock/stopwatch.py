@@ -18,6 +18,7 @@ class Stopwatch:
 
     Attributes:
         agreed: the seconds that several processes go by, until they agree on others; None in one.
+        is_read: whether anybody has asked for a clock made of them.
     """
 
     def __init__(self) -> None:
@@ -26,6 +27,7 @@ class Stopwatch:
         self._since: float | None = None
         self._is_evaluating = False
         self.agreed: tuple[float, float] | None = None
+        self.is_read = False
 
     def start(self) -> None:
         """Count the time of training from here on; the time of a validation ends."""

@@ -85,6 +85,7 @@ class Timekeeper:
         is_open = stage is EpochStage.BATCHES
         is_over = not is_open and stage is not EpochStage.BETWEEN
         epochs = progress.epochs_completed + is_over
+        self.stopwatch.is_read = True
         train, evaluation = self.stopwatch.read()
         return Clock(
             epochs // iteration_length if iteration_length else 0,

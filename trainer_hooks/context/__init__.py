@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer as Trainer  # for annotations alone
     from trainer_hooks.context.data import EvalData, RunData
     from trainer_hooks.context.moving import LEAVE, REFUSE, MovingParts, Part
-    from trainer_hooks.context.plan import IN_OTHER_LIMITS, Plan
+    from trainer_hooks.context.plan import IN_OTHER_LIMITS, NEVER, Plan
     from trainer_hooks.context.state import RunState, present_step
     from trainer_hooks.context.training import Training
     from trainer_hooks.context.work import OverriddenSteps
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IN_OTHER_LIMITS",
     "LEAVE",
+    "NEVER",
     "REFUSE",
     "Asked",
     "EvalData",
@@ -43,6 +44,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "IN_OTHER_LIMITS": "plan",
             "LEAVE": "moving",
             "MovingParts": "moving",
+            "NEVER": "plan",
             "OverriddenSteps": "work",
             "Part": "moving",
             "Plan": "plan",

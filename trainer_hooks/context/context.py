@@ -155,12 +155,20 @@ class RunContext:
                 )
         self.data.let_go()
 
+    def loop_state(self) -> dict[str, Any]:
+        """Return, as plain data, what the training loop knows of its place."""
+        return {
+            "is_last_batch": self.batch.is_last,
+            "is_in_cycle": self.cycle.is_open,
+            "has_scheduled": self.batch.has_scheduled,
+        }
+
     def _places(self) -> dict[str, Any]:
         """Return, as plain data, where the loaders stand and what they are like."""
         found: dict[str, Any] = {
             "evaluators": dict(self.validation.evaluators),
             "inside_batch": self.batch.is_taken,
-            "loop": {"is_last_batch": self.batch.is_last, "is_in_cycle": self.cycle.is_open},
+            "loop": self.loop_state(),
         }
         if self.data.stream is not None:
             found |= {

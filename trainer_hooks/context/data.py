@@ -27,6 +27,7 @@ class EvalData:
         evaluators: what they were given in, if in evaluators.
         chosen: the numbers of those that are run in the validation under way; None for all.
         most: the most batches of each that any of several processes has.
+        given: what they were given in: one, or a list or dict of them.
     """
 
     loaders: list[Any] = field(default_factory=list)
@@ -34,9 +35,17 @@ class EvalData:
     evaluators: list[Evaluator] = field(default_factory=list)
     chosen: list[int] | None = None
     most: list[int | float] = field(default_factory=list)
+    given: Any = None
 
     def __bool__(self) -> bool:
         return any(self.most_batches)
+
+    @property
+    def as_given(self) -> Any:
+        """The loaders in the form in which they were given; None where there are none."""
+        if isinstance(self.given, loading.CombinedLoader):
+            return self.given.iterables
+        return loading.in_form_of(self.given, self.loaders) if self.loaders else None
 
     @property
     def most_batches(self) -> list[int | float]:
@@ -108,4 +117,4 @@ class RunData:
             self.stream.let_go()
             self.stream = self.reopened = None
         for data in self.evaluation.values():
-            data.loaders, data.evaluators, data.chosen = [], [], None
+            data.loaders, data.evaluators, data.chosen, data.given = [], [], None, None

@@ -14,7 +14,7 @@ from trainer_hooks._log import warn
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 __all__ = ["LEAVE", "REFUSE", "MovingParts", "Part", "copied"]
 
@@ -157,6 +157,13 @@ class MovingParts:
                 part.load_state_dict(state)
             elif part.missing not in (LEAVE, REFUSE):
                 warn(part.missing, TrainerHooksWarning)
+
+    def load_some(self, checkpoint: dict[str, Any], names: Collection[str]) -> None:
+        """Put back what is held of those that are named, as outside of a run."""
+        for part in self._saved():
+            state = part.read(checkpoint) if part.name in names else None
+            if state is not None:
+                part.load_state_dict(state)
 
     def put_aside(self) -> dict[str, Any]:
         """Return, by name, the states that a validation inside fit may change, as they are now."""

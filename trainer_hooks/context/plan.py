@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,10 @@ from trainer_hooks.clock import TimeUnit
 if TYPE_CHECKING:
     from trainer_hooks.clock import Filter, Time
 
-__all__ = ["IN_OTHER_LIMITS", "Plan"]
+__all__ = ["IN_OTHER_LIMITS", "NEVER", "Plan"]
+
+NEVER = sys.maxsize
+"""A number of steps between two moments that no run comes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Plan:
         microbatch_size: samples of a part that a batch is split into, `"auto"`, or None: the whole.
         gradient_clip_val: bound on the gradients, or None.
         gradient_clip_algorithm: `"norm"` or `"value"`.
-        log_every_n_steps: windows between two hand-overs to the loggers.
+        log_every_n_steps: windows between two hand-overs to the loggers, or `NEVER`.
         iteration_length: epochs of an iteration, or None.
         inference_mode: whether evaluation outside fit uses `torch.inference_mode`.
         detect_anomaly: whether autograd looks for the origin of a NaN.

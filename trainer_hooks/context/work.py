@@ -18,12 +18,14 @@ class BatchInWork:
     Attributes:
         is_taken: whether a training batch is taken or in work, and not yet counted as done.
         is_last: whether the training batch in work is the epoch's last.
+        has_scheduled: whether the schedulers that count epochs have stepped for this epoch.
         indices: those of the predict batch's samples, or None where they are not known.
         loader_label: the evaluator whose loader is in use, or an empty text.
     """
 
     is_taken: bool = False
     is_last: bool = False
+    has_scheduled: bool = False
     indices: list[Any] | None = None
     loader_label: str = ""
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from trainer_hooks.data.loaders import (
         as_eval_loaders,
         as_train_loader,
+        set_epoch,
         without_shuffling,
     )
+    from trainer_hooks.data.nesting import in_form_of, loaders_in
     from trainer_hooks.data.sharing import shared
     from trainer_hooks.data.showing import shown
     from trainer_hooks.data.sizes import (
@@ -54,8 +56,10 @@ __all__ = [
     "evaluators_in",
     "generator_states",
     "generators_in",
+    "in_form_of",
     "iterator_of",
     "limited",
+    "loaders_in",
     "measure",
     "no_batch",
     "noting_indices",
@@ -63,6 +67,7 @@ __all__ = [
     "restore_generators",
     "samples_in",
     "samples_of",
+    "set_epoch",
     "shared",
     "shortage",
     "shown",
@@ -93,12 +98,15 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "iterator_of": "workers",
             "limited": "sizes",
             "measure": "counting",
+            "in_form_of": "nesting",
+            "loaders_in": "nesting",
             "no_batch": "sizes",
             "noting_indices": "indices",
             "number_of_batches": "sizes",
             "restore_generators": "generators",
             "samples_in": "splitting",
             "samples_of": "sizes",
+            "set_epoch": "loaders",
             "shared": "sharing",
             "shortage": "sizes",
             "shown": "showing",

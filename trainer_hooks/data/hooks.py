@@ -49,5 +49,11 @@ class DataHooks:
 
 
 def defines(owner: object, name: str, base: type = DataHooks) -> bool:
-    """Return whether `owner` has a `name` of its own, in its class or on itself, not `base`'s."""
-    return name in vars(owner) or getattr(type(owner), name) is not getattr(base, name)
+    """Return whether `owner` has a `name` of its own, in its class or on itself, not `base`'s.
+
+    One that is None is switched off.
+    """
+    if name in vars(owner):
+        return vars(owner)[name] is not None
+    own = getattr(type(owner), name)
+    return own is not None and own is not getattr(base, name)

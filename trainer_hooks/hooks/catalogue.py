@@ -67,7 +67,7 @@ class Hooks:
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Called while a checkpoint is restored, with all that is in it."""
+        """Called while a checkpoint is restored, with all that is in it; the module comes first."""
 
     @_known_as(composer="after_load")
     def on_after_load(

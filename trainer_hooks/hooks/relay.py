@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.member import Member
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["HookRelay", "Monitor", "call_noting", "describe_error", "hook_in_work", "is_isolated"]
+__all__ = [
+    "HookRelay",
+    "Monitor",
+    "call_noting",
+    "describe_error",
+    "hook_in_work",
+    "is_isolated",
+    "is_module_first",
+    "place_in_work",
+]
 
 _ISOLATED = frozenset(
     {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
@@ -38,6 +47,9 @@ _CUTTING = frozenset(
     }
 )  # fmt: skip
 """Hooks in which a request to stop cuts the batch in work off, so that it reaches the loop."""
+
+_MODULE_FIRST = frozenset({"on_load_checkpoint"})
+"""Hooks that `fire_to_module` calls on the module, before the callbacks have their turn."""
 
 _Listener = tuple["Callable[..., object]", int, str]
 
@@ -131,6 +143,14 @@ class HookRelay(Hooks):
         if hook in self.listened:
             getattr(self, hook)(*args)
 
+    def fire_to_module(self, hook: str, *args: Any) -> None:
+        """Call a hook on the module alone; for one that it hears of before all others."""
+        self._settle()
+        for member in self._members:
+            listener = self._listener(hook, member) if member.skip else None
+            if listener is not None:
+                _fan_out(hook, (listener,), self._stop, self._returned)(*args)
+
     def fire_event(
         self, event: str, leading: tuple[Any, ...], arguments: Mapping[str, Any]
     ) -> None:
@@ -149,12 +169,16 @@ class HookRelay(Hooks):
         found: dict[str, list[_Listener]] = {}
         for member in members:
             for hook in self.hooks:
-                call = member.listener(hook, self.hooks)
-                if call is not None:
-                    call = self._watched(hook, member, call)
-                    listener = (member.shielded(call, hook), member.skip, member.label)
+                listener = self._listener(hook, member)
+                if listener is not None and not (member.skip and hook in _MODULE_FIRST):
                     found.setdefault(hook, []).append(listener)
         return found
+
+    def _listener(self, hook: str, member: Member) -> _Listener | None:
+        call = member.listener(hook, self.hooks)
+        if call is None:
+            return None
+        return member.shielded(self._watched(hook, member, call), hook), member.skip, member.label
 
     def _watched(
         self, hook: str, member: Member, call: Callable[..., object]
@@ -291,13 +315,31 @@ def hook_in_work(frame: FrameType | None = None) -> str:
     Args:
         frame: where to look, as for another thread; the caller's unless given.
     """
-    frame = sys._getframe(1) if frame is None else frame  # noqa: SLF001 - documented
-    while frame is not None:
-        if frame.f_code in _FIRING:
-            hook: str = frame.f_locals["hook"]
-            return hook
+    firing = _firing(sys._getframe(1) if frame is None else frame)  # noqa: SLF001 - documented
+    return "" if firing is None else str(firing.f_locals["hook"])
+
+
+def place_in_work(frame: FrameType | None) -> str:
+    """Return the innermost hook that a thread is in, and whose: `on_fit_start of 'Timer'`.
+
+    Args:
+        frame: the call that the thread is in.
+    """
+    firing = _firing(frame)
+    if firing is None:
+        return ""
+    return f"{firing.f_locals['hook']} of {firing.f_locals.get('label', 'nobody')}"
+
+
+def _firing(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and frame.f_code not in _FIRING:
         frame = frame.f_back
-    return ""
+    return frame
+
+
+def is_module_first(hook: str) -> bool:
+    """Return whether the module hears of `hook` before any callback, whatever their bands."""
+    return hook in _MODULE_FIRST
 
 
 def is_isolated(hook: str) -> bool:

@@ -75,13 +75,16 @@ HOOKS: Mapping[str, HookSpec] = MappingProxyType(specs_of(Hooks))
 def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HOOKS) -> bool:
     """Return whether `implementer` has a `hook` of its own: in its class, or as an attribute.
 
+    One that is None is switched off.
+
     Args:
         implementer: a callback or a module.
         hook: the hook's name, or an older name of one.
         hooks: the hooks that there are.
     """
-    if hook in getattr(implementer, "__dict__", ()):
-        return True
+    own = getattr(implementer, "__dict__", {})
+    if hook in own:
+        return own[hook] is not None
     method = getattr(type(implementer), hook, None)
     # `is True`: a mock that was put in a hook's place says yes to any question
     if method is None or getattr(method, "is_empty_hook", False) is True:

@@ -49,7 +49,7 @@ class CSVLogger(FolderLogger):
 
     Args:
         save_dir: folder for all experiments.
-        name: name of the experiment; an empty string leaves that level out.
+        name: name of the experiment; an empty string or None leaves that level out.
         version: a number, or the whole name of the folder. Default: the next free number.
         prefix: put before each metric's name, with a dash.
         flush_logs_every_n_steps: how many steps, or rows, may be lost if the process is killed.
@@ -65,16 +65,16 @@ class CSVLogger(FolderLogger):
     def __init__(
         self,
         save_dir: str | os.PathLike[str],
-        name: str = "trainer_logs",
+        name: str | None = "trainer_logs",
         version: int | str | None = None,
         prefix: str = "",
         flush_logs_every_n_steps: int = 100,
     ) -> None:
-        for argument, value in (("name", name), ("prefix", prefix)):
+        for argument, value in (("name", name or ""), ("prefix", prefix)):
             check_text(argument, value, "CSVLogger")
         _check_every(flush_logs_every_n_steps)
         self.run_folder = RunFolder("CSVLogger", save_dir, name, version, _METRICS, create_csv)
-        self._name = name
+        self._name = name or ""
         self._prefix = f"{prefix}-" if prefix else ""
         self._flush_every = flush_logs_every_n_steps
         self._flush_at = flush_logs_every_n_steps - 1
@@ -113,7 +113,9 @@ class CSVLogger(FolderLogger):
         self._logged += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
-        """Write hyperparameters to `hparams.json`; a value that JSON has no form for as its repr.
+        """Write hyperparameters to `hparams.json` and `hparams.yaml`.
+
+        A value that JSON has no form for is written as its repr.
 
         Args:
             params: names and values.

@@ -1,68 +1,72 @@
-"""DummyLogger: takes everything and keeps nothing."""
+"""DummyLogger: stands where the loggers of a dry run would, and writes nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from trainer_hooks.loggers.base import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-__all__ = ["DummyExperiment", "DummyLogger"]
+__all__ = ["DummyLogger"]
 
 
-class DummyExperiment:
-    """Stands for the object of a library: any method of it may be called, and does nothing."""
+class _Nothing:
+    """Takes any call, item and attribute, and does nothing."""
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if name.startswith("__"):  # what copies and notebooks ask for is not there
-            raise AttributeError(name)
-        return _nothing
-
-    def __getitem__(self, index: Any) -> DummyExperiment:
+    def __getattr__(self, name: str) -> Self:
+        if name.startswith("__"):
+            raise AttributeError(name)  # who copies or pickles it asks for some
         return self
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __call__(self, *args: object, **kwargs: object) -> Self:  # noqa: ARG002
+        return self
+
+    def __getitem__(self, key: object) -> Self:
+        return self
+
+    def __setitem__(self, key: object, value: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         pass
 
 
 class DummyLogger(Logger):
-    """A logger of which every call does nothing, those on its `experiment` too.
+    """Take everything and write nothing, as with `Trainer(fast_dev_run=True)`.
 
-    Code that logs through `trainer.logger` runs as it is where nothing is to be kept.
-
-    Example::
-
-        trainer = Trainer(logger=DummyLogger())
+    `experiment` takes any call, so that what a script does with its logger's library runs dry, too.
     """
+
+    def __init__(self) -> None:
+        self._experiment = _Nothing()
 
     @property
     def name(self) -> str:
-        """Return nothing: there is no experiment."""
+        """Return an empty text."""
         return ""
 
     @property
     def version(self) -> str:
-        """Return nothing."""
+        """Return an empty text."""
         return ""
 
     @property
-    def experiment(self) -> DummyExperiment:
-        """Return what takes any call."""
-        return DummyExperiment()
+    def experiment(self) -> Any:
+        """Return an object that takes any call, and does nothing."""
+        return self._experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Do nothing."""
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return _nothing
+        return self._experiment
 
-    def __getitem__(self, index: Any) -> DummyLogger:
+    def __getitem__(self, index: object) -> Self:
         return self
-
-
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """Do nothing."""

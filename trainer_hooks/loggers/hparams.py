@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_dict", "flattened", "jsonable", "plain_number", "write_hparams"]
 
-_FILE = "hparams.json"
+_FILE, _YAML = "hparams.json", "hparams.yaml"
 
 
 def as_dict(params: Mapping[str, Any] | Namespace) -> dict[str, Any]:
@@ -50,9 +50,24 @@ def flattened(params: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def write_hparams(folder: Path, params: Mapping[str, Any]) -> None:
-    """Write `hparams.json`, whole or not at all."""
-    text = json.dumps(jsonable(params), indent=2, allow_nan=False) + "\n"
+    """Write `hparams.json`, and `hparams.yaml` for Lightning's tools, whole or not at all."""
+    plain = jsonable(params)
+    text = json.dumps(plain, indent=2, allow_nan=False) + "\n"
     replace_file(folder / _FILE, lambda file: file.write(text))
+    lines = [f"{json.dumps(name)}: {_yaml(value)}\n" for name, value in plain.items()] or ["{}\n"]
+    replace_file(folder / _YAML, lambda file: file.writelines(lines))
+
+
+def _yaml(value: Any) -> str:
+    """Return plain data as YAML in one line: JSON, but for floats that it would take for texts."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(k)}: {_yaml(v)}' for k, v in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_yaml, value))}]"
+    if isinstance(value, float):
+        digits, mark, power = repr(value).partition("e")
+        return digits + (".0" if mark and "." not in digits else "") + mark + power
+    return json.dumps(value)
 
 
 def plain_number(value: Any) -> float:

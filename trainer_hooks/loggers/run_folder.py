@@ -50,7 +50,7 @@ class RunFolder:
         create: Callable[[Path], bool],
     ) -> None:
         _check(owner, save_dir, version)
-        self.save_dir = os.fspath(save_dir)
+        self.save_dir = os.path.expanduser(save_dir)  # noqa: PTH111 - not `./~`
         self.root = Path(self.save_dir, name or "")
         self.mark = mark
         self._owner = owner

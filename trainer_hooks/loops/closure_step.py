@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from trainer_hooks.errors import OptimizationError
+from trainer_hooks.loops.steps import overrides
 from trainer_hooks.loops.train_step import TrainStep
-from trainer_hooks.module import ManualOptimizer, needs_closure
+from trainer_hooks.module import ManualOptimizer, needs_closure, takes_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["ClosureStep"]
 
 
+def may_evaluate(context: RunContext) -> bool:
+    """Return whether an optimizer is handed the closure that may do without one.
+
+    It is not under a loss scaler, which steps by itself.
+    """
+    if context.precision.name == "16-mixed":
+        return False
+    return any(map(takes_closure, context.training.optimization.optimizers))
+
+
 class ClosureStep(TrainStep):
     """Automatic optimization where the gradients are computed inside the optimizer's step.
 
@@ -29,6 +43,7 @@ class ClosureStep(TrainStep):
     def __init__(self, context: RunContext, inner: TrainStep) -> None:
         """Make one whose batches are run by `inner`, forward and backward."""
         self._inner = inner
+        self._may_evaluate = may_evaluate(context)
         super().__init__(context)
         self.missing = inner.missing
         inner.returns_outputs = True
@@ -57,8 +72,15 @@ class ClosureStep(TrainStep):
         optimizer = self.optimizer
         outputs: dict[str, Any] = {}
 
+        @torch.enable_grad()
         def closure() -> Tensor | None:
             nonlocal outputs
+            if inner.is_repeating and self.accumulate > 1:
+                raise OptimizationError(
+                    f"{type(optimizer).__qualname__} evaluated the loss twice in a step, with "
+                    f"Trainer(accumulate_grad_batches={self.accumulate}): it would need all "
+                    "batches of a window again. Use larger batches."
+                )
             inner.closes_next = self.sync is not None
             outputs = inner(batch, batch_idx, closes_window=False)
             inner.is_repeating = True
@@ -67,19 +89,31 @@ class ClosureStep(TrainStep):
             if self.progress.has_gradients:
                 self.finish_gradients(optimizer)
             loss = outputs.get("loss")
-            if self.sync is not None and loss is not None and needs_closure(optimizer):
+            evaluates = needs_closure(optimizer) or self._may_evaluate
+            if self.sync is not None and loss is not None and evaluates:
                 return self.sync.mean(loss)  # what the optimizer decides by is the same in all
             return loss
 
         wrapped = ManualOptimizer(optimizer, self)
-        self.module.optimizer_step(
-            self.progress.epochs_completed, batch_idx, wrapped, optimizer_closure=closure
-        )
+        self.module.optimizer_step(self.progress.epochs_completed, batch_idx, wrapped, closure)
+        if not inner.is_repeating:
+            raise OptimizationError(
+                f"the closure of batch {batch_idx} was never called: {self._who_drops_it()}. "
+                "training_step and backward run inside of it, so nothing was learned. In "
+                "optimizer_step call optimizer.step(closure=optimizer_closure), or the closure "
+                "alone where no step is to be made."
+            )
         return outputs
+
+    def _who_drops_it(self) -> str:
+        if overrides(self.module, "optimizer_step"):
+            name = type(self.module).__qualname__
+            return f"{name}.optimizer_step neither called it nor passed it on"
+        return f"{type(self.optimizer).__qualname__}.step was given it, and ignored it"
 
     def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         """Step as `optimizer.step(closure)` would, with the run's precision."""
-        if needs_closure(optimizer):
+        if needs_closure(optimizer) or (closure is not None and self._may_evaluate):
             result = optimizer.step(closure)
         else:
             result = closure() if closure is not None else None

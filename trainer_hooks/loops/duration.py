@@ -46,6 +46,11 @@ class Duration:
         self._counter = _COUNTERS.get(unit)
         self._most = most
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is a number of batches, samples or tokens, and no wall time."""
+        return self._counter is not None
+
     def is_over(self) -> bool:
         """Return whether as much was trained; of wall time validations count, too."""
         if self._counter is None:

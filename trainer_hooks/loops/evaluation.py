@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.data import iterator_of, no_batch, number_of_batches, shortage
+from trainer_hooks.data import iterator_of, no_batch, number_of_batches, set_epoch, shortage
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning, add_note
 from trainer_hooks.loops.handover import hand_over
 from trainer_hooks.loops.steps import evaluation_step
@@ -128,6 +128,7 @@ class EvaluationLoop:
         )
         if self._is_cut():
             return
+        set_epoch(self.data.loaders[index], context.training.progress.epochs_completed)
         try:
             for batch_idx, batch in enumerate(batches_of(self.data, index, limit)):
                 if context.asked.pending_signal:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks.clock import EpochStage
+from trainer_hooks.context import NEVER
 from trainer_hooks.data import shortage
-from trainer_hooks.errors import DataError, StopTraining, UsageError, add_note
+from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning, UsageError, add_note
 from trainer_hooks.hooks import call_noting
 from trainer_hooks.loops.duration import counter_of, duration_of
 from trainer_hooks.loops.handover import hand_over
@@ -50,6 +52,7 @@ class FitLoop:
         self._validation = FitValidation(context, stream.num_batches)
         self._losses = LossWatch(context)
         self._measure = counter_of(context.module)
+        self._is_told_of_none = False
         self._duration: Duration | Agreement | None = duration_of(context)
         self._agreement: Agreement | None = None
         self._is_timed = False
@@ -57,7 +60,9 @@ class FitLoop:
         if context.processes.is_several:
             from trainer_hooks.loops.agreement import Agreement
 
-            self._duration = self._agreement = Agreement(context, duration_of(context))
+            self._duration = self._agreement = Agreement(
+                context, duration_of(context), self._step.sync
+            )
 
     def run(self) -> None:
         """Train.
@@ -87,11 +92,15 @@ class FitLoop:
                 context.state.stage = "train"
                 context.training.timekeeper.stopwatch.start()
                 context.training.metrics.enter(Scope.TRAIN_EPOCH)
+                if progress.stage is EpochStage.ENDED:  # resumed after its last slot
+                    progress.complete_epoch()
                 hooks.on_train_start(trainer, module)
                 context.training.metrics.enter(Scope.CLOSED)
                 self._agree()
                 self._validation.start()
                 self._resume()
+                if progress.stage is EpochStage.BETWEEN:
+                    self._iterations.after_epoch()
                 while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
                     if progress.stage is EpochStage.BETWEEN:
                         self._begin_epoch()
@@ -185,6 +194,9 @@ class FitLoop:
                 raise
             stream.last.keep(batch)
             hooks.on_after_dataloader(trainer, module, batch)
+            if batch is None:
+                self._pass_over_none()
+                continue
             if transfer.is_needed:
                 batch = transfer(batch)
             metrics.batch = batch
@@ -215,6 +227,8 @@ class FitLoop:
             context.batch.is_taken = False
             if steps_schedulers and closes_window:
                 self._schedulers.after_step()
+            if context.batch.is_last:
+                self._schedulers.after_batches()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
             self._finish_batch(closes_window, outputs)
         self._losses.look(outputs)
@@ -233,17 +247,43 @@ class FitLoop:
             return iterator
         return watched(iterator, loader, context.trainer.device)
 
+    def _pass_over_none(self) -> None:
+        """Count a batch that the loader gave None for: its place in the window stays empty."""
+        context, progress = self.context, self.context.training.progress
+        if not self._is_told_of_none:
+            self._is_told_of_none = True
+            warn(
+                f"the training loader {self.stream.loader!r} gave None for batch "
+                f"{progress.batches_in_epoch} of epoch {progress.epochs_completed}: such a batch "
+                "is skipped, without a hook. Let collate_fn return what is left of the samples, "
+                "unless that is meant.",
+                TrainerHooksWarning,
+            )
+        batch_idx = progress.batches_in_epoch
+        is_last = batch_idx + 1 >= self.stream.num_batches
+        if self._agreement is not None and self._agreement.is_last(is_last):
+            is_last, self.stream.num_batches = True, batch_idx + 1
+        context.batch.is_last = is_last
+        accumulate = context.plan.accumulate_grad_batches
+        closes_window = is_last or progress.batches_in_window + 1 >= accumulate
+        self._step.skip(batch_idx, closes_window)
+        progress.count_batch(closes_window, 0, 0)
+        context.batch.is_taken = False
+        if closes_window:
+            self._schedulers.after_step()
+        self._finish_batch(closes_window, {})
+
     def _finish_batch(self, closes_window: bool, outputs: dict[str, Any]) -> None:
         """Hand metrics to the loggers, validate if that is due, and let savers save."""
         context, progress = self.context, self.context.training.progress
         if closes_window and self._agreement is not None:
-            self._agreement.reach()
+            self._agreement.after_window()
         if context.asked.ends_epoch:
             self._leave_rest()
             return
         if closes_window and (
             progress.batches_stepped % context.plan.log_every_n_steps == 0
-            or context.asked.is_stopping
+            or (context.asked.is_stopping and context.plan.log_every_n_steps < NEVER)
         ):
             hand_over(context, *context.training.metrics.step_metrics())
             if context.trainer.loggers:  # for which values were copied to the host just now
@@ -263,7 +303,7 @@ class FitLoop:
         self._iterations.before_epoch()
         context.training.progress.begin_epoch()
         context.training.timekeeper.begin_epoch(context.training.progress)
-        context.batch.is_last = False
+        context.batch.is_last = context.batch.has_scheduled = False
         context.training.metrics.enter(Scope.TRAIN_EPOCH)
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)

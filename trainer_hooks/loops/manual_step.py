@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import UsageError
 from trainer_hooks.loops.steps import loss_of, outputs_of, training_step
-from trainer_hooks.module import ManualOptimizer, needs_closure
+from trainer_hooks.module import ManualOptimizer, needs_closure, takes_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,11 +92,14 @@ class ManualStep:
     def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         """Let one optimizer step, with the hooks around it."""
         result = None
-        if closure is not None and not needs_closure(optimizer):
+        evaluates = needs_closure(optimizer) or (
+            closure is not None and takes_closure(optimizer) and self.precision.name != "16-mixed"
+        )
+        if closure is not None and not evaluates:
             result = closure()
         self.precision.unscale(optimizer)
         self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
-        if needs_closure(optimizer):
+        if evaluates:
             result = optimizer.step(closure)
         else:
             self.precision.step(optimizer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.data import noting_indices
+from trainer_hooks.data import noting_indices, set_epoch
 from trainer_hooks.errors import StopTraining, add_note
 from trainer_hooks.loops.evaluation import batches_of, evaluating, place_of
 from trainer_hooks.loops.steps import predict_step
@@ -66,6 +66,7 @@ class PredictionLoop:
         kept: list[Any] = []
         if self._is_cut():
             return kept
+        set_epoch(self.data.loaders[index], context.training.progress.epochs_completed)
         try:
             with self._source(index) as (source, notes):
                 for batch_idx, batch in enumerate(batches_of(self.data, index, source=source)):

@@ -45,8 +45,11 @@ class SchedulerStepper:
                 self._step(config)
 
     def after_batches(self) -> None:
-        """Step those that count epochs and need no metric: the epoch's last batch is done."""
-        self._after_epoch(on_plateau=False)
+        """Step those that count epochs and need no metric, once, as the last batch is done."""
+        batch = self._context.batch
+        if not batch.has_scheduled:
+            batch.has_scheduled = True
+            self._after_epoch(on_plateau=False)
 
     def after_epoch(self) -> None:
         """Step those that count epochs and watch a metric: the epoch's metrics are there."""

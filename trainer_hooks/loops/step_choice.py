@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks.errors import OptimizationError
 from trainer_hooks.loops.steps import overrides
 from trainer_hooks.loops.train_step import TrainStep
-from trainer_hooks.module import needs_closure
+from trainer_hooks.module import needs_closure, takes_closure
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
@@ -74,6 +74,11 @@ def _step_of_one(context: RunContext) -> TrainStep | ManualStep:
         from trainer_hooks.loops.closure_step import ClosureStep
 
         return ClosureStep(context, _plain_step(context))
+    if any(map(takes_closure, context.training.optimization.optimizers)):
+        from trainer_hooks.loops.closure_step import ClosureStep, may_evaluate
+
+        if may_evaluate(context):
+            return ClosureStep(context, _plain_step(context))
     return _plain_step(context)
 
 

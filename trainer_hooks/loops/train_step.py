@@ -100,6 +100,8 @@ class TrainStep:
                 self.context.asked.skips_batch, returned = False, None
                 self.has_skipped = True
             else:
+                if self.sync is not None:
+                    self.sync.before_backward(loss)
                 if self._own_backward:
                     module.backward(loss)
                 else:

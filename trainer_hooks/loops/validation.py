@@ -160,7 +160,7 @@ def _obstacle(context: RunContext) -> str:
     data, name = context.data.evaluation["validate"], type(context.module).__qualname__
     if not has_evaluation(context.module, "validate"):
         return f"{name} has no validation_step, so nothing is validated: define it"
-    if not data.loaders:
+    if not data.loaders and context.plan.limit_val_batches:
         return (
             "fit was given no validation data, so nothing is validated: pass val_dataloaders=, or "
             "define val_dataloader()"

@@ -76,6 +76,8 @@ def new_slot(
             "value would go nowhere. Set one of them to True; in a training batch on_epoch is "
             "False unless said."
         )
+    if isinstance(reduce_fx, str):
+        reduce_fx = reduce_fx.lower()
     slot = Slot(
         prefix + name,
         call,

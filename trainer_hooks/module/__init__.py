@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Optimization,
         needs_closure,
         parse,
+        takes_closure,
     )
     from trainer_hooks.module.scripting import without_run
     from trainer_hooks.module.setup import (
@@ -39,6 +40,7 @@ __all__ = [
     "require_same_classes",
     "setup_of",
     "take_options",
+    "takes_closure",
     "uncompiled",
     "warn_of_foreign",
     "without_run",
@@ -60,6 +62,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "require_same_classes": "setup",
             "setup_of": "setup",
             "take_options": "setup",
+            "takes_closure": "optimization",
             "warn_of_foreign": "setup",
             "uncompiled": "compiled",
             "without_run": "scripting",

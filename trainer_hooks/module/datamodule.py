@@ -86,6 +86,11 @@ class DataModule(DataHooks):
         return None if self._kept is None else self._kept.saved
 
     @property
+    def hparams_name(self) -> str | None:
+        """The argument of `__init__` that was all of the hyperparameters, if it was one."""
+        return None if self._kept is None else self._kept.name
+
+    @property
     def logged_hparams(self) -> Mapping[str, Any] | None:
         """What of the hyperparameters loggers are given, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None
@@ -117,14 +122,17 @@ class DataModule(DataHooks):
             ModuleError: `__init__` needs an argument that is neither there nor given, or the file
                 of hyperparameters cannot be read.
         """
+        from trainer_hooks.module.hyperparameters import arguments_from
+
         found = checkpoint.load_checkpoint(checkpoint_path, map_location)
+        name = found.get("datamodule_hparams_name")
         saved = found.get(checkpoint.lightning.DATA_HPARAMS, {})
         if hparams_file is not None:
             from trainer_hooks.module.hparams_file import read_hparams
 
             saved = read_hparams(hparams_file)
         with rng.isolated():
-            made = cls(**checkpoint.arguments_from(cls, saved, kwargs, str(checkpoint_path)))
+            made = cls(**arguments_from(cls, saved, name, kwargs, str(checkpoint_path)))
         state = found.get(cls.__qualname__)
         if state:
             made.load_state_dict(state)
@@ -150,11 +158,14 @@ class DataModule(DataHooks):
             predict_dataset: for prediction.
             batch_size: of every loader.
             num_workers: of every loader.
-            kwargs: arguments of this class. It is given `batch_size` and `num_workers` too, where
-                it takes them.
+            kwargs: arguments of this class, which is given `batch_size` and `num_workers` too, as
+                far as it takes them.
         """
-        own = {"batch_size": batch_size, "num_workers": num_workers}
-        made = cls(**kwargs, **_taken(cls, own))
+        loading = {"batch_size": batch_size, "num_workers": num_workers}
+        taken = inspect.signature(cls).parameters
+        if not any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+            loading = {name: value for name, value in loading.items() if name in taken}
+        made = cls(**kwargs, **loading)
         for name, dataset in (
             ("train_dataloader", train_dataset),
             ("val_dataloader", val_dataset),
@@ -165,15 +176,6 @@ class DataModule(DataHooks):
                 shuffles = name == "train_dataloader"
                 setattr(made, name, partial(_load, dataset, shuffles, batch_size, num_workers))
         return made
-
-
-def _taken(kind: type[DataModule], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return those arguments that the `__init__` of a class takes."""
-    if kind.__init__ is object.__init__:
-        return {}
-    parameters = inspect.signature(kind.__init__).parameters
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return {name: value for name, value in arguments.items() if takes_any or name in parameters}
 
 
 def _load(dataset: Any, shuffles: bool, batch_size: int, num_workers: int) -> Any:

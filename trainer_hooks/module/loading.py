@@ -27,6 +27,8 @@ def load_module(
 
     The arguments are those of `Module.load_from_checkpoint`.
     """
+    from trainer_hooks.module.hyperparameters import arguments_from
+
     is_device = isinstance(map_location, str | torch.device)
     place = "cpu" if is_device or map_location is None else map_location
     checkpoint = files.load_checkpoint(path, place)
@@ -35,7 +37,7 @@ def load_module(
 
         checkpoint["hyper_parameters"] = read_hparams(hparams_file)
     saved = checkpoint.get("hyper_parameters", {})
-    arguments = files.arguments_from(kind, saved, replaced, str(path))
+    arguments = arguments_from(kind, saved, checkpoint.get("hparams_name"), replaced, str(path))
     with rng.isolated():
         module = kind(**arguments)
         module.configure_model()

@@ -79,8 +79,16 @@ class Module(nn.Module, DataHooks):
         raise ModuleError(f"{type(self).__qualname__} has no test_step.")
 
     def predict_step(self, batch: Any, batch_idx: int) -> Any:
-        """Return the predictions for a batch: those of `forward` unless overridden."""
-        raise ModuleError(f"{type(self).__qualname__} has no predict_step.")
+        """Return the predictions for a batch: those of `forward` unless overridden.
+
+        Raises:
+            ModuleError: there is no forward either.
+        """
+        if type(self).forward is nn.Module.forward:
+            raise ModuleError(
+                f"{type(self).__qualname__} has no predict_step and no forward: define one of them."
+            )
+        return self(batch)
 
     def configure_optimizers(self) -> Any:
         """Return the optimizers, and the schedulers if any, in a form of docs/optimizers.md."""
@@ -459,6 +467,11 @@ class Module(nn.Module, DataHooks):
         return None if self._kept is None else self._kept.saved
 
     @property
+    def hparams_name(self) -> str | None:
+        """The argument of `__init__` that was all of the hyperparameters, if it was one."""
+        return None if self._kept is None else self._kept.name
+
+    @property
     def logged_hparams(self) -> Mapping[str, Any] | None:
         """What of the hyperparameters loggers are given, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None
@@ -501,13 +514,17 @@ class Module(nn.Module, DataHooks):
     # --- the run it is in ---
 
     def attach(self, trainer: Any, metrics: MetricStore | None) -> None:
-        """Tell the module which trainer runs it; the trainer calls this."""
-        self.__dict__["_trainer"] = trainer
-        self.__dict__["_metrics"] = metrics
+        """Tell the module, and modules inside it, which trainer runs it; the trainer calls this."""
+        for part in self.modules():
+            if isinstance(part, Module):
+                part.__dict__["_trainer"] = trainer
+                part.__dict__["_metrics"] = metrics
 
     def attach_manual(self, manual: _Manual | None) -> None:
         """Give the module what it needs to optimize by itself; the fit loop calls this."""
-        self.__dict__["_manual"] = manual
+        for part in self.modules():
+            if isinstance(part, Module):
+                part.__dict__["_manual"] = manual
 
     @property
     def trainer(self) -> Any:

@@ -14,7 +14,14 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from trainer_hooks.errors import OptimizationError, nearest
 from trainer_hooks.module.optimizer_states import keep_dtypes
 
-__all__ = ["LRSchedulerConfig", "ManualOptimizer", "Optimization", "needs_closure", "parse"]
+__all__ = [
+    "LRSchedulerConfig",
+    "ManualOptimizer",
+    "Optimization",
+    "needs_closure",
+    "parse",
+    "takes_closure",
+]
 
 _OPTIMIZER_KEYS = frozenset({"optimizer", "lr_scheduler", "monitor"})
 
@@ -169,6 +176,17 @@ def needs_closure(optimizer: Optimizer) -> bool:
     """Return whether the optimizer evaluates the loss itself, as LBFGS does."""
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
+
+
+def takes_closure(optimizer: Optimizer) -> bool:
+    """Return whether an optimizer of another library is given what computes the loss.
+
+    It may evaluate it, as those that look at the weights nearby do; torch's own with such an
+    argument step alike without it.
+    """
+    kind = type(optimizer)
+    is_torchs = kind.step.__module__.partition(".")[0] == "torch"
+    return not is_torchs and "closure" in inspect.signature(kind.step).parameters
 
 
 def parse(returned: Any, owner: str) -> Optimization:

@@ -16,14 +16,15 @@ def toggle(module: nn.Module, optimizer: Any, optimizers: Iterable[Any]) -> None
     """Require gradients only of one optimizer's parameters; what was toggled is untoggled first."""
     untoggle(module)
     mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    saved: list[tuple[Tensor, bool]] = []
+    saved: dict[int, tuple[Tensor, bool]] = {}
     for other in optimizers:
         for group in other.param_groups:
             for parameter in group["params"]:
-                if id(parameter) not in mine:
-                    saved.append((parameter, parameter.requires_grad))
+                # others may share it, and what it was is what the first of them found
+                if id(parameter) not in mine and id(parameter) not in saved:
+                    saved[id(parameter)] = parameter, parameter.requires_grad
                     parameter.requires_grad_(False)
-    module.__dict__["_toggled"] = saved
+    module.__dict__["_toggled"] = tuple(saved.values())
 
 
 def untoggle(module: nn.Module) -> None:

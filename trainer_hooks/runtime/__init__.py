@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.runtime.attempt import Notes, can_be_restarted
     from trainer_hooks.runtime.device import pick_device
     from trainer_hooks.runtime.gradient_sync import GradientSync
+    from trainer_hooks.runtime.launch import environment_of, tie_to_parent
     from trainer_hooks.runtime.memento import Memento
     from trainer_hooks.runtime.memory import free_memory, is_out_of_memory
     from trainer_hooks.runtime.precision import Precision, make_precision
@@ -31,12 +33,15 @@ __all__ = [
     "DDPStrategy",
     "GradientSync",
     "Memento",
+    "Notes",
     "OwnNumbers",
     "Precision",
     "ProcessGroup",
     "Processes",
     "Topology",
+    "can_be_restarted",
     "choose_processes",
+    "environment_of",
     "first_tensor",
     "free_memory",
     "is_out_of_memory",
@@ -52,6 +57,7 @@ __all__ = [
     "rank_zero_warn",
     "reseed",
     "seed_everything",
+    "tie_to_parent",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -61,13 +67,16 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "DDPStrategy": "strategy",
             "GradientSync": "gradient_sync",
             "Memento": "memento",
+            "Notes": "attempt",
             "OwnNumbers": "rng",
             "Precision": "precision",
             "ProcessGroup": "process_group",
             "Processes": "processes",
             "SINGLE_PROCESS": "topology",
             "Topology": "topology",
+            "can_be_restarted": "attempt",
             "choose_processes": "strategy",
+            "environment_of": "launch",
             "first_tensor": "transfer",
             "free_memory": "memory",
             "is_out_of_memory": "memory",
@@ -83,5 +92,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "rank_zero_warn": "rank_zero",
             "reseed": "rng",
             "seed_everything": "rng",
+            "tie_to_parent": "launch",
         },
     )

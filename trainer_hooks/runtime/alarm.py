@@ -6,11 +6,12 @@ import os
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.errors import UsageError
-from trainer_hooks.hooks import describe_error, hook_in_work
+from trainer_hooks.hooks import describe_error, place_in_work
+from trainer_hooks.runtime.standing import Note, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +27,6 @@ _GRACE_S = 3.0
 _END_S = 5.0
 """How long one that has failed, too, may take to end."""
 
-_PATIENCE_S = 10.0
-"""How long a process waits for the others before it tells for what."""
-
 
 class Alarm:
     """Watch, from a thread, whether another process has failed; end this one if so.
@@ -37,30 +35,33 @@ class Alarm:
     error of the one that failed is put where the watching threads of all others find it.
 
     The same threads find out when all wait for different things, which none of them can ever get:
-    each tells what it waits for once that takes long, and rank 0 compares.
+    each tells what it waits for once that takes long, and rank 0 compares. What is waited for may
+    be a collective of the user's own, in a hook. One process that is at work is enough for silence.
 
     Args:
         store: torch's key-value store that all processes share.
         topology: which process this is.
+        patience: seconds that a process waits before it tells for what.
 
     Attributes:
+        run: the number of the run, the same in all processes.
         has_gone_off: whether a process failed, this one or another.
     """
 
     _runs_begun: ClassVar[int] = 0
     """Runs of all trainers of this process: every process begins the same ones."""
 
-    def __init__(self, store: Any, topology: Topology) -> None:
+    def __init__(self, store: Any, topology: Topology, patience: float) -> None:
         self._store = store
         self._topology = topology
         self._rank = topology.global_rank
-        self._run = 0
+        self.run = 0
         self._off = threading.Event()
         self._thread: threading.Thread | None = None
-        self._waits: tuple[str, float, int] | None = None
-        self._count = 0
-        self._main = 0
-        self._told = -1
+        self._patience = patience
+        self._note: Note | None = None
+        self._standing = Standing(0)
+        self._told = ""
         self._has_failed = threading.Event()
         self.has_gone_off = False
 
@@ -76,11 +77,11 @@ class Alarm:
                 "any more: start them anew."
             )
         Alarm._runs_begun += 1
-        self._run = Alarm._runs_begun
-        self._main = threading.get_ident()
+        self.run = Alarm._runs_begun
+        self._standing = Standing(threading.get_ident())
         self._off = threading.Event()
         self._has_failed.clear()
-        self._waits = None
+        self._note = None
         self._thread = threading.Thread(
             target=self._watch, args=(self._off,), name="trainer_hooks alarm", daemon=True
         )
@@ -102,6 +103,11 @@ class Alarm:
         except RuntimeError:  # the process that keeps the store is gone: that is heard, too
             return
 
+    def sound_of(self, rank: int, text: str) -> None:
+        """Tell the others of a process that has ended without a word."""
+        with suppress(RuntimeError):
+            self._store.compare_set(self._key("error"), "", f"{rank}\n{text}")
+
     def heard(self) -> str:
         """Return what another process failed with, or an empty text."""
         try:
@@ -117,23 +123,22 @@ class Alarm:
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
         """Note that this process waits for the others."""
-        self.begin_waiting(what)
+        self._note = Note(what, time.monotonic())
         try:
             yield
         finally:
-            self._waits = None
+            self._note = None
 
-    def begin_waiting(self, what: str) -> None:
-        """Note that this process waits for the others from here on."""
-        self._count += 1
-        self._waits = (what, time.monotonic(), self._count)
+    def begin_meeting(self, what: str) -> None:
+        """Note that this process computes, and then waits for the others, from here on."""
+        self._note = Note(what, 0.0, computes=True)
 
-    def end_waiting(self) -> None:
+    def end_meeting(self) -> None:
         """Note that it does so no longer."""
-        self._waits = None
+        self._note = None
 
     def _key(self, what: str) -> str:
-        return f"trainer_hooks/{self._run}/{what}"
+        return f"trainer_hooks/{self.run}/{what}"
 
     def _error(self) -> tuple[int, str]:
         key = self._key("error")
@@ -171,20 +176,17 @@ class Alarm:
 
     def _tell_waiting(self) -> None:
         """Tell what this process waits for, once it has for long."""
-        waits = self._waits
-        if waits is None or time.monotonic() - waits[1] < _PATIENCE_S:
-            if self._told >= 0:
-                self._store.set(self._key(f"waits/{self._rank}"), "")
-                self._told = -1
-        elif waits[2] != self._told:
-            self._told = waits[2]
-            hook = hook_in_work(sys._current_frames().get(self._main))  # noqa: SLF001 - documented
-            place = f" in {hook}" if hook else ""
-            self._store.set(self._key(f"waits/{self._rank}"), f"{waits[2]}:{waits[0]}{place}")
+        wait, told = self._standing.look(self._note), ""
+        if wait is not None and time.monotonic() - wait.since >= self._patience:
+            place = place_in_work(self._standing.frame())
+            told = f"{wait.since}:{wait.what}{f' in {place}' if place else ''}"
+        if told != self._told:
+            self._store.set(self._key(f"waits/{self._rank}"), told)
+            self._told = told
 
     def _compare(self, seen: dict[int, str]) -> dict[int, str]:
         """Sound the alarm if all processes wait, and not for the same."""
-        if self._rank != 0 or self._told < 0:
+        if self._rank != 0 or not self._told:
             return {}
         found: dict[int, str] = {}
         for rank in range(self._topology.world_size):
@@ -193,9 +195,10 @@ class Alarm:
             if not text:
                 return {}
             found[rank] = text
-        # one number each for what they all wait for: only they could differ for a moment
-        if found == seen and len({text.partition(" in on_")[0] for text in found.values()}) > 1:
-            told = "; ".join(f"rank {r} for {t.partition(':')[2]}" for r, t in found.items())
+        # they have told it twice: none has gone on meanwhile
+        found_at = {rank: text.partition(":")[2] for rank, text in found.items()}
+        if found == seen and len({text.partition(" in on_")[0] for text in found_at.values()}) > 1:
+            told = "; ".join(f"rank {rank} for {text}" for rank, text in found_at.items())
             self._store.compare_set(
                 self._key("error"),
                 "",

@@ -40,7 +40,7 @@ def pick_device(
             f"{nearest(str(accelerator), _ACCELERATORS)}"
         )
     is_one = topology.world_size == 1
-    index = _device_index(devices) if is_one else _index_of_rank(devices, topology)
+    index = _device_index(devices) if is_one else _index_of_rank(devices, topology.local_rank)
     kind = _available_kind(accelerator)
     if kind == "mps" and topology.world_size > 1:
         if accelerator != "auto":
@@ -52,12 +52,17 @@ def pick_device(
     if kind != "cuda":
         return torch.device(kind)
     count = torch.cuda.device_count()
-    if index >= count:
+    # of processes that are yet to be started, all
+    ranks = range(topology.world_size) if topology.starts else [topology.local_rank]
+    all_asked = [index] if is_one else [_index_of_rank(devices, rank) for rank in ranks]
+    if max(all_asked) >= count:
         raise OptionError(
             f"Trainer(devices={devices!r}): this machine has {count} CUDA device(s), numbered "
-            f"0 to {count - 1}, and device {index} is asked for. Ask for others, or start fewer "
-            "processes."
+            f"0 to {count - 1}, and device {max(all_asked)} is asked for. Ask for others, or start "
+            "fewer processes."
         )
+    if topology.starts == "fork":
+        return torch.device("cpu")  # only what is forked from here may touch a GPU
     return torch.device("cuda", index)
 
 
@@ -80,20 +85,20 @@ def _available_kind(accelerator: str) -> str:
     return accelerator
 
 
-def _index_of_rank(devices: int | str | Sequence[int], topology: Topology) -> int:
+def _index_of_rank(devices: int | str | Sequence[int], local_rank: int) -> int:
     """Return the index of the device of one process among several; their number fits."""
     if isinstance(devices, str) and "," in devices:
         devices = [int(part) for part in devices.split(",") if part.strip()]
     if isinstance(devices, list | tuple):
-        return int(devices[topology.local_rank])
-    return topology.local_rank
+        return int(devices[local_rank])
+    return local_rank
 
 
 def _device_index(devices: int | str | Sequence[int]) -> int:
     """Return the index of the one device asked for."""
     problem = OptionError(
         f"Trainer(devices={devices!r}): must be 'auto', 1, or a list with one index such as [0], "
-        "in one process. More devices take more, which torchrun starts."
+        "in one process."
     )
     if devices == "auto":
         return 0

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer_hooks.errors import OptimizationError, UsageError
+from trainer_hooks.runtime.carried import CarriedBit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +22,12 @@ __all__ = ["GradientSync"]
 class _Step(nn.Module):
     """A training step as the forward of a module, which DistributedDataParallel can wrap."""
 
-    def __init__(self, module: nn.Module, step: Callable[[Any, int], Any]) -> None:
+    def __init__(
+        self, module: nn.Module, step: Callable[[Any, int], Any], bit: CarriedBit | None
+    ) -> None:
         super().__init__()
         self.module = module
+        self.bit = bit  # the last one, so that it has no bucket of its own
         self._run = step
 
     def forward(self, batch: Any, batch_idx: int, is_left_out: bool = False) -> Any:
@@ -48,6 +52,8 @@ class GradientSync:
 
     Attributes:
         is_begun: whether a batch is begun, and not ended.
+        has_wish: says whether this process has something to agree on with the others, which is
+            told to them with the gradients.
     """
 
     def __init__(
@@ -65,6 +71,9 @@ class GradientSync:
         self._is_manual = is_manual
         self._is_first = True
         self.is_begun = False
+        self.has_wish: Callable[[], bool] = bool
+        self._bit: CarriedBit | None = None
+        self._is_wished = True
         self._is_due = False
         self._is_reduced = False
         self._windows = 0
@@ -78,6 +87,11 @@ class GradientSync:
         if self._ddp is None:
             return self._own_step(batch, batch_idx)
         return self._ddp(batch, batch_idx)
+
+    def is_wished(self) -> bool:
+        """Return whether any process had a wish in the window; also where that is not known."""
+        is_wished, self._is_wished = self._is_wished, self._bit is None
+        return is_wished
 
     def refresh(self, *, is_window_open: bool) -> None:
         """Begin an epoch, or go on in one: look whether the module has the same parameters.
@@ -105,7 +119,14 @@ class GradientSync:
             self._ddp.require_forward_param_sync = self._is_first
         self._is_first = False
         if closes_window or self._is_manual:
-            self._alarm.begin_waiting("the gradients")
+            self._alarm.begin_meeting("the gradients")
+
+    def before_backward(self, loss: Tensor) -> None:
+        """Tell the others, in a backward whose gradients are averaged, whether there is a wish."""
+        if self._is_due and self._bit is not None:
+            if self._processes.options.find_unused_parameters:
+                self._prepare([loss])  # torch has searched for what is in use, without the bit
+            self._bit.send(self.has_wish())
 
     def note_backward(self) -> None:
         """Note that a backward is done.
@@ -116,7 +137,9 @@ class GradientSync:
         if not self._is_due or self._ddp is None:
             return
         self._is_due, self._is_reduced = False, True
-        self._alarm.end_waiting()
+        self._alarm.end_meeting()
+        if self._bit is not None:
+            self._is_wished |= self._bit.receive()
         if self._processes.options.find_unused_parameters:
             return
         if any(p.grad is None and p.requires_grad for p in self._parameters):
@@ -162,7 +185,7 @@ class GradientSync:
             batches: how many batches were done before it.
         """
         self.is_begun = False
-        self._alarm.end_waiting()
+        self._alarm.end_meeting()
         if not closes_window or self._is_manual:
             return has_gradients
         self._windows += 1
@@ -202,11 +225,16 @@ class GradientSync:
     def _wrap(self) -> None:
         self._parameters = list(self._module.parameters())
         self._flags = [parameter.requires_grad for parameter in self._parameters]
-        self._ddp = None
-        if any(self._flags):
+        self._ddp, self._bit, self._is_wished = None, None, True
+        trained = [parameter for parameter in self._parameters if parameter.requires_grad]
+        if trained:
+            if not self._is_manual:
+                self._bit = CarriedBit(trained[-1])
             with self._alarm.waiting("DistributedDataParallel"):
                 self._ddp = DistributedDataParallel(
-                    _Step(self._module, self._own_step), **self._processes.options.arguments()
+                    _Step(self._module, self._own_step, self._bit),
+                    process_group=self._processes.training_group,
+                    **self._processes.options.arguments(),
                 )
         self._is_first = True
 
@@ -223,7 +251,11 @@ class GradientSync:
         self._ddp.require_backward_grad_sync = True
         self._prepare([zero])
         with self._alarm.waiting("the gradients"):
+            if self._bit is not None:
+                self._bit.send(self.has_wish())
             zero.backward()  # type: ignore[no-untyped-call]
+        if self._bit is not None:
+            self._is_wished |= self._bit.receive()
 
     def _prepare(self, outputs: list[Tensor]) -> None:
         """Tell torch that a backward follows which is to be averaged."""
@@ -231,8 +263,11 @@ class GradientSync:
         self._ddp.require_forward_param_sync = True
         reducer = self._ddp.reducer
         reducer._rebuild_buckets()  # noqa: SLF001 - as forward does, and Lightning
-        is_searched = self._ddp.find_unused_parameters and not self._ddp.static_graph
-        reducer.prepare_for_backward(outputs if is_searched else [])
+        if self._ddp.find_unused_parameters and not self._ddp.static_graph:
+            bits = [] if self._bit is None else [self._bit.alias()]
+            reducer.prepare_for_backward([*outputs, *bits])
+        else:
+            reducer.prepare_for_backward([])
 
 
 def _zero_of(module: nn.Module) -> Tensor:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import atexit
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
+from trainer_hooks._log import log
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.runtime.alarm import Alarm
+from trainer_hooks.runtime.attempt import has_lasting_store, store_of_attempt
 from trainer_hooks.runtime.processes import Processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trainer_hooks.runtime.launch import StartedProcesses
     from trainer_hooks.runtime.strategy import DDPStrategy
     from trainer_hooks.runtime.topology import Topology
 
 __all__ = ["ProcessGroup"]
 
 
-_KNOWN: dict[Any, tuple[Any, Alarm]] = {}
+_KNOWN: dict[Any, tuple[Any, Any, Alarm]] = {}
 """Of each process group of this process what all trainers share: they come and go, it stays."""
 
 
@@ -44,7 +48,7 @@ class ProcessGroup(Processes):
         self.options = options
         self.has_common_buffers = options.broadcast_buffers
         self._alarm: Alarm | None = None
-        self._is_on_host = True
+        self._started: StartedProcesses | None = None
         self._host = torch.device("cpu")
 
     @property
@@ -61,9 +65,19 @@ class ProcessGroup(Processes):
         return _KNOWN[dist.group.WORLD][0]
 
     @property
+    def training_group(self) -> Any:
+        """The group for gradients; None for torch's, of all.
+
+        On the host it is one of its own: what users reduce through torch.distributed in one process
+        alone is never taken for gradients.
+        """
+        self.start()
+        return _KNOWN[dist.group.WORLD][1]
+
+    @property
     def _own_group(self) -> Any:
         """The group for what the training itself tells, on the host."""
-        return None if self._is_on_host else self._group
+        return self.training_group or self._group
 
     def start(self) -> None:
         """Find the others, if that is not done yet."""
@@ -71,6 +85,8 @@ class ProcessGroup(Processes):
             return
         if not dist.is_initialized():
             self._make_group()
+        elif dist.group.WORLD not in _KNOWN:
+            self._tell_choice(str(dist.get_backend()))
         self._require_same_ranks()
         if self.root_device.type == "cuda":
             torch.cuda.set_device(self.root_device)
@@ -78,10 +94,23 @@ class ProcessGroup(Processes):
         # ask for goes apart from what the training does, so that the two are never taken for one
         world = dist.group.WORLD
         if world not in _KNOWN:
-            group = dist.new_group(backend="gloo", timeout=self.options.timeout)
-            _KNOWN[world] = group, Alarm(_store(), self.topology)
-        self._alarm = _KNOWN[world][1]
-        self._is_on_host = "gloo" in str(dist.get_backend_config())
+            timeout, is_on_host = self.options.timeout, self.root_device.type == "cpu"
+            group = dist.new_group(backend="gloo", timeout=timeout)
+            training = dist.new_group(backend="gloo", timeout=timeout) if is_on_host else None
+            patience = self.options.patience.total_seconds()
+            alarm = Alarm(_store(group), self.topology, patience)
+            _KNOWN[world] = group, training, alarm
+            if self._started is not None:
+                self._started.watch(alarm.sound_of)
+        self._alarm = _KNOWN[world][2]
+
+    def heard(self, error: BaseException) -> str:
+        """Return what another process failed with, of which `error` may be the consequence here."""
+        text = self.alarm.heard()
+        if text or self._started is None or not isinstance(error, RuntimeError):
+            return text
+        # its end closes the connections a moment before it can be seen
+        return self._started.wait_for_end()
 
     def barrier(self, name: str | None = None) -> None:
         """Wait until all processes have come here."""
@@ -179,14 +208,29 @@ class ProcessGroup(Processes):
 
     def _make_group(self) -> None:
         is_cuda = self.root_device.type == "cuda"
+        self._tell_choice("nccl" if is_cuda else "gloo")
+        store = None  # torch finds the place in the environment
+        if self.topology.starts or self.topology.address:
+            from trainer_hooks.runtime.meeting import meet
+
+            store, self._started = meet(self.topology, self.options.timeout)
+        elif has_lasting_store():
+            store = store_of_attempt(self.topology, self.options.timeout)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if is_cuda else "gloo",
+            store=store,
             timeout=self.options.timeout,
             world_size=self.world_size,
             rank=self.global_rank,
             device_id=self.root_device if is_cuda else None,
         )
-        atexit.register(self._stop)
+        atexit.register(self.stop)
+
+    def _tell_choice(self, backend: str) -> None:
+        if self.is_global_zero:
+            kind, topology = self.root_device.type, self.topology
+            device = {"cpu": "CPU", "cuda": "CUDA"}.get(kind, kind)
+            log.info("%d processes (%s, %s), %s", self.world_size, backend, device, topology.origin)
 
     def _require_same_ranks(self) -> None:
         place = dist.get_rank(), dist.get_world_size()
@@ -197,18 +241,24 @@ class ProcessGroup(Processes):
                 "make the process group before the Trainer, or leave it to the Trainer."
             )
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End what was made here, as this process ends."""
         _KNOWN.clear()
         if dist.is_initialized() and not (self._alarm is not None and self._alarm.has_gone_off):
             dist.destroy_process_group()
 
 
-def _store() -> Any:
+def _store(group: Any) -> Any:
     """Return the key-value store through which the processes found each other.
 
-    It is a connection of its own: the other one may be held by a collective that waits.
+    It is a connection of its own: the other one may be held by a collective that waits. And it has
+    a place of its own: processes that died may have left their last words there.
     """
     from torch.distributed import distributed_c10d
 
     store = distributed_c10d._get_default_store()  # noqa: SLF001 - there is no public way to it
-    return store.clone() if hasattr(store, "clone") else store
+    name = [uuid.uuid4().hex]
+    dist.broadcast_object_list(name, 0, group=group, device=torch.device("cpu"))
+    return distributed_c10d.PrefixStore(
+        name[0], store.clone() if hasattr(store, "clone") else store
+    )

@@ -20,6 +20,7 @@ from trainer_hooks.hooks import (
     Block,
     branches_of,
     hooks_in,
+    is_module_first,
     overrides,
 )
 from trainer_hooks.module import Module
@@ -152,6 +153,8 @@ def _listeners(entries: Sequence[Entry], module: Module | None) -> list[_Listene
 def _line(hooks: Mapping[str, HookSpec], listeners: Sequence[_Listener], hook: str) -> Branch:
     """Return the line of a hook, with one below it for each who listens."""
     below = []
+    if is_module_first(hook):
+        listeners = sorted(listeners, key=lambda each: not isinstance(each.implementer, Module))
     for listener in listeners:
         way = listener.way_to(hook, hooks)
         if way is not None:

@@ -55,7 +55,7 @@ class Trainer(TrainerView):
         topology, ddp = choose_processes(config.strategy, config.devices, config.num_nodes)
         device = pick_device(config.accelerator, config.devices, topology)
         processes = Processes(device, topology)
-        if topology.world_size > 1:
+        if topology.world_size > 1 and topology.starts != "fork":
             from trainer_hooks.runtime import ProcessGroup
 
             processes = ProcessGroup(device, topology, ddp)
@@ -66,7 +66,7 @@ class Trainer(TrainerView):
                 )
         connector = CallbackConnector(
             config.callbacks,
-            defaults=default_callbacks(config, is_several=processes.is_several),
+            defaults=default_callbacks(config, is_several=topology.world_size > 1),
             discover=True if config.plugins is None else config.plugins,
             plugin_errors=config.plugin_errors,
             strict_hooks=config.strict_hooks,
@@ -91,6 +91,7 @@ class Trainer(TrainerView):
             precision=make_precision(config.precision, device),
             hook_profile=hook_profile,
         )
+        self._forks: run.Forks | None = None
         self._is_closed = False
         connector.relay.on_init_end(self)
 
@@ -148,7 +149,8 @@ class Trainer(TrainerView):
             model: the module; that of the last run unless given.
             dataloaders: a loader, a list of them, or a data module.
             ckpt_path: a checkpoint whose weights are loaded first: a path, `"last"` or `"best"`,
-                as for `fit`.
+                as for `fit`. Without one and without a model, it is the best of the last fit, if
+                that saved any.
             verbose: whether to print the metrics.
             datamodule: a data module, instead of loaders.
         """
@@ -170,7 +172,7 @@ class Trainer(TrainerView):
         model: Module | None = None,
         dataloaders: Any = None,
         datamodule: DataModule | None = None,
-        return_predictions: bool = True,
+        return_predictions: bool | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
     ) -> list[Any] | None:
         """Predict; return what the steps returned, as a list, or one for each of several loaders.
@@ -179,7 +181,8 @@ class Trainer(TrainerView):
             model: the module; that of the last run unless given.
             dataloaders: a loader, a list of them, or a data module.
             datamodule: a data module, instead of loaders.
-            return_predictions: whether to keep and return them; if not, None is returned.
+            return_predictions: whether to keep and return them, as unless it is False: then None
+                is returned.
             ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
         """
         module, path = self._chosen(model, ckpt_path, "predict")
@@ -189,7 +192,7 @@ class Trainer(TrainerView):
             self._datamodule(dataloaders, datamodule),
             evaluation=dataloaders,
             ckpt_path=path,
-            keeps_predictions=return_predictions,
+            keeps_predictions=return_predictions is None or return_predictions,
         )
         predictions: list[Any] | None = self._run(job)
         return predictions
@@ -219,7 +222,10 @@ class Trainer(TrainerView):
             from trainer_hooks.trainer.views.strategy import refuse_storage_options
 
             refuse_storage_options(storage_options, "trainer.save_checkpoint")
-        run.save(self._session, self, filepath, bool(weights_only))
+        if self._forks is not None and self._forks.kept is not None and not weights_only:
+            self._forks.copy_kept(filepath)
+        else:
+            run.save(self._session, self, filepath, bool(weights_only))
 
     def dump_checkpoint(self, weights_only: bool | None = False) -> dict[str, Any]:
         """Return what a checkpoint of this moment would hold, as plain data and tensors.
@@ -646,6 +652,9 @@ class Trainer(TrainerView):
                 "another Trainer for it, or call it afterwards."
             )
         job = job.in_place()
+        if self._session.processes.topology.starts == "fork":
+            self._forks = self._forks or run.Forks(self._session, self)
+            return self._forks.run(job, self._run)
         started = run.Run(self._session, self, job, overridden_losses(self, Trainer))
         occupation = self._session.occupation
         occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")
@@ -708,6 +717,10 @@ class Trainer(TrainerView):
         module = last if model is None else model
         if module is None:
             raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
+        if model is None and ckpt_path is None:
+            find = partial(run.best_of_fit, self, session, fn)
+            several = session.processes.is_several
+            ckpt_path = run.decided_by_zero(session.processes, find) if several else find()
         return module, self._found(ckpt_path, fn, module)
 
     def _datamodule(self, loaders: Any, datamodule: DataModule | None) -> DataModule | None:
@@ -719,6 +732,7 @@ class Trainer(TrainerView):
     ) -> str | None:
         """Return the path that `ckpt_path` stands for."""
         self._session.start.named_path = None
+        self._session.start.is_auto = ckpt_path == "auto"
         if ckpt_path is None:
             return None
         if ckpt_path not in ("auto", "best", "last"):

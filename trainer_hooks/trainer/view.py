@@ -202,7 +202,8 @@ class TrainerView:
     def log_dir(self) -> str | None:
         """The first logger's folder, or `default_root_dir` without a logger."""
         logger = self.logger
-        return logger.log_dir if logger is not None else self.default_root_dir
+        is_dry = self.fast_dev_run > 0
+        return self.default_root_dir if logger is None or is_dry else logger.log_dir
 
     @property
     def default_root_dir(self) -> str:
@@ -334,25 +335,28 @@ class TrainerView:
 
     @property
     def train_dataloader(self) -> Any:
-        """The training loader, or None outside fit."""
+        """The training loader, or the list or dict of them; None outside fit."""
         context = self._session.context
         stream = context.data.stream if context is not None else None
-        return None if stream is None else stream.loader
+        if stream is None:
+            return None
+        loader = stream.loader
+        return loader.loaders if isinstance(loader, data.CombinedLoader) else loader
 
     @property
-    def val_dataloaders(self) -> list[Any]:
-        """The validation loaders."""
-        return self._evaluation("validate").loaders
+    def val_dataloaders(self) -> Any:
+        """The validation loaders as they were given: one, or a list or dict; None without any."""
+        return self._evaluation("validate").as_given
 
     @property
-    def test_dataloaders(self) -> list[Any]:
-        """The test loaders."""
-        return self._evaluation("test").loaders
+    def test_dataloaders(self) -> Any:
+        """The test loaders as they were given: one, or a list or dict; None without any."""
+        return self._evaluation("test").as_given
 
     @property
-    def predict_dataloaders(self) -> list[Any]:
-        """The predict loaders."""
-        return self._evaluation("predict").loaders
+    def predict_dataloaders(self) -> Any:
+        """The predict loaders as they were given: one, or a list or dict; None without any."""
+        return self._evaluation("predict").as_given
 
     # --- where it runs ---
 
@@ -413,8 +417,11 @@ class TrainerView:
 
     @property
     def device_ids(self) -> list[int]:
-        """The indices of this machine's devices."""
-        return list(range(self.num_devices))
+        """The indices of this machine's devices, one for each of its processes."""
+        given = self._session.config.devices
+        if isinstance(given, str) and "," in given:
+            return [int(part) for part in given.split(",") if part.strip()]
+        return list(given) if isinstance(given, list | tuple) else list(range(self.num_devices))
 
     @property
     def strategy(self) -> StrategyView:

@@ -221,3 +221,17 @@ def test_threads_are_put_back() -> None:
     with one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_changes_nothing(tmp_path):
+    """Two processes, one of which is killed, come to the same end as two that nobody kills."""
+    command = [sys.executable, "-m", "trainer_hooks", "demo", "--processes", "2", "--dir"]
+    ended = subprocess.run(
+        [*command, tmp_path / "new"], check=False, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "[demo] rank 0: rank 1 of 2 has ended by signal 9" in ended.stdout
+    assert "The run that was killed is the run that was not, to the last bit." in ended.stdout
+    assert ended.stdout.count("equal, bit for bit") == 4

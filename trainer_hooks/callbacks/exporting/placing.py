@@ -38,7 +38,7 @@ def check_save_path(path: object, where: str) -> str:
             "an address such as 's3://bucket/model.onnx'."
         )
     require_reachable(text, f"save_path {text!r} of {where}")
-    return located(text if is_remote(text) else Path(text).expanduser())
+    return located(text if is_remote(text) else os.path.expanduser(text))  # noqa: PTH111 - not `./~`
 
 
 def check_object_store(store: Any, where: str) -> Any:

@@ -236,19 +236,20 @@ class BaseFinetuning(Callback):
         if trainer.state.fn == "fit" and trainer.progress.is_fresh:
             self.freeze_before_training(module)
 
-    def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
-        """Note what the state is to be read from."""
-        if trainer.state.fn == "fit":
-            self._freezing = Freezing(module, trainer.optimizers)
-
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Group and freeze the parameters as they were, before the optimizers are restored."""
-        if trainer.state.fn == "fit" and self._freezing is not None:
+        if trainer.state.fn == "fit":
+            self._freezing = Freezing(module, trainer.optimizers)
             state = checkpoint.get("callbacks", {}).get(self.state_key)
             if state is not None:
                 self._freezing.restore(state)
+
+    def on_after_load(self, trainer: Trainer, module: Module, checkpoint: Any) -> None:
+        """Note what the state is to be read from."""
+        if trainer.state.fn == "fit":
+            self._freezing = Freezing(module, trainer.optimizers)
 
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
         """Unfreeze what is due."""

@@ -20,6 +20,7 @@ from trainer_hooks.callbacks.guarding.finite import (
 from trainer_hooks.callbacks.guarding.good_state import GoodState
 from trainer_hooks.callbacks.guarding.nan_options import CHECKS, check_device
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_several
+from trainer_hooks.context import NEVER
 from trainer_hooks.errors import NonFiniteError, OptionError
 from trainer_hooks.hooks import Band
 
@@ -36,6 +37,8 @@ __all__ = ["NaNGuard"]
 
 _WHERE = "NaNGuard"
 _MOST_EVENTS = 100
+_EVERY = 50
+"""Steps between two looks where the loggers are given none."""
 
 
 class NaNGuard(Callback):
@@ -170,7 +173,8 @@ class NaNGuard(Callback):
         """Forget an earlier training when a new one begins, and see how often to look."""
         if trainer.progress.is_fresh:
             self._forget()
-        default = 1 if self.action == "skip" else trainer.log_every_n_steps
+        logged = trainer.log_every_n_steps
+        default = 1 if self.action == "skip" else logged if logged < NEVER else _EVERY
         self._every = self.check_every_n_steps or default
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:

@@ -73,8 +73,8 @@ class SpikeDetection(Callback):
         warmup: how many batches are not judged at first, unless their loss is not finite.
         atol: the difference that makes a spike; None: any.
         rtol: the difference that makes one, as a multiple of the mean; None: any.
-        exclude_batches_path: the file of the list; `skip_batches.json` in the trainer's root unless
-            given.
+        exclude_batches_path: the file of the list, or a folder for one; `skip_batches.json` in the
+            trainer's root unless given.
         finite_only: whether a loss that is not finite is a spike.
         on_spike: `"raise"` or `"skip"`.
 
@@ -233,7 +233,8 @@ class SpikeDetection(Callback):
             UsageError: none was given, and the trainer's root is in another store.
         """
         if self.exclude_batches_path is not None:
-            return Path(self.exclude_batches_path)
+            given = Path(self.exclude_batches_path)
+            return given / _FILE if given.is_dir() else given
         root = trainer.default_root_dir
         if is_remote(root):
             raise UsageError(

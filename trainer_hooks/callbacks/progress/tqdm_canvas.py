@@ -53,11 +53,13 @@ class TqdmCanvas:
 
     Attributes:
         drawn: the bars that are open.
+        closed: those that were closed last, as they were then.
     """
 
     def __init__(self, maker: TqdmMaker, position: int, leave: bool) -> None:
         self._maker, self._position, self._leave = maker, position, leave
         self.drawn: dict[Phase, tqdm[Any]] = {}
+        self.closed: dict[Phase, tqdm[Any]] = {}
         self._own: dict[Phase, str] = {}
         self._standard = ""
         self._file: TextIO | None = None
@@ -118,7 +120,8 @@ class TqdmCanvas:
 
     def close_bar(self, phase: Phase) -> None:
         """Close a bar."""
-        self.drawn.pop(phase).close()
+        self.closed[phase] = self.drawn.pop(phase)
+        self.closed[phase].close()
         if not self.drawn:
             self._file = None  # the next run may have another
 

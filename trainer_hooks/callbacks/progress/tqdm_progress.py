@@ -136,10 +136,10 @@ class TQDMProgressBar(ProgressBar):
 
     @property
     def train_progress_bar(self) -> tqdm[Any]:
-        """The bar of the epoch under way; one that is not shown, where no bars are.
+        """The bar of the epoch under way, or the last one; one not shown, where no bars are.
 
         Raises:
-            UsageError: it is not open.
+            UsageError: there was none yet.
         """
         return self._opened(Phase.TRAIN)
 
@@ -158,10 +158,10 @@ class TQDMProgressBar(ProgressBar):
 
     @property
     def val_progress_bar(self) -> tqdm[Any]:
-        """The bar of the validation or sanity check under way.
+        """The bar of the validation or sanity check under way, or of the last one.
 
         Raises:
-            UsageError: it is not open.
+            UsageError: there was none yet.
         """
         return self._opened(self._validated)
 
@@ -171,10 +171,10 @@ class TQDMProgressBar(ProgressBar):
 
     @property
     def test_progress_bar(self) -> tqdm[Any]:
-        """The bar of the test under way.
+        """The bar of the test under way, or of the last one.
 
         Raises:
-            UsageError: it is not open.
+            UsageError: there was none yet.
         """
         return self._opened(Phase.TEST)
 
@@ -184,10 +184,10 @@ class TQDMProgressBar(ProgressBar):
 
     @property
     def predict_progress_bar(self) -> tqdm[Any]:
-        """The bar of the prediction under way.
+        """The bar of the prediction under way, or of the last one.
 
         Raises:
-            UsageError: it is not open.
+            UsageError: there was none yet.
         """
         return self._opened(Phase.PREDICT)
 
@@ -205,9 +205,13 @@ class TQDMProgressBar(ProgressBar):
         if self.is_disabled or self.display.is_written(phase):
             # so that what describes its bar in a hook can do so on every process, and in a log
             return bar_class()(disable=True)
+        if phase in self.canvas.closed:
+            return self.canvas.closed[phase]
+        if self._trainer is not None and not self.canvas.is_terminal():
+            return bar_class()(disable=True)  # lines were written
         raise UsageError(
-            f"{phase} bar of {type(self).__qualname__}: is open only while there is something to "
-            "count. Ask for it in a hook of that phase."
+            f"{phase} bar of {type(self).__qualname__}: there was none yet, as it opens when there "
+            "is something to count. Ask for it in a hook of that phase, or later."
         )
 
 

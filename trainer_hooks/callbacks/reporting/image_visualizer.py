@@ -162,7 +162,7 @@ class ImageVisualizer(OnCue):
         if batch_idx or trainer.sanity_checking or not trainer.loggers:
             return
         name = "Images/Eval"
-        if len(trainer.val_dataloaders) > 1:
+        if len(trainer.num_val_batches) > 1:
             name = f"{name}/{trainer.dataloader_label or f'dataloader_idx_{dataloader_idx}'}"
         is_input = self.mode == "input"
         masks = None if is_input else _masks_in(outputs, module, "validation_step")

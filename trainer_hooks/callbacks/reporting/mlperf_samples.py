@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.monitoring import has_validation
+from trainer_hooks.data import loaders_in
 from trainer_hooks.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def numbers_of_samples(trainer: Trainer, where: str) -> dict[str, int]:
         "eval_samples": sum(
             _count(loader, batches, where)
             for loader, batches in zip(
-                trainer.val_dataloaders, trainer.num_val_batches, strict=True
+                loaders_in(trainer.val_dataloaders), trainer.num_val_batches, strict=True
             )
         ),
     }

@@ -61,7 +61,7 @@ def resolved_folder(path: str | os.PathLike[str]) -> str:
     """Return `path` absolute, with `~` and links resolved; an address as it is."""
     if is_remote(path):
         return located(path)
-    return str(Path(located(Path(path).expanduser())).resolve())
+    return str(Path(located(os.path.expanduser(path))).resolve())  # noqa: PTH111 - not `./~`
 
 
 def default_folder(trainer: Trainer) -> str:

@@ -98,7 +98,7 @@ class LabelledStopper(Callback):
         if self.dataloader_label == _TRAIN or trainer.sanity_checking:
             return
         self._is_awaited = True
-        is_alone = len(trainer.val_dataloaders) == 1  # of several, some may have their own interval
+        is_alone = len(trainer.num_val_batches) == 1  # of several, some may have their own interval
         metric = trainer.callback_metrics.get(self._name(trainer))
         if metric is not self._before or (metric is None and is_alone):
             self._look(trainer)

@@ -11,6 +11,7 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_number
 from trainer_hooks.callbacks.tuning.attributes import Setting, find_setting
 from trainer_hooks.callbacks.tuning.size_search import largest_fitting
+from trainer_hooks.data import loaders_in
 from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
 from trainer_hooks.hooks import Band
 from trainer_hooks.runtime import free_memory, is_out_of_memory
@@ -235,15 +236,15 @@ class _Trial(Callback):
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Look at the loaders of a validation of its own."""
         if trainer.state.fn == "validate":
-            self._look(trainer, trainer.val_dataloaders)
+            self._look(trainer, loaders_in(trainer.val_dataloaders))
 
     def on_test_start(self, trainer: Trainer, module: Module) -> None:
         """Look at the loaders of a test."""
-        self._look(trainer, trainer.test_dataloaders)
+        self._look(trainer, loaders_in(trainer.test_dataloaders))
 
     def on_predict_start(self, trainer: Trainer, module: Module) -> None:
         """Look at the loaders of a prediction."""
-        self._look(trainer, trainer.predict_dataloaders)
+        self._look(trainer, loaders_in(trainer.predict_dataloaders))
 
     def _look(self, trainer: Trainer, loaders: list[Any]) -> None:
         sizes = [loader.batch_size for loader in loaders if type(loader) is DataLoader]
@@ -262,9 +263,9 @@ def _samples(trainer: Trainer) -> int | None:
     """Return how many samples the largest data set of the run has, if that is known."""
     loaders = {
         "fit": [trainer.train_dataloader],
-        "validate": trainer.val_dataloaders,
-        "test": trainer.test_dataloaders,
-        "predict": trainer.predict_dataloaders,
+        "validate": loaders_in(trainer.val_dataloaders),
+        "test": loaders_in(trainer.test_dataloaders),
+        "predict": loaders_in(trainer.predict_dataloaders),
     }[str(trainer.state.fn)]
     counts = []
     for loader in loaders:

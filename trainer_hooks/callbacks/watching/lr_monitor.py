@@ -173,6 +173,8 @@ class LearningRateMonitor(Callback):
             if self.logging_interval is not None or kind in (None, interval):
                 rates.update(_rates(name, optimizer))
                 others.update(self._others(name, optimizer))
+        for name in [name for name in self.lrs if f"{name}/pg1" in rates]:
+            self.lrs[f"{name}/pg1"] = self.lrs.pop(name)  # it has more groups than one by now
         for name, rate in rates.items():
             self.lrs.setdefault(name, []).append(rate)
         values = {**rates, **others}

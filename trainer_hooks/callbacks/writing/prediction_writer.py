@@ -167,7 +167,7 @@ class BasePredictionWriter(Callback):
         if not self.interval.on_epoch:
             return
         for kept in (self._predictions, self._indices):
-            kept += [[] for _ in range(len(trainer.predict_dataloaders) - len(kept))]
+            kept += [[] for _ in range(len(trainer.num_predict_batches) - len(kept))]
         several = len(self._predictions) > 1
         predictions = self._predictions if several else self._predictions[0]
         self.write_on_epoch_end(trainer, module, predictions, self._indices)

@@ -27,6 +27,14 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--fast", action="store_true", help="fewer epochs: under 20 s on two cores")
     parser.add_argument(
+        "--processes",
+        type=int,
+        choices=(1, 2, 4),
+        default=1,
+        metavar="N",
+        help="train in 2 or 4 processes instead, kill one of them, and go on",
+    )
+    parser.add_argument(
         "--dir",
         type=Path,
         metavar="DIR",
@@ -40,4 +48,4 @@ def run(arguments: argparse.Namespace) -> int:
     # here, because it imports torch: the other commands answer at once
     from trainer_hooks.cli.demo.demo import run_demo
 
-    return run_demo(arguments.dir, is_fast=arguments.fast)
+    return run_demo(arguments.dir, is_fast=arguments.fast, processes=arguments.processes)

@@ -30,6 +30,7 @@ from trainer_hooks.cli.demo.report import (
 )
 from trainer_hooks.cli.demo.run import CtrlC, make_trainer
 from trainer_hooks.cli.screen import Screen
+from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime import seed_everything
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class _DemoError(Exception):
     """What keeps the demo from going on, in words for its user."""
 
 
-def run_demo(folder: Path | None = None, *, is_fast: bool = False) -> int:
+def run_demo(folder: Path | None = None, *, is_fast: bool = False, processes: int = 1) -> int:
     """Run the demo and return its exit code: 0 only if all that it promises came true.
 
     ::
@@ -71,9 +72,12 @@ def run_demo(folder: Path | None = None, *, is_fast: bool = False) -> int:
     Args:
         folder: an empty or new folder for all files; `demo_runs/<date-time>` unless given.
         is_fast: train fewer epochs.
+        processes: train in so many instead, of which one is killed.
     """
     screen = Screen()
     try:
+        if processes > 1:
+            return _run_processes(screen, folder, processes)
         with demo_run.one_thread(), _printing_plugin():
             return _run(screen, folder, _FAST if is_fast else _FULL)
     except _DemoError as error:
@@ -111,6 +115,17 @@ def _run(screen: Screen, folder: Path | None, plan: _Plan) -> int:
     is_same = _compare(screen, root, checkpoint, report["states"], uncut)
     is_accurate = show_result(screen, report["test"]["test_acc"], report["best"])
     return 0 if is_same and is_accurate else 1
+
+
+def _run_processes(screen: Screen, folder: Path | None, processes: int) -> int:
+    from trainer_hooks.cli.demo.processes import run_processes
+
+    root = _new_folder(folder)
+    _prepare(DigitsData(root))
+    try:
+        return run_processes(screen, root, processes)
+    except UsageError as error:
+        raise _DemoError(str(error)) from error
 
 
 def _new_folder(wanted: Path | None) -> Path:

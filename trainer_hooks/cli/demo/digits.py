@@ -140,6 +140,6 @@ class DigitsNet(Module):
     def _evaluate(self, batch: Any, stage: str) -> None:
         images, labels = batch
         logits = self(images)
-        self.log(f"{stage}_loss", functional.cross_entropy(logits, labels))
+        self.log(f"{stage}_loss", functional.cross_entropy(logits, labels), sync_dist=True)
         hits = (logits.argmax(1) == labels).float().mean()
-        self.log(f"{stage}_acc", hits, prog_bar=True)
+        self.log(f"{stage}_acc", hits, prog_bar=True, sync_dist=True)

@@ -26,6 +26,7 @@ __all__ = [
     "compare_states",
     "show_callbacks",
     "show_comparison",
+    "show_ends",
     "show_result",
 ]
 
@@ -198,13 +199,13 @@ def show_comparison(
     return is_same
 
 
-def show_result(screen: Screen, accuracy: float, best: str) -> bool:
-    """Show the test accuracy, the best checkpoint and what to write next.
+def show_result(screen: Screen, accuracy: float, best: str, number: int = 6) -> bool:
+    """Show the test accuracy, the best checkpoint and what to write next, in section `number`.
 
     Returns:
         Whether the accuracy is what this net must reach.
     """
-    screen.heading("6. The result")
+    screen.heading(f"{number}. The result")
     is_accurate = accuracy > LEAST_ACCURACY
     bound = "over" if is_accurate else "NOT over"
     screen.verdict(
@@ -238,15 +239,20 @@ def _show_states(screen: Screen, rows: list[StateRow]) -> None:
 def _show_ends(screen: Screen, comparisons: Mapping[str, Comparison], contrast: int) -> None:
     screen.text("At the end of the resumed run, and of the one that was never interrupted:")
     screen.lines([""])
+    width = show_ends(screen, comparisons)
+    tensors = comparisons["weights"].tensors
+    screen.lines(
+        [f"  {''.ljust(width)}  (at the interruption {contrast} of {tensors} still differed)", ""]
+    )
+
+
+def show_ends(screen: Screen, comparisons: Mapping[str, Comparison]) -> int:
+    """Show each comparison on a line; return how wide their names are."""
     width = max(map(len, comparisons))
     for name, comparison in comparisons.items():
         line = f"  {name.ljust(width)}  {comparison}"
         screen.verdict(line, is_good=comparison.is_equal)
-    tensors = comparisons["weights"].tensors
-    screen.lines(
-        [f"  {''.ljust(width)}  (at the interruption {contrast} of {tensors} still differed)"]
-    )
-    screen.lines([""])
+    return width
 
 
 def _is_same(one: Any, other: Any) -> bool:

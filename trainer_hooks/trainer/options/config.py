@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock import Filter
-from trainer_hooks.context import Plan
+from trainer_hooks.context import NEVER, Plan
 from trainer_hooks.errors import OptionError
 from trainer_hooks.trainer.options.limits import (
     both_limits,
@@ -53,15 +53,17 @@ class TrainerConfig:
         default="auto",
         metadata=_doc(
             'Devices of this machine: `"auto"`, a number, or a list of indices. Each needs a '
-            "process of its own, started by torchrun."
+            "process of its own, started by the Trainer or by torchrun."
         ),
     )
-    num_nodes: int = field(default=1, metadata=_doc("Number of machines; torchrun sets it."))
+    num_nodes: int = field(
+        default=1, metadata=_doc("Number of machines; torchrun or SLURM set it.")
+    )
     strategy: str | DDPStrategy = field(
         default="auto",
         metadata=_doc(
-            '`"auto"` (DDP if there are several processes), `"ddp"`, `"single_device"`, or a '
-            "`DDPStrategy(...)` with options."
+            '`"auto"` (DDP if there are several processes), `"ddp"`, `"ddp_notebook"`, '
+            '`"single_device"`, or a `DDPStrategy(...)` with options.'
         ),
     )
     sync_batchnorm: bool = field(
@@ -197,7 +199,10 @@ class TrainerConfig:
         ),
     )
     log_every_n_steps: int | None = field(
-        default=None, metadata=_doc("Pass metrics to the loggers every so many steps (default 50).")
+        default=None,
+        metadata=_doc(
+            "Pass metrics to the loggers every so many steps (default 50); 0 passes none at steps."
+        ),
     )
     accumulate_grad_batches: int = field(
         default=1,
@@ -257,7 +262,7 @@ class TrainerConfig:
         default=True,
         metadata=_doc("Evaluate under torch.inference_mode; False uses no_grad."),
     )
-    detect_anomaly: bool = field(
+    detect_anomaly: bool | None = field(
         default=False, metadata=_doc("Let autograd find the operation that made a NaN; slow.")
     )
 
@@ -332,10 +337,10 @@ class TrainerConfig:
             microbatch_size=self.microbatch_size,
             gradient_clip_val=self.gradient_clip_val or None,
             gradient_clip_algorithm=self.gradient_clip_algorithm or "norm",
-            log_every_n_steps=_first(self.log_every_n_steps, 50),
+            log_every_n_steps=_first(self.log_every_n_steps, 50) or NEVER,
             iteration_length=self.iteration_length,
             inference_mode=self.inference_mode,
-            detect_anomaly=self.detect_anomaly,
+            detect_anomaly=bool(self.detect_anomaly),
             shares_loaders=self.use_distributed_sampler,
             **limits,
         )

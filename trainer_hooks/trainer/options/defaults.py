@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,8 @@ __all__ = ["check_switches", "default_callbacks", "make_loggers", "root_dir"]
 def root_dir(config: TrainerConfig) -> str:
     """Return where logs and checkpoints go."""
     given = config.default_root_dir
-    return str(Path.cwd() if given is None else given)
+    # a Path would take the `~` of `./~/x` for the home folder
+    return str(Path.cwd() if given is None else os.path.expanduser(given))  # noqa: PTH111
 
 
 def default_callbacks(config: TrainerConfig, *, is_several: bool) -> tuple[Default, ...]:
@@ -122,8 +124,12 @@ def make_loggers(config: TrainerConfig) -> list[Logger]:
         OptionError: something else than a logger was given.
     """
     given: Any = config.logger
-    if given is False or config.fast_dev_run:
+    if given is False:
         return []
+    if config.fast_dev_run:
+        from trainer_hooks.loggers.dummy import DummyLogger
+
+        return [DummyLogger()]
     if given is None or given is True:
         root = root_dir(config)
         if is_remote(root):

@@ -79,7 +79,7 @@ RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ),
     ("check_val_every_n_epoch", "an int of at least 1, or None", _is_count(1)),
     ("num_sanity_val_steps", "an int of at least -1, or None", _is_count(-1)),
-    ("log_every_n_steps", "an int of at least 1, or None", _is_count(1)),
+    ("log_every_n_steps", "an int of at least 0, or None", _is_count(0)),
     ("accumulate_grad_batches", "an int of at least 1", _is_count(1, optional=False)),
     (
         "microbatch_size",
@@ -104,6 +104,6 @@ RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ),
     ("deterministic", "True, False, 'warn' or None", lambda v: _is_bool_or_none(v) or v == "warn"),
     ("inference_mode", "True or False", lambda v: isinstance(v, bool)),
-    ("detect_anomaly", "True or False", lambda v: isinstance(v, bool)),
+    ("detect_anomaly", _SWITCH, _is_bool_or_none),
 )
 """Of each option its name, its rule in words, and what tells whether a value meets it."""

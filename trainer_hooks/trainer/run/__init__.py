@@ -8,22 +8,25 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.trainer.run.conditions import checked_overrides
+    from trainer_hooks.trainer.run.forking import Forks
     from trainer_hooks.trainer.run.job import Job, reload_data
     from trainer_hooks.trainer.run.leaving_out import leave_to_first
     from trainer_hooks.trainer.run.lifecycle import Run
     from trainer_hooks.trainer.run.portrait import portrait
     from trainer_hooks.trainer.run.profiling import active_profile, profile_from_start, put_in
-    from trainer_hooks.trainer.run.resuming import find_checkpoint
+    from trainer_hooks.trainer.run.resuming import best_of_fit, find_checkpoint
     from trainer_hooks.trainer.run.session import Session
     from trainer_hooks.trainer.run.snapshot import build, save, save_in_background, tell_saved
     from trainer_hooks.trainer.run.together import decided_by_zero
     from trainer_hooks.trainer.run.trial import run_trial
 
 __all__ = [
+    "Forks",
     "Job",
     "Run",
     "Session",
     "active_profile",
+    "best_of_fit",
     "build",
     "checked_overrides",
     "decided_by_zero",
@@ -43,10 +46,12 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
+            "Forks": "forking",
             "Job": "job",
             "Run": "lifecycle",
             "Session": "session",
             "active_profile": "profiling",
+            "best_of_fit": "resuming",
             "build": "snapshot",
             "checked_overrides": "conditions",
             "decided_by_zero": "together",

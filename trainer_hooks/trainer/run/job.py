@@ -146,7 +146,9 @@ def load_data(job: Job, context: RunContext) -> None:
     if context.processes.is_several:
         _agree_on_length(context)
     context.data.evaluation["validate"] = EvalData()
-    if has_evaluation(job.module, "validate"):
+    if plan.limit_val_batches == 0 and job.evaluation is None:
+        pass  # the loaders may not even be there
+    elif has_evaluation(job.module, "validate"):
         context.data.evaluation["validate"] = _evaluation(job, context, "validate")
     elif job.evaluation is not None:
         warn(
@@ -166,9 +168,8 @@ def reload_data(job: Job, context: RunContext) -> None:
     load_data(job, context)
     for stage, data in before.items():
         # the loops know these objects
-        data.loaders, data.num_batches = (
-            context.data.evaluation[stage].loaders, context.data.evaluation[stage].num_batches
-        )  # fmt: skip
+        made = context.data.evaluation[stage]
+        data.loaders, data.num_batches, data.given = made.loaders, made.num_batches, made.given
         context.data.evaluation[stage] = data
 
 
@@ -183,8 +184,9 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
             f"{type(job.module).__qualname__}.{_LOADERS[stage]}()."
         )
     evaluators = loading.evaluators_in(source)
+    given = source
     if evaluators:
-        source = [evaluator.dataloader for evaluator in evaluators]
+        given = source = [evaluator.dataloader for evaluator in evaluators]
     loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]
     limit = getattr(context.plan, option)
     if context.plan.overfit_batches and stage == "validate":
@@ -205,8 +207,8 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
         if (evaluator.subset_num_batches or -1) > 0:
             counts[place] = min(counts[place], evaluator.subset_num_batches or 0)
     if context.processes.is_several:
-        return _eval_data_of_all(context, EvalData(loaders, counts, evaluators))
-    return EvalData(loaders, counts, evaluators)
+        return _eval_data_of_all(context, EvalData(loaders, counts, evaluators, given=given))
+    return EvalData(loaders, counts, evaluators, given=given)
 
 
 def _share(context: RunContext, loader: Any, *, trains: bool) -> Any:

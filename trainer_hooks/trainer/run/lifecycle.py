@@ -9,7 +9,7 @@ import torch
 
 from trainer_hooks import loops
 from trainer_hooks.context import OverriddenSteps, RunContext
-from trainer_hooks.data import BatchTransfer
+from trainer_hooks.data import BatchTransfer, defines
 from trainer_hooks.errors import StopTraining, TerminationSignal, add_note
 from trainer_hooks.hooks import call_noting, describe_error
 from trainer_hooks.metrics import Scope
@@ -82,8 +82,10 @@ class Run:
         ::
 
             the run's folder, configure_callbacks, prepare_data, setup, the loaders
-            on_configure_model, the module to its device, on_after_configure_model, optimizers
-            on_before_load, the checkpoint restored, on_after_load
+            on_configure_model, the module to its device, on_after_configure_model
+            on_before_load, the module's on_load_checkpoint
+            the optimizers, the callbacks' on_load_checkpoint, the checkpoint restored
+            on_after_load
             on_fit_start, or on_evaluation_run_start
         """
         session, trainer, job = self.session, self.trainer, self.job
@@ -105,16 +107,14 @@ class Run:
         folders.look_at(session, trainer)
         hooks.on_configure_model(trainer, module)
         module.configure_model()
+        module.attach(trainer, session.training.metrics)  # parts of it may have been made just now
         session.precision.convert_module(module)
         module.to(session.device)
         hooks.on_after_configure_model(trainer, module)
         load_data(job, context)
-        if job.fn == "fit":
-            self._configure_optimizers(module)
-            session.training.began = session.training.began or modes_of(module)
         if self._others is not None:
             self._others.spread_random_numbers()
-        self._start.restore(context, self._others)
+        self._start.restore(context, self._others, self._configure_optimizers)
         loop = self._make_loop(context)
         if job.fn == "fit":
             hooks.on_fit_start(trainer, module)
@@ -253,11 +253,14 @@ class Run:
         session.connector.relay.on_stop = context.stop_by
         session.connector.relay.on_end_epoch = context.end_epoch
         self._start.resume_loggers()
+        if self._others is not None:
+            self._others.find_folders(job)
         if session.processes.is_global_zero:
             folders.take(session)
         if self._others is not None:
             self._others.share_loggers()
-        session.connector.attach(module, module.configure_callbacks())
+        brings = defines(module, "configure_callbacks", Module)
+        session.connector.attach(module, module.configure_callbacks() if brings else ())
         if not session.processes.is_global_zero:
             leave_to_first(session.connector)
         session.occupation.take(session.connector.entries)
@@ -304,15 +307,22 @@ class Run:
             steps=OverriddenSteps(self._batch_losses, compiled=job.compiled),
         )
 
-    def _configure_optimizers(self, module: Module) -> None:
-        """Make the module's optimizers, unless its last fit here did: that is gone on with."""
-        training = self.session.training
-        if not training.is_configured:
+    def _configure_optimizers(self, *, is_rebuilt: bool = False) -> None:
+        """Make the module's optimizers, unless its last fit here did: that is gone on with.
+
+        Args:
+            is_rebuilt: whether the module has other parameters since.
+        """
+        training, module = self.session.training, self.job.module
+        if is_rebuilt:
+            module.to(self.session.device)
+        if is_rebuilt or not training.is_configured:
             wanted = module.configure_optimizers()
             training.optimization = parse(wanted, type(module).__qualname__)
             warn_of_foreign(training.optimization, module)
             training.setup = setup_of(training.optimization, module.saved_hparams)
             training.is_configured = True
+        training.began = training.began or modes_of(module)
 
     def _make_loop(
         self, context: RunContext

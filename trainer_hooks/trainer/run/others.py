@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trainer_hooks._log import log_nothing_below_errors
 from trainer_hooks.errors import TerminationSignal, add_note
-from trainer_hooks.runtime import ProcessGroup, reseed
+from trainer_hooks.runtime import Notes, ProcessGroup, can_be_restarted, reseed
 
 if TYPE_CHECKING:
+    from trainer_hooks.trainer.run.job import Job
     from trainer_hooks.trainer.run.session import Session
 
 __all__ = ["Others"]
@@ -42,11 +44,24 @@ class Others:
 
         self._session.training.metrics.others = SharedValues(self._processes)
 
+    def find_folders(self, job: Job) -> None:
+        """Let loggers begin anew in the folder of a training that was killed before it saved.
+
+        Its checkpoint would say which it is; where there is none, torchrun's store does.
+        """
+        session = self._session
+        if job.fn == "fit" and job.ckpt_path is None and session.start.is_auto:
+            found = Notes().find(f"loggers/{self._alarm.run}")
+            if found and self._processes.is_global_zero:
+                session.guards.resume(pickle.loads(found))
+
     def share_loggers(self) -> None:
         """Let loggers write in rank 0 alone, and the others know where they do."""
         from trainer_hooks.loggers.elsewhere import LoggerElsewhere
 
         session = self._session
+        if session.state.fn == "fit" and self._processes.is_global_zero and can_be_restarted():
+            Notes().keep(f"loggers/{self._alarm.run}", pickle.dumps(session.guards.state()))
         places = [(g.name, g.version, g.save_dir, g.log_dir) for g in session.loggers]
         places = self._processes.broadcast(places)
         if not self._processes.is_global_zero:
@@ -83,7 +98,7 @@ class Others:
         is_by_signal = isinstance(error, TerminationSignal | KeyboardInterrupt)
         if is_by_signal and context is not None and context.asked.agreed_signal:
             return  # all of them leave
-        heard = self._alarm.heard()
+        heard = self._processes.heard(error)
         add_note(error, heard or f"in rank {rank} of {world_size}")
         self._alarm.sound(error)
 

@@ -190,12 +190,13 @@ def _add_loop(parts: MovingParts, left: dict[str, Any], context: RunContext | No
     def loop() -> dict[str, Any]:
         if context is None:
             return dict(left.get("loop", {}))
-        return {"is_last_batch": context.batch.is_last, "is_in_cycle": context.cycle.is_open}
+        return context.loop_state()
 
     def load_loop(state: dict[str, Any]) -> None:
         assert context is not None
         context.batch.is_last = state.get("is_last_batch", False)
         context.cycle.is_open = state.get("is_in_cycle")
+        context.batch.has_scheduled = state.get("has_scheduled", False)
 
     def evaluators() -> dict[str, Any]:
         known = left.get("evaluators", {}) if context is None else context.validation.evaluators

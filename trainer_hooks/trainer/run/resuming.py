@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from trainer_hooks._log import warn
 from trainer_hooks.callbacks.saving.saved_files import earlier_folders
 from trainer_hooks.callbacks.saving.saver import Saver
-from trainer_hooks.checkpoint import Search, Summary, exists, files_in, verify_checkpoint
+from trainer_hooks.checkpoint import Search, Summary, exists, files_in, summarize, verify_checkpoint
 from trainer_hooks.errors import CheckpointNotFoundError, OptionError, TrainerHooksWarning
 from trainer_hooks.trainer.run.origin import is_at_work_elsewhere, origin_of
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
+    from trainer_hooks.trainer.run.session import Session
 
-__all__ = ["find_checkpoint"]
+__all__ = ["best_of_fit", "find_checkpoint"]
 
 
 def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> str | None:
@@ -55,6 +56,29 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
         )
     _tell_of_others(trainer, search)
     return found
+
+
+def best_of_fit(trainer: Trainer, session: Session, fn: str) -> str | None:
+    """Return `"best"` for an evaluation that is given neither a module nor a checkpoint.
+
+    It is None where the last run's module was not trained, or its fit saved nothing: then it is
+    evaluated as it is. Of a best that is not the end of the training one warning tells.
+    """
+    training = session.training
+    if session.module is not training.module or training.progress.is_fresh:
+        return None
+    savers = (saver for saver in trainer.checkpoint_callbacks if isinstance(saver, Saver))
+    best = next((saver.best_model_path for saver in savers if saver.best_model_path), "")
+    if not best or not exists(best):
+        return None
+    if summarize(best).batches != training.progress.batches_completed:
+        warn(
+            f"{fn} was given neither a model nor a ckpt_path: it takes the best checkpoint of the "
+            f"last fit, {best!r}, and the module has its weights from here on. Pass "
+            "ckpt_path='best' to say so, or the model to take the weights that it has.",
+            TrainerHooksWarning,
+        )
+    return "best"
 
 
 def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Search:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trainer_hooks.module import Module
     from trainer_hooks.trainer.run.session import Session
 
-__all__ = ["build", "save", "save_in_background", "tell_saved"]
+__all__ = ["build", "keep", "save", "save_in_background", "tell_saved"]
 
 _EXACT = frozenset(
     {
@@ -76,6 +76,14 @@ def save(
     tell_saved(session, trainer, written)
     session.background.finish()
     return written
+
+
+def keep(session: Session, trainer: Trainer, path: str | os.PathLike[str]) -> None:
+    """Write a checkpoint of several processes to go on from, of which nobody is told."""
+    from trainer_hooks.trainer.run.together import decided_by_zero
+
+    checkpoint = build(session, trainer, weights_only=False)
+    decided_by_zero(session.processes, partial(_writer(session), checkpoint, path))
 
 
 def tell_saved(session: Session, trainer: Trainer, path: str) -> None:
@@ -190,13 +198,13 @@ def build(session: Session, trainer: Trainer, weights_only: bool) -> dict[str, A
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
     if module.saved_hparams is not None:
-        checkpoint["hparams_name"] = "kwargs"
+        checkpoint["hparams_name"] = module.hparams_name or "kwargs"
         checkpoint["hyper_parameters"] = dict(module.saved_hparams)
     with session.training.metrics.closed():
         datamodule = session.datamodule
         if datamodule is not None:
             if datamodule.saved_hparams is not None:
-                checkpoint["datamodule_hparams_name"] = "kwargs"
+                checkpoint["datamodule_hparams_name"] = datamodule.hparams_name or "kwargs"
                 checkpoint[lightning.DATA_HPARAMS] = dict(datamodule.saved_hparams)
             state = datamodule.state_dict()
             if state:

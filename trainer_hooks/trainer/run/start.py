@@ -23,6 +23,7 @@ class Start:
     Attributes:
         path: its path, or None.
         named_path: the same, but None where `"last"`, `"best"` or `"auto"` chose it.
+        is_auto: whether it is to be found, or the training begins anew.
         is_open: whether the run under way has yet to read it.
         found: what the connector found as it restored the callbacks, until it is reported.
         report: what restoring it found.
@@ -30,6 +31,7 @@ class Start:
 
     path: str | None = None
     named_path: str | None = None
+    is_auto: bool = False
     is_open: bool = False
     found: LoadReport | None = None
     report: LoadReport | None = None

@@ -13,6 +13,8 @@ from trainer_hooks.trainer.run.origin import is_at_work_elsewhere
 from trainer_hooks.trainer.run.telling import tell_resume
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trainer_hooks.context import RunContext, Trainer
     from trainer_hooks.trainer.run.job import Job
     from trainer_hooks.trainer.run.others import Others
@@ -53,12 +55,16 @@ class StartingPoint:
             return
         self._session.guards.resume(known)
 
-    def restore(self, context: RunContext, others: Others | None) -> None:
+    def restore(
+        self, context: RunContext, others: Others | None, make_optimizers: Callable[..., None]
+    ) -> None:
         """Put a checkpoint back, if there is one.
 
         Args:
             context: the run.
             others: the other processes, where there are several.
+            make_optimizers: makes those of a fit, once the module's `on_load_checkpoint` is over;
+                it is told whether layers were made anew there.
         """
         session, trainer, start = self._session, self._trainer, self._session.start
         hooks, module = context.hooks, context.module
@@ -66,8 +72,13 @@ class StartingPoint:
         start.is_open = False
         start.report = None
         checkpoint = None
+        before = list(map(id, module.parameters()))
         if start.path is not None:
             checkpoint = self._found(context, start.path, others)
+            hooks.fire_to_module("on_load_checkpoint", trainer, module, checkpoint)
+        if self._job.fn == "fit":
+            make_optimizers(is_rebuilt=before != list(map(id, module.parameters())))
+        if checkpoint is not None and start.path is not None:
             hooks.on_load_checkpoint(trainer, module, checkpoint)
             self._put_back(context, checkpoint, start.path)
         elif self._job.fn == "fit" and session.training.progress.stage is EpochStage.BATCHES:

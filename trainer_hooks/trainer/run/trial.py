@@ -130,7 +130,7 @@ class _TrialRun(Run):
         session.connector.relay.on_end_epoch = context.end_epoch
         load_data(job, context)
         if job.fn == "fit":
-            self._configure_optimizers(module)
+            self._configure_optimizers()
             if module.automatic_optimization:
                 context.training.optimization.schedulers.clear()
         loop = self._make_loop(context)
