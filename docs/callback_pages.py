@@ -80,8 +80,11 @@ module = Digits()
 
 
 def public_callbacks() -> dict[str, type[Callback]]:
-    """Return the classes that `trainer_hooks.callbacks` offers, by name; an alias is left out."""
-    found = {name: getattr(callbacks, name) for name in callbacks.__all__}
+    """Return the classes that `trainer_hooks.callbacks` offers, by name; an alias is left out.
+
+    So is `Callback` itself, which has a page of its own.
+    """
+    found = {name: getattr(callbacks, name) for name in callbacks.__all__ if name != "Callback"}
     return {
         name: value
         for name, value in found.items()

@@ -118,7 +118,7 @@ def _kinds() -> Iterable[tuple[str, str, Callable[[], Iterable[str]]]]:
     trainer = Trainer(logger=False, enable_checkpointing=False, accelerator="cpu", plugins=False)
     return (
         ("Names of the package", "top", lambda: trainer_hooks.__all__),
-        ("Packages", "packages", lambda: ("callbacks", "loggers")),
+        ("Packages", "packages", lambda: ("callbacks", "loggers", "utilities")),
         ("Options of the Trainer", "options", lambda: inspect.signature(Trainer).parameters),
         ("Attributes and methods of the Trainer", "trainer", lambda: _public(trainer)),
         ("The Module", "module", lambda: _public(Module()) - torch_module),

@@ -39,10 +39,12 @@ NAMES = [
     "every",
     "loggers",
     "once",
+    "rank_zero_deprecation",
     "rank_zero_info",
     "rank_zero_only",
     "rank_zero_warn",
     "seed_everything",
+    "utilities",
 ]
 CALLBACKS = [
     "ActivationMonitor",
@@ -50,6 +52,7 @@ CALLBACKS = [
     "BaseFinetuning",
     "BasePredictionWriter",
     "BatchSizeFinder",
+    "Callback",
     "Checkpoint",
     "CheckpointSaver",
     "ConvertSyncBatchNormCallback",

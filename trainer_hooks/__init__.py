@@ -13,6 +13,7 @@ from trainer_hooks._version import __version__
 if TYPE_CHECKING:
     from trainer_hooks import callbacks as callbacks
     from trainer_hooks import loggers as loggers
+    from trainer_hooks import utilities as utilities
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock.clock import Clock
     from trainer_hooks.clock.filters import after, every, once
@@ -31,7 +32,12 @@ if TYPE_CHECKING:
     from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
     from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
-    from trainer_hooks.runtime.rank_zero import rank_zero_info, rank_zero_only, rank_zero_warn
+    from trainer_hooks.runtime.rank_zero import (
+        rank_zero_deprecation,
+        rank_zero_info,
+        rank_zero_only,
+        rank_zero_warn,
+    )
     from trainer_hooks.runtime.rng import seed_everything
     from trainer_hooks.runtime.strategy import DDPStrategy
     from trainer_hooks.trainer.trainer import Trainer
@@ -63,10 +69,12 @@ __all__ = [
     "every",
     "loggers",
     "once",
+    "rank_zero_deprecation",
     "rank_zero_info",
     "rank_zero_only",
     "rank_zero_warn",
     "seed_everything",
+    "utilities",
 ]
 
 __getattr__ = loader_of(
@@ -96,10 +104,12 @@ __getattr__ = loader_of(
         "every": "clock.filters",
         "loggers": "",
         "once": "clock.filters",
+        "rank_zero_deprecation": "runtime.rank_zero",
         "rank_zero_info": "runtime.rank_zero",
         "rank_zero_only": "runtime.rank_zero",
         "rank_zero_warn": "runtime.rank_zero",
         "seed_everything": "runtime.rng",
+        "utilities": "",
     },
 )
 

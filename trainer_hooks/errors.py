@@ -49,6 +49,7 @@ __all__ = [
     "StopTraining",
     "StopTrainingError",
     "TerminationSignal",
+    "TrainerHooksAdvice",
     "TrainerHooksError",
     "TrainerHooksWarning",
     "UsageError",
@@ -66,6 +67,10 @@ class TrainerHooksError(Exception):
 
 class TrainerHooksWarning(UserWarning):
     """Category of every warning that trainer_hooks gives."""
+
+
+class TrainerHooksAdvice(TrainerHooksWarning):
+    """Category of warnings of what is allowed, and perhaps not meant; each is given once."""
 
 
 class OptionError(TrainerHooksError, ValueError):

@@ -60,7 +60,7 @@ def test_the_user_decides_by_class_or_state_key(name, bare, Tiny, batches) -> No
         trainer.fit(Tiny(), batches(4))
     assert len(caught) == 1
     assert (callback.count, other.count) == (2, 4)
-    assert trainer.callbacks == (other,)
+    assert trainer.callbacks == [other]
 
 
 def test_the_user_goes_before_the_callback(bare, Tiny, batches) -> None:
@@ -123,7 +123,7 @@ def test_stop_training_is_never_swallowed(bare, Tiny, batches) -> None:
     trainer = bare(callback, **DISABLE)
     trainer.fit(Tiny(), batches(4))
     assert trainer.progress.batches_completed == 2
-    assert trainer.callbacks == (callback,)
+    assert trainer.callbacks == [callback]
 
 
 def test_the_report_lists_all(bare, Tiny, batches) -> None:

@@ -198,6 +198,22 @@ def test_a_list_of_loaders_is_several(name: str) -> None:
         assert [id(item) for item in found] == [id(item) for item in several]
 
 
+def test_loaders_one_after_another() -> None:
+    """The mode `"sequential"` goes through each in turn, however nested; one may be empty."""
+    combined = CombinedLoader({"a": [range(1, 3), range(0)], "b": range(3)}, "sequential")
+    assert list(combined) == list(combined) == [1, 2, 0, 1, 2]
+    assert len(combined) == 5
+    with pytest.raises(TypeError, match="has no length"):
+        len(CombinedLoader([[1], Unsized()], "sequential"))
+
+
+def test_parts_without_length_or_batches() -> None:
+    """The shortest that is known ends a combination; an empty one is None in the largest."""
+    assert list(CombinedLoader([[1, 2], iter([5, 6, 7])])) == [[1, 5], [2, 6]]
+    assert list(CombinedLoader([[], [1, 2]])) == []
+    assert list(CombinedLoader({"a": [], "b": [1]}, "max_size")) == [{"a": None, "b": 1}]
+
+
 def test_a_dict_of_loaders() -> None:
     """A dict gives dicts of batches in training, and one loader after another in evaluation."""
     loaders = {"a": [1, 2], "b": [10, 20]}
@@ -209,7 +225,8 @@ def test_a_combined_loader_stays_what_it_is() -> None:
     """One that the user built is used as it is in training."""
     combined = CombinedLoader([[1], [2]], "min_size")
     assert as_train_loader(combined) is combined
-    assert as_eval_loaders(combined, "validate") == [[1], [2]]
+    assert as_eval_loaders(combined, "validate") == [combined]
+    assert as_eval_loaders(CombinedLoader([[1], [2]], "sequential"), "test") == [[1], [2]]
 
 
 # --- combined ---
@@ -231,7 +248,7 @@ def test_combining_nothing(empty) -> None:
 def test_a_loader_that_cannot_be_repeated() -> None:
     """In a cycle a loader that gives nothing again is an error, and no batch of None."""
     for short in ([], iter([1])):
-        combined = CombinedLoader([short, [1, 2, 3]])
+        combined = CombinedLoader([short, [1, 2, 3]], "max_size_cycle")
         with pytest.raises(DataError, match="of a CombinedLoader gives no batch"):
             list(combined)
 
@@ -399,3 +416,16 @@ def test_messages_of_a_loader_that_gave_nothing() -> None:
     """An iterator that is used up is told apart from a loader without data."""
     assert "only once" in no_batch("the loader", iter([]))
     assert "drop_last" in no_batch("the loader", [])
+
+
+@pytest.mark.parametrize("mode", ["sequential", "max_size"])
+def test_a_trainer_shows_what_a_combined_loader_was_made_of(quiet_trainer, Tiny, mode) -> None:
+    """`trainer.val_dataloaders` is its `iterables`; each is run, or all as one."""
+    combined, seen = CombinedLoader([[torch.ones(2, 4)], [torch.ones(2, 4)] * 2], mode), []
+    module = Tiny()
+    module.validation_step = lambda batch, batch_idx, dataloader_idx=0: seen.append(
+        (type(batch).__name__, dataloader_idx, module.trainer.val_dataloaders is combined.iterables)
+    )
+    quiet_trainer().validate(module, combined, verbose=False)
+    one_by_one = [("Tensor", 0, True), ("Tensor", 1, True), ("Tensor", 1, True)]
+    assert seen == (one_by_one if mode == "sequential" else [("list", 0, True)] * 2)

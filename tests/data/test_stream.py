@@ -173,7 +173,7 @@ def test_a_loader_that_starts_again_draws_nothing_from_the_run():
         torch.manual_seed(3)
         short = DataLoader(range(4), batch_size=1, shuffle=True)
         found = []
-        for batch in CombinedLoader([range(12), short]):
+        for batch in CombinedLoader([range(12), short], "max_size_cycle"):
             torch.rand(extra)
             found.append(batch[1].item())
         return found

@@ -90,3 +90,15 @@ def test_it_may_stand_in_the_second_place(quiet_trainer, verb) -> None:
     getattr(trainer, verb)(Net(), numbers)
     assert numbers.seen
     assert trainer.datamodule is numbers
+
+
+def test_its_hyperparameters_may_come_from_a_file(quiet_trainer, tmp_path) -> None:
+    """`hparams_file` takes the place of what the checkpoint holds, as for a module."""
+    trainer = quiet_trainer(max_epochs=1)
+    trainer.fit(Net(), Numbers(6, batch_size=3))
+    trainer.save_checkpoint(tmp_path / "data.ckpt")
+    (tmp_path / "data.yaml").write_text("count: 4\nbatch_size: 1\n")
+    again = Numbers.load_from_checkpoint(
+        tmp_path / "data.ckpt", hparams_file=tmp_path / "data.yaml", weights_only=True
+    )
+    assert (again.hparams.count, again.hparams.batch_size, again.seen) == (4, 1, 2)

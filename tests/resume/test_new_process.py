@@ -16,11 +16,14 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = textwrap.dedent(
     """
-    import os, random, signal, sys
+    import os, random, signal, sys, warnings
     import numpy as np
     import torch
     from torch.utils.data import DataLoader, Dataset
     from trainer_hooks import Callback, Module, Trainer, seed_everything
+    from trainer_hooks.errors import TrainerHooksAdvice
+
+    warnings.simplefilter("ignore", TrainerHooksAdvice)  # validations are shuffled on purpose
     from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
 
     torch.set_num_threads(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks._lazy import loader_of
+from trainer_hooks.callback import Callback
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks.averaging.ema_weight_averaging import EMAWeightAveraging
@@ -101,6 +102,7 @@ __all__ = [
     "BaseFinetuning",
     "BasePredictionWriter",
     "BatchSizeFinder",
+    "Callback",
     "Checkpoint",
     "CheckpointSaver",
     "ConvertSyncBatchNormCallback",

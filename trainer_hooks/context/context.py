@@ -13,6 +13,10 @@ from trainer_hooks.data import samples_of
 from trainer_hooks.errors import message_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.optim import Optimizer
+
     from trainer_hooks.checkpoint import BackgroundSaves
     from trainer_hooks.connector import CallbackConnector
     from trainer_hooks.context.plan import Plan
@@ -55,6 +59,7 @@ class RunContext:
         steps: methods of the trainer in place of the module's step.
         parts: everything that moves in the run: what is saved, restored and undone.
         resumed: the checkpoint whose place in the epoch the loop has yet to take up, or nothing.
+        retake: lets the step of a fit take the optimizers that there are now.
     """
 
     trainer: Trainer
@@ -77,6 +82,7 @@ class RunContext:
     steps: OverriddenSteps = field(default_factory=OverriddenSteps)
     parts: MovingParts = field(default_factory=MovingParts)
     resumed: dict[str, Any] = field(default_factory=dict)
+    retake: Callable[[], None] | None = None
     wishes: Asked = field(init=False)
 
     def __post_init__(self) -> None:
@@ -119,6 +125,23 @@ class RunContext:
     def end_epoch(self) -> None:
         """Leave out the batch in work, and what is left of its epoch's batches."""
         self.asked.skips_batch = self.wishes.ends_epoch = True
+
+    def take_optimizers(self, optimizers: list[Optimizer]) -> None:
+        """Go on with other optimizers, from the next step on.
+
+        Raises:
+            OptimizationError: they are not such as the step can take; nothing is changed then.
+        """
+        before, self.training.optimization.optimizers = (
+            self.training.optimization.optimizers,
+            optimizers,
+        )
+        if self.retake is not None:
+            try:
+                self.retake()
+            except BaseException:
+                self.training.optimization.optimizers = before
+                raise
 
     def let_go(self) -> None:
         """End: leave to the training what it goes on with, and forget the rest."""

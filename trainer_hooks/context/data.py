@@ -45,6 +45,8 @@ class EvalData:
     @property
     def as_given(self) -> Any:
         """The loaders in the form in which they were given; None where there are none."""
+        if isinstance(self.given, loading.CombinedLoader):
+            return self.given.iterables
         return loading.in_form_of(self.given, self.loaders) if self.loaders else None
 
     @property

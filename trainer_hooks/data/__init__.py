@@ -79,8 +79,8 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
-            "CombinedLoader": "combined",
             "BatchTransfer": "transfer",
+            "CombinedLoader": "combined",
             "DataHooks": "hooks",
             "Evaluator": "evaluator",
             "IndexNotes": "indices",

@@ -21,28 +21,35 @@ __all__ = ["CombinedLoader"]
 
 _END = object()
 _MAX_SEED = 2**32
-_MODES = ("max_size_cycle", "min_size", "max_size")
+_MODES = ("max_size_cycle", "min_size", "max_size", "sequential")
 
 
 class CombinedLoader:
-    """Take one batch of each of several loaders at a time.
+    """Take one batch of each of several loaders at a time, or go through one after another.
 
     Args:
-        loaders: a list or dict of loaders, or of such lists and dicts; a batch is then a list or
+        iterables: a list or dict of loaders, or of such lists and dicts; a batch is then a list or
             dict of their batches, nested alike.
-        mode: what happens when a loader ends: `"max_size_cycle"` starts it again until the longest
-            has ended, `"min_size"` ends with the shortest, `"max_size"` gives None in its place.
+        mode: what happens when a loader ends: `"min_size"` ends with the shortest,
+            `"max_size_cycle"` starts it again until the longest has ended, `"max_size"` gives None
+            in its place. `"sequential"` takes one loader after another, and a batch of one at a
+            time.
     """
 
     def __init__(
-        self, loaders: Sequence[Any] | Mapping[Any, Any], mode: str = "max_size_cycle"
+        self, iterables: Sequence[Any] | Mapping[Any, Any], mode: str = "min_size"
     ) -> None:
         if mode not in _MODES:
             raise DataError(f"CombinedLoader(mode={mode!r}): must be one of {', '.join(_MODES)}.")
-        if not loaders:
+        if not iterables:
             raise DataError("CombinedLoader was given no loader: it needs at least one.")
-        self.loaders = loaders
+        self.loaders = iterables  # by this name checkpoints find the generators in it
         self.mode = mode
+
+    @property
+    def iterables(self) -> Any:
+        """The loaders as they were given."""
+        return self.loaders
 
     @property
     def flattened(self) -> list[Any]:
@@ -55,12 +62,35 @@ class CombinedLoader:
 
     def __len__(self) -> int:
         sizes = [number_of_batches(loader) for loader in self.flattened]
-        size = min(sizes) if self.mode == "min_size" else max(sizes)
+        if self.mode == "sequential":
+            size = sum(sizes)
+        else:
+            size = min(sizes) if self.mode == "min_size" else max(sizes)
         if size == math.inf:
             raise TypeError("a combined loader has no length where one of its loaders has none")
         return int(size)
 
     def __iter__(self) -> Iterator[Any]:
+        return self._one_by_one() if self.mode == "sequential" else self._together()
+
+    def _one_by_one(self) -> Iterator[Any]:
+        """Give the batches of one loader after another; workers of the next start when it begins.
+
+        That draws from random numbers of its own, as in a loader that starts again.
+        """
+        seed = int(torch.randint(_MAX_SEED, ()))
+        for position, loader in enumerate(self.flattened):
+            if position == 0:
+                yield from iterator_of(loader)
+            else:
+                with rng.OwnNumbers((seed + position) % _MAX_SEED):
+                    iterator = iterator_of(loader)
+                    first = next(iterator, _END)
+                if first is not _END:
+                    yield first
+                    yield from iterator
+
+    def _together(self) -> Iterator[Any]:
         loaders = self.flattened
         iterators = [iterator_of(loader) for loader in loaders]
         numbers = count()

@@ -41,14 +41,17 @@ def as_train_loader(source: Any) -> Any:
     if is_several(source):
         for part in leaves(source):
             _iterable(part, "training")
-        return CombinedLoader(source)
+        return CombinedLoader(source, "max_size_cycle")
     return _iterable(source, "training")
 
 
 def as_eval_loaders(source: Any, kind: str) -> list[Any]:
-    """Return a list of loaders, to be run one after another; nested ones in their order."""
+    """Return a list of loaders, to be run one after another; nested ones in their order.
+
+    Several that are combined are one, unless they are so in the mode `"sequential"`.
+    """
     if isinstance(source, CombinedLoader):
-        return source.flattened
+        return source.flattened if source.mode == "sequential" else [source]
     if is_several(source):
         return [_iterable(loader, kind) for loader in leaves(source)]
     return [_iterable(source, kind)]

@@ -8,21 +8,26 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.loggers.comet import CometLogger
     from trainer_hooks.loggers.console import ConsoleLogger
     from trainer_hooks.loggers.csv import CSVLogger
     from trainer_hooks.loggers.dummy import DummyLogger
     from trainer_hooks.loggers.in_memory import InMemoryLogger
-    from trainer_hooks.loggers.mlflow import MLflowLogger
+    from trainer_hooks.loggers.mlflow import MLFlowLogger, MLflowLogger
+    from trainer_hooks.loggers.neptune import NeptuneLogger
     from trainer_hooks.loggers.tensorboard import TensorBoardLogger
     from trainer_hooks.loggers.wandb import WandbLogger
 
 __all__ = [
     "CSVLogger",
+    "CometLogger",
     "ConsoleLogger",
     "DummyLogger",
     "InMemoryLogger",
     "Logger",
+    "MLFlowLogger",
     "MLflowLogger",
+    "NeptuneLogger",
     "TensorBoardLogger",
     "WandbLogger",
 ]
@@ -31,11 +36,14 @@ __getattr__ = loader_of(
     __name__,
     {
         "CSVLogger": "csv",
+        "CometLogger": "comet",
         "ConsoleLogger": "console",
         "DummyLogger": "dummy",
         "InMemoryLogger": "in_memory",
         "Logger": "base",
+        "MLFlowLogger": "mlflow",
         "MLflowLogger": "mlflow",
+        "NeptuneLogger": "neptune",
         "TensorBoardLogger": "tensorboard",
         "WandbLogger": "wandb",
     },

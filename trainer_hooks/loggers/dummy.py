@@ -51,9 +51,22 @@ class DummyLogger(Logger):
         return ""
 
     @property
+    def version(self) -> str:
+        """Return an empty text."""
+        return ""
+
+    @property
     def experiment(self) -> Any:
         """Return an object that takes any call, and does nothing."""
         return self._experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Do nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._experiment
+
+    def __getitem__(self, index: object) -> Self:
+        return self

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mlflow.tracking import MlflowClient
 
-__all__ = ["MLflowLogger"]
+__all__ = ["MLFlowLogger", "MLflowLogger"]
 
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_/. -]+")
 _MOST_PARAMS = 100
@@ -351,6 +351,10 @@ class MLflowLogger(Logger):
             client.log_artifact(run_id, path, folder)
             client.log_dict(run_id, {"aliases": aliases}, f"{folder}/aliases.json")
             self._uploads.note(path)
+
+
+MLFlowLogger = MLflowLogger
+"""What Lightning calls it."""
 
 
 def _local_uri(folder: Path) -> str:

@@ -42,9 +42,9 @@ class ClosureStep(TrainStep):
 
     def __init__(self, context: RunContext, inner: TrainStep) -> None:
         """Make one whose batches are run by `inner`, forward and backward."""
-        super().__init__(context)
         self._inner = inner
         self._may_evaluate = may_evaluate(context)
+        super().__init__(context)
         self.missing = inner.missing
         inner.returns_outputs = True
 
@@ -52,6 +52,11 @@ class ClosureStep(TrainStep):
         """Take part in what several processes do."""
         super().join(sync)
         self._inner.join(sync)
+
+    def take_optimizers(self) -> None:
+        """Step with the optimizer that there is now; see `TrainStep`."""
+        super().take_optimizers()
+        self._inner.take_optimizers()
 
     def set_window(self, batches: int) -> None:
         """Let so many batches make one step."""

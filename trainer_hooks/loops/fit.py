@@ -24,6 +24,8 @@ from trainer_hooks.loops.validation import FitValidation
 from trainer_hooks.metrics import Scope
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trainer_hooks.context import RunContext
     from trainer_hooks.data import TrainStream
     from trainer_hooks.loops.agreement import Agreement
@@ -53,6 +55,7 @@ class FitLoop:
         self._is_told_of_none = False
         self._duration: Duration | Agreement | None = duration_of(context)
         self._agreement: Agreement | None = None
+        self._is_timed = False
         self._validation.agree = self._agree
         if context.processes.is_several:
             from trainer_hooks.loops.agreement import Agreement
@@ -161,7 +164,7 @@ class FitLoop:
         max_steps = context.plan.max_steps if context.plan.max_steps >= 0 else math.inf
         steps_schedulers = self._schedulers.has_step_schedulers
         measure, duration = self._measure, self._duration
-        iterator = context.data.batches(progress.epochs_completed)
+        iterator = self._batches()
         metrics.enter(Scope.TRAIN_BATCH)
         outputs: dict[str, Any] = {}
         while progress.batches_in_epoch < stream.num_batches:
@@ -229,6 +232,20 @@ class FitLoop:
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
             self._finish_batch(closes_window, outputs)
         self._losses.look(outputs)
+
+    def _batches(self) -> Iterator[Any]:
+        """Return the epoch's batches; the first of a fit may be timed, if there are few workers."""
+        context, loader = self.context, self.stream.loader
+        iterator = context.data.batches(context.training.progress.epochs_completed)
+        workers = getattr(loader, "num_workers", None)
+        if self._is_timed or workers is None:
+            return iterator
+        self._is_timed = True
+        from trainer_hooks.loops.loading_watch import usable_cpus, watched
+
+        if workers + 1 >= usable_cpus():
+            return iterator
+        return watched(iterator, loader, context.trainer.device)
 
     def _pass_over_none(self) -> None:
         """Count a batch that the loader gave None for: its place in the window stays empty."""

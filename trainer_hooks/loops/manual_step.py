@@ -36,9 +36,8 @@ class ManualStep:
         self.hooks = context.hooks
         self.progress = context.training.progress
         self.precision = context.precision
-        self.optimizers = [
-            ManualOptimizer(o, self) for o in context.training.optimization.optimizers
-        ]
+        self._optimization = context.training.optimization
+        self.take_optimizers()
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
         """Take one batch in and return the outputs that hooks are given."""
@@ -52,6 +51,10 @@ class ManualStep:
         if isinstance(output, dict) and "loss" not in output:
             return output
         return outputs_of(output, loss_of(output, self.module))
+
+    def take_optimizers(self) -> None:
+        """Give the module the optimizers that there are now."""
+        self.optimizers = [ManualOptimizer(o, self) for o in self._optimization.optimizers]
 
     def join(self, sync: GradientSync | ShardedSync) -> None:
         """Take part in what several processes do."""

@@ -24,6 +24,7 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
             optimization, or several processes, have no use for.
     """
     step = _step_of_one(context)
+    context.retake = step.take_optimizers
     if context.processes.is_several:
         from trainer_hooks.loops.synchronized import synchronize
 

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from trainer_hooks.errors import OptimizationError
 from trainer_hooks.loops.missing_losses import MissingLosses
 from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides, training_step
+from trainer_hooks.module import needs_closure
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
@@ -57,11 +58,10 @@ class TrainStep:
         self.precision = context.precision
         self.plan = context.plan
         self.missing = MissingLosses(context)
-        self.optimizer = _only(context.training.optimization.optimizers, context.module)
+        self.take_optimizers()
         self.accumulate: float = context.plan.accumulate_grad_batches
         self._own_backward = overrides(self.module, "backward")
         self._own_zero_grad = overrides(self.module, "optimizer_zero_grad")
-        self._clears_directly = self.optimizer is not None and _clears_plainly(self.optimizer)
         self._clips = context.plan.gradient_clip_val is not None or overrides(
             self.module, "configure_gradient_clipping"
         )
@@ -123,6 +123,24 @@ class TrainStep:
         ):
             return outputs_of(output, returned)
         return {}
+
+    def take_optimizers(self) -> None:
+        """Step with the optimizer that there is now.
+
+        Raises:
+            OptimizationError: there are several, or it evaluates the loss itself, which the step
+                was not made for.
+        """
+        before: Optimizer | None = vars(self).get("optimizer")
+        optimizer = _only(self.context.training.optimization.optimizers, self.module)
+        if before and optimizer and needs_closure(before) != needs_closure(optimizer):
+            raise OptimizationError(
+                f"trainer.optimizers was set to one of {type(optimizer).__qualname__}, in the "
+                f"place of {type(before).__qualname__}: one of them evaluates the loss itself, "
+                "so that a step is made otherwise. Return it from configure_optimizers."
+            )
+        self.optimizer = optimizer
+        self._clears_directly = optimizer is not None and _clears_plainly(optimizer)
 
     def join(self, sync: GradientSync | ShardedSync) -> None:
         """Take part in what several processes do."""

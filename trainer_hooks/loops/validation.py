@@ -122,6 +122,8 @@ class FitValidation:
             context.training.timekeeper.stopwatch.start_evaluating()
             if context.processes.is_several:
                 context.processes.share_buffers(module)
+            if progress.batches_in_window == 0:
+                module.on_validation_model_zero_grad()
             hooks.on_validation_run_start(trainer, module)
             EvaluationLoop(context, "validate").run(context.validation.limit)
             context.validation.limit = None

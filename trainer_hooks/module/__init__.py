@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         parse,
         takes_closure,
     )
+    from trainer_hooks.module.scripting import without_run
     from trainer_hooks.module.setup import (
         changed_options,
         require_same_classes,
@@ -44,6 +45,7 @@ __all__ = [
     "takes_closure",
     "uncompiled",
     "warn_of_foreign",
+    "without_run",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -66,5 +68,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "takes_closure": "optimization",
             "warn_of_foreign": "setup",
             "uncompiled": "compiled",
+            "without_run": "scripting",
         },
     )

@@ -76,6 +76,11 @@ class DataModule(DataHooks):
         return self._kept.given
 
     @property
+    def hparams_initial(self) -> checkpoint.HyperParameters:
+        """A copy of the hyperparameters as they were when they were saved."""
+        return checkpoint.HyperParameters() if self._kept is None else self._kept.copied()
+
+    @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """What of the hyperparameters a checkpoint holds; None if none were saved."""
         return None if self._kept is None else self._kept.saved
@@ -92,7 +97,12 @@ class DataModule(DataHooks):
 
     @classmethod
     def load_from_checkpoint(
-        cls, checkpoint_path: str | os.PathLike[str], map_location: Any = "cpu", **kwargs: Any
+        cls,
+        checkpoint_path: str | os.PathLike[str],
+        map_location: Any = "cpu",
+        hparams_file: str | os.PathLike[str] | None = None,
+        weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
+        **kwargs: Any,
     ) -> Self:
         """Make a data module with a checkpoint's hyperparameters, and give it the state there.
 
@@ -101,17 +111,26 @@ class DataModule(DataHooks):
         Args:
             checkpoint_path: a checkpoint of trainer_hooks or of Lightning 2.x.
             map_location: where tensors in it go, as in `torch.load`.
+            hparams_file: a `.yaml` or `.csv` file whose hyperparameters are used, and not those of
+                the checkpoint.
+            weights_only: without effect, for Lightning's scripts: no file is opened in a way that
+                could run code.
             kwargs: arguments of `__init__` that replace or complete the hyperparameters.
 
         Raises:
             CheckpointError: it cannot be read.
-            ModuleError: `__init__` needs an argument that is neither there nor given.
+            ModuleError: `__init__` needs an argument that is neither there nor given, or the file
+                of hyperparameters cannot be read.
         """
         from trainer_hooks.module.hyperparameters import arguments_from
 
         found = checkpoint.load_checkpoint(checkpoint_path, map_location)
         name = found.get("datamodule_hparams_name")
         saved = found.get(checkpoint.lightning.DATA_HPARAMS, {})
+        if hparams_file is not None:
+            from trainer_hooks.module.hparams_file import read_hparams
+
+            saved = read_hparams(hparams_file)
         with rng.isolated():
             made = cls(**arguments_from(cls, saved, name, kwargs, str(checkpoint_path)))
         state = found.get(cls.__qualname__)

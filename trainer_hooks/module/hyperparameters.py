@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,12 +25,18 @@ class KeptArguments:
         saved: what of them a checkpoint holds; None if none were saved.
         is_logged: whether loggers are given them.
         name: the argument of `__init__` that was all of them, or None.
+        initial: how they were when they were saved; what is no plain data is the object itself.
     """
 
     given: checkpoint.HyperParameters = field(default_factory=checkpoint.HyperParameters)
     saved: Mapping[str, Any] | None = None
     is_logged: bool = False
     name: str | None = None
+    initial: Mapping[str, Any] = field(default_factory=dict)
+
+    def copied(self) -> checkpoint.HyperParameters:
+        """Return a copy of how they were when they were saved."""
+        return checkpoint.HyperParameters(_snapshot(self.initial))
 
 
 def kept_arguments(
@@ -69,7 +76,16 @@ def kept_arguments(
     name = None if before is None else before.name
     if is_whole:
         name = next((name for name, value in arguments.items() if value is wanted[0]), None)
-    return KeptArguments(given, checkpoint.savable(given, type(owner), known), is_logged, name)
+    saved = checkpoint.savable(given, type(owner), known)
+    return KeptArguments(given, saved, is_logged, name, _snapshot(given))
+
+
+def _snapshot(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy; layers and other objects in it stay the same objects."""
+    return {
+        name: copy.deepcopy(value) if checkpoint.find_foreign(value) is None else value
+        for name, value in values.items()
+    }
 
 
 def arguments_from(

@@ -19,7 +19,8 @@ def load_module(
     kind: type[Any],
     path: str | os.PathLike[str],
     map_location: Any,
-    strict: bool,
+    hparams_file: str | os.PathLike[str] | None,
+    strict: bool | None,
     replaced: dict[str, Any],
 ) -> Any:
     """Make a module of the class `kind` with a checkpoint's hyperparameters and weights.
@@ -31,13 +32,18 @@ def load_module(
     is_device = isinstance(map_location, str | torch.device)
     place = "cpu" if is_device or map_location is None else map_location
     checkpoint = files.load_checkpoint(path, place)
+    if hparams_file is not None:
+        from trainer_hooks.module.hparams_file import read_hparams
+
+        checkpoint["hyper_parameters"] = read_hparams(hparams_file)
     saved = checkpoint.get("hyper_parameters", {})
     arguments = arguments_from(kind, saved, checkpoint.get("hparams_name"), replaced, str(path))
     with rng.isolated():
         module = kind(**arguments)
         module.configure_model()
     getattr(module, "on_load_checkpoint")(checkpoint)  # noqa: B009 - made from the catalogue
-    files.load_weights(module, checkpoint["state_dict"], str(path), strict=strict)
+    is_strict = module.strict_loading if strict is None else strict
+    files.load_weights(module, checkpoint["state_dict"], str(path), strict=is_strict)
     if is_device:
         module.to(map_location)
     return module

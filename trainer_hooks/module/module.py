@@ -52,10 +52,13 @@ class Module(nn.Module, DataHooks):
         automatic_optimization: set it to False in `__init__` to call `manual_backward`,
             `optimizer.step()` and `optimizer.zero_grad()` in `training_step` yourself.
         example_input_array: an input for `forward`, for summaries and exports.
+        strict_loading: whether it is an error if a weight is missing or unknown where a checkpoint
+            is loaded. Set it to False where `state_dict` leaves weights out.
     """
 
     automatic_optimization: bool = True
     example_input_array: Any = None
+    strict_loading: bool = True
 
     _trainer: Any = None
     _metrics: MetricStore | None = None
@@ -174,6 +177,14 @@ class Module(nn.Module, DataHooks):
             scheduler.step()
         else:
             scheduler.step(metric)
+
+    def on_validation_model_zero_grad(self) -> None:
+        """Clear the gradients of a step that is done before a validation in fit.
+
+        In manual optimization they stay unless it is overridden.
+        """
+        if self.automatic_optimization:
+            self.zero_grad()
 
     def on_validation_model_eval(self) -> None:
         """Set the mode that validation runs in."""
@@ -366,6 +377,56 @@ class Module(nn.Module, DataHooks):
             else:
                 metrics.log(name, value, call, batch_size)
 
+    # --- exports ---
+
+    def to_onnx(self, file_path: Any = None, input_sample: Any = None, **kwargs: Any) -> Any:
+        """Export `forward` to ONNX, in evaluation mode.
+
+        `trainer_hooks.callbacks.export_for_inference` does the same for batches of any size, and
+        makes sure that what is written computes what the module does.
+
+        Args:
+            file_path: the file, or one that is open for writing bytes; none unless given.
+            input_sample: an input for `forward`, or a tuple of its arguments;
+                `self.example_input_array` unless given.
+            kwargs: options of `torch.onnx.export`.
+
+        Returns:
+            What `torch.onnx.export` returns.
+
+        Raises:
+            OptionError: there is no input.
+        """
+        from trainer_hooks.module.exporting import to_onnx
+
+        return to_onnx(self, Module, file_path, input_sample, kwargs)
+
+    def to_torchscript(
+        self,
+        file_path: str | os.PathLike[str] | None = None,
+        method: str | None = "script",
+        example_inputs: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the module as TorchScript, in evaluation mode.
+
+        torch calls TorchScript deprecated. For something new, use `torch.export`, as
+        `trainer_hooks.callbacks.export_for_inference` does.
+
+        Args:
+            file_path: where it is written, too: a path or an address.
+            method: `"script"`, which keeps what depends on the data, or `"trace"`.
+            example_inputs: an input for `forward` to trace with, or a tuple of its arguments;
+                `self.example_input_array` unless given.
+            kwargs: options of `torch.jit.script` or `torch.jit.trace`.
+
+        Raises:
+            OptionError: the method is neither, or there is no input to trace with.
+        """
+        from trainer_hooks.module.exporting import to_torchscript
+
+        return to_torchscript(self, Module, file_path, method, example_inputs, kwargs)
+
     # --- hyperparameters and checkpoints ---
 
     def save_hyperparameters(
@@ -397,6 +458,11 @@ class Module(nn.Module, DataHooks):
         return self._kept.given
 
     @property
+    def hparams_initial(self) -> checkpoint.HyperParameters:
+        """A copy of the hyperparameters as they were when they were saved."""
+        return checkpoint.HyperParameters() if self._kept is None else self._kept.copied()
+
+    @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """What of the hyperparameters a checkpoint holds; None if none were saved."""
         return None if self._kept is None else self._kept.saved
@@ -416,7 +482,9 @@ class Module(nn.Module, DataHooks):
         cls,
         checkpoint_path: str | os.PathLike[str],
         map_location: Any = None,
-        strict: bool = True,
+        hparams_file: str | os.PathLike[str] | None = None,
+        strict: bool | None = None,
+        weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
         **kwargs: Any,
     ) -> Self:
         """Make a module with a checkpoint's hyperparameters and load its weights.
@@ -428,13 +496,20 @@ class Module(nn.Module, DataHooks):
                 in a `.safetensors` file, with the hyperparameters that JSON can hold.
             map_location: the device to put the module on, or whatever else `torch.load` takes; the
                 CPU unless given.
-            strict: whether it is an error if a weight is missing or unknown.
+            hparams_file: a `.yaml` or `.csv` file whose hyperparameters are used, and not those of
+                the checkpoint.
+            strict: whether it is an error if a weight is missing or unknown; the module's
+                `strict_loading` unless given.
+            weights_only: without effect, for Lightning's scripts: no file is opened in a way that
+                could run code.
             kwargs: arguments of `__init__` that replace or complete the hyperparameters.
 
         Raises:
             CheckpointError: it cannot be read, or its weights do not fit.
+            ModuleError: `__init__` needs an argument that is neither there nor given, or the file
+                of hyperparameters cannot be read.
         """
-        module: Self = load_module(cls, checkpoint_path, map_location, strict, kwargs)
+        module: Self = load_module(cls, checkpoint_path, map_location, hparams_file, strict, kwargs)
         return module
 
     # --- the run it is in ---
@@ -454,7 +529,7 @@ class Module(nn.Module, DataHooks):
 
     @property
     def trainer(self) -> Any:
-        """The trainer that runs this module.
+        """The trainer that runs this module. May be set, as to call its steps in a test.
 
         Raises:
             UsageError: none does.
@@ -465,6 +540,12 @@ class Module(nn.Module, DataHooks):
                 "are there within fit, validate, test and predict."
             )
         return self._trainer
+
+    @trainer.setter
+    def trainer(self, trainer: Any) -> None:
+        for part in self.modules():
+            if isinstance(part, Module):
+                part.__dict__["_trainer"] = trainer
 
     @property
     def device(self) -> torch.device:
@@ -478,6 +559,11 @@ class Module(nn.Module, DataHooks):
         """The processes by what they share, with FSDP; None otherwise."""
         found: DeviceMesh | None = self.trainer.strategy.device_mesh
         return found
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether that is a CUDA device."""
+        return self.device.type == "cuda"
 
     @property
     def dtype(self) -> torch.dtype:
@@ -500,6 +586,11 @@ class Module(nn.Module, DataHooks):
     def global_rank(self) -> int:
         """This process's number among all."""
         return int(self._trainer.global_rank) if self._trainer is not None else 0
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number among those of its machine."""
+        return int(self._trainer.local_rank) if self._trainer is not None else 0
 
     @property
     def logger(self) -> Any:

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.precision import Precision, make_precision
     from trainer_hooks.runtime.process_group import ProcessGroup
     from trainer_hooks.runtime.processes import Processes
+    from trainer_hooks.runtime.rank_zero import (
+        rank_zero_debug,
+        rank_zero_deprecation,
+        rank_zero_info,
+        rank_zero_only,
+        rank_zero_warn,
+    )
     from trainer_hooks.runtime.rng import OwnNumbers, isolated, reseed, seed_everything
     from trainer_hooks.runtime.sharded_group import ShardedGroup
     from trainer_hooks.runtime.sharded_sync import ShardedSync
@@ -53,6 +60,11 @@ __all__ = [
     "map_tensors",
     "move_to_device",
     "pick_device",
+    "rank_zero_debug",
+    "rank_zero_deprecation",
+    "rank_zero_info",
+    "rank_zero_only",
+    "rank_zero_warn",
     "reseed",
     "seed_everything",
     "taken_apart",
@@ -90,6 +102,11 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "map_tensors": "transfer",
             "move_to_device": "transfer",
             "pick_device": "device",
+            "rank_zero_debug": "rank_zero",
+            "rank_zero_deprecation": "rank_zero",
+            "rank_zero_info": "rank_zero",
+            "rank_zero_only": "rank_zero",
+            "rank_zero_warn": "rank_zero",
             "reseed": "rng",
             "seed_everything": "rng",
             "tie_to_parent": "launch",

@@ -33,10 +33,12 @@ class Precision:
         name: as in `Trainer(precision=...)`.
         is_plain: whether the forward needs no context and the loss no scaling, so that a loop can
             leave both out.
+        scaler: what scales the loss, or None.
     """
 
     name = "32-true"
     is_plain = True
+    scaler: torch.amp.GradScaler | None = None
 
     def forward_context(self) -> AbstractContextManager[Any]:
         """Return a context for the forward and the loss."""
@@ -111,7 +113,7 @@ class _ScaledAutocast(_Autocast):
 
     def __init__(self, device: torch.device) -> None:
         super().__init__("16-mixed", device, torch.float16)
-        self.scaler = torch.amp.GradScaler(device.type)
+        self.scaler: torch.amp.GradScaler = torch.amp.GradScaler(device.type)
         self._unscaled: set[int] = set()
 
     def scale(self, loss: Tensor) -> Tensor:

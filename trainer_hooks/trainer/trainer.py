@@ -208,7 +208,12 @@ class Trainer(TrainerView):
         predictions: list[Any] | None = self._run(job)
         return predictions
 
-    def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
+    def save_checkpoint(
+        self,
+        filepath: str | os.PathLike[str],
+        weights_only: bool | None = False,
+        storage_options: Any = None,
+    ) -> None:
         """Write a checkpoint, whole or not at all.
 
         Args:
@@ -216,16 +221,37 @@ class Trainer(TrainerView):
                 with the weights and the hyperparameters that JSON can hold.
             weights_only: leave out what a resume needs beyond the weights; a `.safetensors` file
                 must.
+            storage_options: None; how a store is reached is set up where fsspec is.
 
         Raises:
             UsageError: a `.safetensors` file is to hold more than weights, or nothing was run yet.
+            OptionError: `storage_options` is not None.
             CheckpointStateError: a state cannot be loaded back safely; it is named.
             CheckpointError: it cannot be written.
         """
+        if storage_options is not None:
+            from trainer_hooks.trainer.views.strategy import refuse_storage_options
+
+            refuse_storage_options(storage_options, "trainer.save_checkpoint")
         if self._forks is not None and self._forks.kept is not None and not weights_only:
             self._forks.copy_kept(filepath)
         else:
-            run.save(self._session, self, filepath, weights_only)
+            run.save(self._session, self, filepath, bool(weights_only))
+
+    def dump_checkpoint(self, weights_only: bool | None = False) -> dict[str, Any]:
+        """Return what a checkpoint of this moment would hold, as plain data and tensors.
+
+        The tensors are those of the training, and no copies. Of several processes all must call it,
+        and only the first gets it; the others get an empty dict.
+
+        Args:
+            weights_only: leave out what a resume needs beyond the weights.
+
+        Raises:
+            UsageError: nothing was run yet.
+            CheckpointStateError: a state cannot be loaded back safely; it is named.
+        """
+        return run.build(self._session, self, bool(weights_only))
 
     def save_in_background(
         self, *filepaths: str | os.PathLike[str], weights_only: bool = False
@@ -500,8 +526,7 @@ class Trainer(TrainerView):
 
     def remove_callback(self, callback: Callback) -> None:
         """Remove a callback."""
-        self._session.connector.remove(callback)
-        callback.attach_module(None)
+        verbs.remove_callback(self._session, callback)
 
     def profile_hooks(self, budget: str | float | None = None) -> HookProfile:
         """Time every call of a callback from here on, until the profile's `stop()`.

@@ -172,6 +172,12 @@ def add_callback(session: Session, callback: Callback) -> None:
         callback.attach_module(session.module)
 
 
+def remove_callback(session: Session, callback: Callback) -> None:
+    """Take a callback out."""
+    session.connector.remove(callback)
+    callback.attach_module(None)
+
+
 def log_metrics(
     session: Session,
     trainer: Trainer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks import data, loops
@@ -10,11 +11,12 @@ from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import warn
 from trainer_hooks.context import EvalData
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.trainer import run
+from trainer_hooks.trainer import run, verbs
 from trainer_hooks.trainer.options import root_dir, steps_in, why_endless
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
     from datetime import timedelta
 
     import torch
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.metrics import History
     from trainer_hooks.module import DataModule, LRSchedulerConfig, Module
-    from trainer_hooks.runtime import Precision, Processes
+    from trainer_hooks.runtime import Precision
     from trainer_hooks.trainer.run import Session
+    from trainer_hooks.trainer.views.fit_loop import FitLoopView
+    from trainer_hooks.trainer.views.strategy import AcceleratorView, StrategyView
 
 __all__ = ["TrainerView"]
 
@@ -234,9 +238,20 @@ class TrainerView:
     # --- parts ---
 
     @property
-    def callbacks(self) -> tuple[Callback, ...]:
-        """Every callback that takes part, in order."""
-        return self._session.connector.callbacks
+    def callbacks(self) -> list[Callback]:
+        """Every callback that takes part, in order. One that is appended takes part, too."""
+        from trainer_hooks.trainer.views.callback_list import CallbackList
+
+        session = self._session
+        return CallbackList(
+            session.connector.callbacks,
+            partial(verbs.add_callback, session),
+            partial(verbs.remove_callback, session),
+        )
+
+    @callbacks.setter
+    def callbacks(self, callbacks: Iterable[Callback]) -> None:
+        self.callbacks[:] = callbacks
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
@@ -296,8 +311,12 @@ class TrainerView:
 
     @property
     def optimizers(self) -> list[Optimizer]:
-        """The optimizers; empty until fit has made them."""
+        """The optimizers; empty until fit has made them. Set it in a fit to go on with others."""
         return self._session.training.optimization.optimizers
+
+    @optimizers.setter
+    def optimizers(self, optimizers: Iterable[Optimizer]) -> None:
+        self._session.change_optimizers(optimizers)
 
     @property
     def lr_scheduler_configs(self) -> list[LRSchedulerConfig]:
@@ -357,6 +376,11 @@ class TrainerView:
         return self._session.precision
 
     @property
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """What scales the loss with `precision="16-mixed"`, or None."""
+        return self._session.precision.scaler
+
+    @property
     def is_global_zero(self) -> bool:
         """Whether this process is the one that writes and prints."""
         return self._session.processes.is_global_zero
@@ -400,9 +424,23 @@ class TrainerView:
         return list(given) if isinstance(given, list | tuple) else list(range(self.num_devices))
 
     @property
-    def strategy(self) -> Processes:
+    def strategy(self) -> StrategyView:
         """The processes: `broadcast`, `barrier`, `reduce`, `all_gather`, `root_device`."""
-        return self._session.processes
+        from trainer_hooks.trainer.views.strategy import StrategyView
+
+        return StrategyView(self._session)
+
+    @property
+    def accelerator(self) -> AcceleratorView:
+        """The kind of device: `name()`, `auto_device_count()`, `root_device`."""
+        return self.strategy.accelerator
+
+    @property
+    def fit_loop(self) -> FitLoopView:
+        """The training: `epoch_progress`, `epoch_loop.batch_progress`, `max_epochs`."""
+        from trainer_hooks.trainer.views.fit_loop import FitLoopView
+
+        return FitLoopView(self._session)
 
     # --- batches ---
 
@@ -477,7 +515,7 @@ class TrainerView:
 
     @property
     def max_epochs(self) -> int:
-        """Epochs to train, -1 for no end. Set it to train longer after a fit."""
+        """Epochs to train, -1 for no end. Set it to train longer, also in a fit."""
         return self._session.plan.max_epochs
 
     @max_epochs.setter
@@ -486,7 +524,7 @@ class TrainerView:
 
     @property
     def max_steps(self) -> int:
-        """Optimizer steps to train, -1 for no end. Set it to train longer after a fit."""
+        """Optimizer steps to train, -1 for no end. Set it to train longer, also in a fit."""
         return self._session.plan.max_steps
 
     @max_steps.setter
@@ -579,7 +617,7 @@ class TrainerView:
     def _callbacks_of(self, home: str, name: str) -> list[Any]:
         """Return the callbacks of a built-in class, which is not imported to look for them."""
         kind = class_if_loaded(f"trainer_hooks.callbacks.{home}", name)
-        return [callback for callback in self.callbacks if isinstance(callback, kind)]
+        return [one for one in self._session.connector.callbacks if isinstance(one, kind)]
 
     def _evaluation(self, stage: str) -> EvalData:
         context = self._session.context

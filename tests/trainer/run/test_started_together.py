@@ -86,7 +86,7 @@ def test_a_sweep_of_the_shell(tmp_path) -> None:
                 def configure_optimizers(self):
                     return torch.optim.SGD(self.parameters(), self.hparams.rate)
             trainer = Trainer(
-                max_epochs=5, accelerator="cpu", enable_progress_bar=False,
+                max_epochs=5, log_every_n_steps=5, accelerator="cpu", enable_progress_bar=False,
                 enable_model_summary=False,
             )
             trainer.fit(Net(float(sys.argv[1])), [torch.randn(4, 3)] * 5)

@@ -58,6 +58,7 @@ def train(root: str, mine: float, kills: bool) -> dict[str, object]:
     trainer = Trainer(
         callbacks=[watch, saver],
         max_epochs=3,
+        log_every_n_steps=3,
         accelerator="cpu",
         default_root_dir=root,
         enable_progress_bar=False,

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import ExportError, TrainerHooksWarning, described, message_of
-from trainer_hooks.module import Module
+from trainer_hooks.module import Module, without_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import nn
 
     from trainer_hooks.callbacks.exporting.call import Call
 
 __all__ = ["to_torchscript"]
 
-_PROPERTIES = [name for name in dir(Module) if isinstance(getattr(Module, name), property)]
 _LINES = 6
 
 
@@ -34,7 +30,7 @@ def to_torchscript(module: nn.Module, call: Call) -> Any:
     Raises:
         ExportError: neither goes.
     """
-    with _without_run(module):
+    with without_run(module, Module):
         try:
             scripted: Any = torch.jit.script(module)
             call.of_module(scripted)
@@ -47,29 +43,6 @@ def to_torchscript(module: nn.Module, call: Call) -> Any:
             raise ExportError(
                 f"scripting: {_short(why_not)}\ntracing: {described(error)}"
             ) from error
-
-
-@contextmanager
-def _without_run(module: nn.Module) -> Iterator[None]:
-    """Let the modules below have nothing that only a run can tell them.
-
-    torch asks them for every attribute, and there is no trainer here; nor does it understand what
-    types these have.
-    """
-    own = {part: type(part) for part in module.modules() if isinstance(part, Module)}
-    try:
-        for part, kind in own.items():
-            of_user = kind.__mro__[: kind.__mro__.index(Module)]
-            types = [vars(each).get("__annotations__", {}) for each in reversed(of_user)]
-            hidden: dict[str, Any] = dict.fromkeys(_PROPERTIES)
-            hidden["__annotations__"] = {
-                name: found for each in types for name, found in each.items()
-            }
-            part.__class__ = type(kind.__name__, (kind,), hidden)
-        yield
-    finally:
-        for part, kind in own.items():
-            part.__class__ = kind
 
 
 def _traced(module: nn.Module, call: Call) -> Any:

@@ -27,7 +27,7 @@ def put_back(trainer: Trainer, module: Module, path: str) -> None:
         CheckpointError: there is no such file, or it does not fit the module.
     """
     checkpoint = load_checkpoint(path)
-    load_weights(module, checkpoint["state_dict"], path)
+    load_weights(module, checkpoint["state_dict"], path, strict=module.strict_loading)
     states = checkpoint.get("optimizer_states", ())
     for optimizer, state in zip(trainer.optimizers, states, strict=False):
         optimizer.load_state_dict(state)

@@ -139,6 +139,7 @@ def make_trainer(folder: Path, epochs: int, *more: Callback, summary: bool = Fal
     return Trainer(
         accelerator="cpu",
         max_epochs=epochs,
+        log_every_n_steps=20,
         default_root_dir=folder,
         callbacks=[SmoothedLoss(), saver, *more],
         enable_model_summary=summary,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.profiling import active_profile, profile_from_start, put_in
     from trainer_hooks.trainer.run.resuming import best_of_fit, find_checkpoint
     from trainer_hooks.trainer.run.session import Session
-    from trainer_hooks.trainer.run.snapshot import save, save_in_background, tell_saved
+    from trainer_hooks.trainer.run.snapshot import build, save, save_in_background, tell_saved
     from trainer_hooks.trainer.run.together import decided_by_zero
     from trainer_hooks.trainer.run.trial import run_trial
 
@@ -27,6 +27,7 @@ __all__ = [
     "Session",
     "active_profile",
     "best_of_fit",
+    "build",
     "checked_overrides",
     "decided_by_zero",
     "find_checkpoint",
@@ -51,6 +52,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Session": "session",
             "active_profile": "profiling",
             "best_of_fit": "resuming",
+            "build": "snapshot",
             "checked_overrides": "conditions",
             "decided_by_zero": "together",
             "find_checkpoint": "resuming",

@@ -184,7 +184,7 @@ def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:
             f"{type(job.module).__qualname__}.{_LOADERS[stage]}()."
         )
     evaluators = loading.evaluators_in(source)
-    given = source.loaders if isinstance(source, loading.CombinedLoader) else source
+    given = source
     if evaluators:
         given = source = [evaluator.dataloader for evaluator in evaluators]
     loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]

@@ -22,6 +22,7 @@ from trainer_hooks.module import (
     warn_of_foreign,
 )
 from trainer_hooks.trainer.run import folders
+from trainer_hooks.trainer.run.advice import advise, advise_on_shuffling
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.leaving_out import leave_to_first
 from trainer_hooks.trainer.run.modes import modes_of
@@ -332,11 +333,13 @@ class Run:
     def _make_loop(
         self, context: RunContext
     ) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
+        advise_on_shuffling(self.session, context)
         if self.job.fn == "predict":
             return loops.PredictionLoop(context, self.job.keeps_predictions)
         if self.job.fn != "fit":
             return loops.EvaluationLoop(context, self.job.fn)
         assert context.data.stream is not None
+        advise(self.session, context)
         loop = self._loop = loops.FitLoop(context, context.data.stream)
         warn_of_nothing_to_do(context, loop.reason_to_end())
         return loop

@@ -35,7 +35,8 @@ __all__ = [
 
 def restore_module(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
     """Put the weights back, and the data module's state."""
-    load_weights(context.module, checkpoint["state_dict"], source)
+    module = context.module
+    load_weights(module, checkpoint["state_dict"], source, strict=module.strict_loading)
     datamodule = context.datamodule
     if datamodule is not None:
         state = checkpoint.get(type(datamodule).__qualname__)
@@ -109,7 +110,8 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
         )
     context.parts.require(checkpoint, source)
     _require_same_conditions(context, checkpoint, source)
-    require_fitting(context.module, checkpoint["state_dict"], source)
+    is_strict = context.module.strict_loading
+    require_fitting(context.module, checkpoint["state_dict"], source, strict=is_strict)
     try:
         context.training.optimization.require_same(checkpoint)
         training = context.training

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks import checkpoint
+from trainer_hooks.clock import Progress
 from trainer_hooks.connector import CallbackConnector, Occupation
 from trainer_hooks.context import EvalData, RunContext, RunState, Training
+from trainer_hooks.errors import UsageError
 from trainer_hooks.loggers.guards import LoggerGuards
 from trainer_hooks.runtime import make_precision
 from trainer_hooks.trainer.options import check_duration, with_duration, with_number
 from trainer_hooks.trainer.run.start import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import timedelta
 
     import torch
+    from torch.optim import Optimizer
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock import Time
@@ -56,6 +59,7 @@ class Session:
         start: the checkpoint that the last run was given.
         stop_reason: why the run was asked to stop.
         told_hooks: hooks in which saving was warned of.
+        advised: of what something was said that may not be meant.
         was_stopping: whether somebody asked the last run to stop.
         has_run: whether there was a run before, or is one.
         is_trial: whether its runs are tries, of which nothing is told.
@@ -83,6 +87,7 @@ class Session:
     start: Start = field(default_factory=Start)
     stop_reason: str = ""
     told_hooks: set[str] = field(default_factory=set)
+    advised: set[str] = field(default_factory=set)
     was_stopping: bool = False
     has_run: bool = False
     is_trial: bool = False
@@ -95,7 +100,9 @@ class Session:
         self.job = job
         self.module, self.compiled, self.datamodule = job.module, job.compiled, job.datamodule
         if job.fn == "fit" and job.module is not self.training.module:
-            self.training = Training(job.module)
+            # counters that were set before the first fit are where it begins
+            begins = self.training.progress if self.training.module is None else Progress()
+            self.training = Training(job.module, begins)
         if job.fn == "fit":
             self.training.hparams = job.module.saved_hparams
         self.precision = make_precision(self.config.precision, self.device)
@@ -115,14 +122,28 @@ class Session:
         self.state.fn = self.state.stage = None
 
     def change_plan(self, option: str, value: int) -> None:
-        """Change an option between two fits; a fit under way heeds a new accumulation, too.
+        """Change an option; a fit under way heeds it, from its next epoch on at the latest.
 
         Raises:
             OptionError: it breaks the option's rule.
         """
         self.plan = with_number(self.plan, option, value)
-        if option == "accumulate_grad_batches" and self.context is not None:
-            self.context.plan = replace(self.context.plan, accumulate_grad_batches=value)
+        if self.context is not None:
+            self.context.plan = with_number(self.context.plan, option, value)
+
+    def change_optimizers(self, optimizers: Iterable[Optimizer]) -> None:
+        """Let a fit under way go on with other optimizers, from its next step on.
+
+        Raises:
+            UsageError: no fit is under way.
+            OptimizationError: they are not such as the module's optimization can step.
+        """
+        if self.context is None or self.context.state.fn != "fit":
+            raise UsageError(
+                "trainer.optimizers was set while no fit is under way, and each fit makes its own: "
+                "return them from configure_optimizers, or set it in a hook of fit."
+            )
+        self.context.take_optimizers(list(optimizers))
 
     def change_duration(self, value: str | Time | timedelta) -> None:
         """Change what to train between two fits.
