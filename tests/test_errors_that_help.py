@@ -638,8 +638,8 @@ def test_an_unknown_option() -> None:
     [
         ({"accelerator": "tpu"}, ["accelerator='tpu'", "auto, cpu, cuda, gpu, mps"]),
         ({"accelerator": "gpus"}, ["accelerator='gpus'", "Did you mean 'gpu'?"]),
-        ({"devices": 2}, ["devices=2", "torchrun --nproc-per-node 2 train.py"]),
-        ({"devices": [0, 1]}, ["devices=[0, 1]", "torchrun --nproc-per-node 2 train.py"]),
+        ({"devices": "two"}, ["devices='two'", "must be 'auto', 1, or a list"]),
+        ({"devices": 2, "strategy": "single_device"}, ["devices=2"]),
         ({"strategy": "fsdpp"}, ["strategy='fsdpp'", "Did you mean 'fsdp'", "FSDPStrategy"]),
         ({"precision": "bf16-true"}, ["precision='bf16-true'", "not available yet", "bf16-mixed"]),
         ({"precision": "fp16"}, ["precision='fp16'", "must be one of 16-mixed, 32-true"]),

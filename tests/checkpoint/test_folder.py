@@ -181,6 +181,7 @@ def test_another_store_is_refused(group):
         saved("memory://a.ckpt", group)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_folders(tmp_path, group):
     """It shows, verifies, compares, exports and prunes them as it does files."""
     first, second = saved(tmp_path / "a.ckpt", group), saved(tmp_path / "b.ckpt", group, 2.0)

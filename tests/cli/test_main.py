@@ -76,14 +76,14 @@ def test_the_demo_gets_its_options_and_gives_the_exit_code(
     """`--fast` and `--dir` reach the demo, and its exit code is the command's."""
     calls = []
 
-    def stand_in(folder: Path | None, *, is_fast: bool) -> int:
-        calls.append((folder, is_fast))
+    def stand_in(folder: Path | None, *, is_fast: bool, processes: int) -> int:
+        calls.append((folder, is_fast, processes))
         return code
 
     monkeypatch.setattr(demo, "run_demo", stand_in)
     assert main(["demo"]) == code
-    assert main(["demo", "--fast", "--dir", "here"]) == code
-    assert calls == [(None, False), (Path("here"), True)]
+    assert main(["demo", "--fast", "--dir", "here", "--processes", "2"]) == code
+    assert calls == [(None, False, 1), (Path("here"), True, 2)]
 
 
 def test_ctrl_c_ends_without_a_traceback(
@@ -91,7 +91,7 @@ def test_ctrl_c_ends_without_a_traceback(
 ) -> None:
     """A Ctrl-C of the user ends the demo with exit code 130 and one line."""
 
-    def stand_in(folder: Path | None, *, is_fast: bool) -> int:
+    def stand_in(folder: Path | None, *, is_fast: bool, processes: int) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "run_demo", stand_in)

@@ -48,7 +48,8 @@ def test_nested_loaders_are_evaluated_one_by_one() -> None:
     """In an evaluation they are taken in their order."""
     one, two, three = loader(), loader(), loader()
     assert as_eval_loaders([one, [two, {"x": three}]], "validate") == [one, two, three]
-    assert as_eval_loaders(CombinedLoader({"a": [one], "b": two}), "test") == [one, two]
+    in_turn = CombinedLoader({"a": [one], "b": two}, "sequential")
+    assert as_eval_loaders(in_turn, "test") == [one, two]
 
 
 def test_nested_loaders_are_changed_one_by_one() -> None:

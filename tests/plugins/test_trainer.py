@@ -83,7 +83,7 @@ with chapter("misspelt"):
 with chapter("replaced") as told:
     from trainer_hooks_monitoring import EventLog
     mine = EventLog()
-    told["is_mine"] = train(callbacks=[mine], plugins=["event-log"]).callbacks == (mine,)
+    told["is_mine"] = train(callbacks=[mine], plugins=["event-log"]).callbacks == [mine]
 with chapter("quiet"):
     del os.environ["TRAINER_HOOKS_EVENT_LOG_PRINT"]
     train()

@@ -196,14 +196,14 @@ def test_history_is_of_one_fit(fake):
 @pytest.mark.parametrize(
     ("interval", "rates"),
     [
-        ("2ba", {2: 0.1, 4: 0.05, 6: 0.05}), (Time("4sp"), {2: 0.1, 4: 0.05, 6: 0.05}),
-        ("1ep", {3: 0.05, 6: 0.025}), ("0.5dur", {3: 0.1, 6: 0.05}),
+        ("2ba", {2: 0.1, 4: 0.05, 6: 0.025}), (Time("4sp"), {2: 0.1, 4: 0.05, 6: 0.025}),
+        ("1ep", {3: 0.05, 6: 0.025}), ("0.5dur", {3: 0.05, 6: 0.025}),
         (every("1ep") | once("1ba"), {1: 0.1, 3: 0.05, 6: 0.025}),
         (lambda clock: clock.batches == 5, {5: 0.05}),
     ],
 )  # fmt: skip
 def test_every_so_often(interval, rates, tmp_path):
-    """By any unit or filter the rates are logged after that batch, or epoch and its schedulers."""
+    """By any unit or filter the rates are logged after that batch, or epoch, and its schedulers."""
     logged = []
 
     class Watch(Callback):
