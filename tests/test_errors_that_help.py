@@ -641,8 +641,8 @@ def test_an_unknown_option() -> None:
         ({"devices": "two"}, ["devices='two'", "must be 'auto', 1, or a list"]),
         ({"devices": 2, "strategy": "single_device"}, ["devices=2"]),
         ({"strategy": "fsdpp"}, ["strategy='fsdpp'", "Did you mean 'fsdp'", "FSDPStrategy"]),
-        ({"precision": "bf16-true"}, ["precision='bf16-true'", "not available yet", "bf16-mixed"]),
-        ({"precision": "fp16"}, ["precision='fp16'", "must be one of 16-mixed, 32-true"]),
+        ({"precision": "transformer-engine"}, ["not available", "bf16-mixed"]),
+        ({"precision": "fp16"}, ["precision='fp16'", "must be one of 16-mixed, 16-true, 32-true"]),
         ({"num_nodes": 2}, ["num_nodes=2", "torchrun --nnodes 2"]),
     ],
 )

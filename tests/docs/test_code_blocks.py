@@ -18,6 +18,10 @@ def blocks(page: Path) -> list[str]:
     return _BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
+_ADVICE = "trainer_hooks.errors.TrainerHooksAdvice"
+"""Given to runs as short as those of the pages."""
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.name)
 )
@@ -26,7 +30,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n\n".join(blocks(page)), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [sys.executable, "-W", "error", "-W", f"ignore::{_ADVICE}", str(script)],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -569,6 +569,10 @@ def double(kit):
     return kit.Setup(kit.Net(), shuffled(kit), validation(kit), {"precision": "64-true"})
 
 
+def bf16_true(kit):
+    return kit.Setup(kit.Net(), shuffled(kit), validation(kit), {"precision": "bf16-true"})
+
+
 # --- validation, logging, callbacks, ends ---
 
 
@@ -871,6 +875,7 @@ SCENARIOS = [
     own_optimizer_step,
     bf16_mixed,
     double,
+    bf16_true,
     validation_inside_the_epoch,
     validation_over_epochs,
     validation_every_other_epoch,

@@ -22,8 +22,10 @@ _ALIASES = {
     "64-true": "64-true", "64": "64-true", 64: "64-true",
     "bf16-mixed": "bf16-mixed", "bf16": "bf16-mixed",
     "16-mixed": "16-mixed", "16": "16-mixed", 16: "16-mixed",
+    "bf16-true": "bf16-true", "16-true": "16-true",
 }  # fmt: skip
-_NOT_YET = ("bf16-true", "16-true", "transformer-engine", "transformer-engine-float16")
+_WHOLE = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
+_NOT_HERE = ("transformer-engine", "transformer-engine-float16")
 
 
 class Precision:
@@ -70,28 +72,36 @@ class Precision:
         """Take the scaler's state back."""
 
 
-class _Double(Precision):
-    """64-bit parameters, batches and newly made tensors."""
+class _Whole(Precision):
+    """Parameters, batches and newly made tensors of one type.
 
-    name = "64-true"
+    Args:
+        name: as in `Trainer(precision=...)`.
+        dtype: the type.
+    """
+
     is_plain = False
+
+    def __init__(self, name: str, dtype: torch.dtype) -> None:
+        self.name = name
+        self._dtype = dtype
 
     @contextmanager
     def forward_context(self) -> Iterator[None]:
         default = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
+        torch.set_default_dtype(self._dtype)
         try:
             yield
         finally:
             torch.set_default_dtype(default)
 
     def convert_module(self, module: torch.nn.Module) -> None:
-        module.double()
+        module.to(dtype=self._dtype)
 
     def convert_batch(self, batch: Any) -> Any:
         from trainer_hooks.runtime.transfer import map_tensors
 
-        return map_tensors(batch, lambda t: t.double() if t.is_floating_point() else t)
+        return map_tensors(batch, lambda t: t.to(self._dtype) if t.is_floating_point() else t)
 
 
 class _Autocast(Precision):
@@ -146,10 +156,10 @@ def make_precision(precision: str | int | None, device: torch.device) -> Precisi
     Raises:
         OptionError: the name is unknown, or not available on this device.
     """
-    if isinstance(precision, str) and precision in _NOT_YET:
+    if isinstance(precision, str) and precision in _NOT_HERE:
         raise OptionError(
-            f"Trainer(precision={precision!r}): not available yet. Use one of 32-true, 64-true, "
-            "bf16-mixed, 16-mixed."
+            f"Trainer(precision={precision!r}): not available. Use bf16-mixed, and layers of "
+            "Transformer Engine in the module itself."
         )
     name = _ALIASES.get(precision) if isinstance(precision, str | int | None) else None
     if name is None:
@@ -160,8 +170,8 @@ def make_precision(precision: str | int | None, device: torch.device) -> Precisi
         )
     if name == "64-true" and device.type == "mps":
         raise OptionError("Trainer(precision='64-true'): MPS has no 64-bit floating point.")
-    if name == "64-true":
-        return _Double()
+    if name in _WHOLE:
+        return _Whole(name, _WHOLE[name])
     if name == "bf16-mixed":
         return _Autocast(name, device, torch.bfloat16)
     if name == "16-mixed":

@@ -83,7 +83,7 @@ BAD = [
     *[("sync_batchnorm", value, "True or False") for value in (None, 1)],
     *[("use_distributed_sampler", value, "True or False") for value in (None, 1)],
     *[("precision", value, "must be one of") for value in ("half", 8, True, 32.0, ["32"])],
-    ("precision", "bf16-true", "not available yet"),
+    ("precision", "transformer-engine", "not available"),
     *[("logger", value, "must be True, False, a trainer_hooks Logger") for value in ("csv", 3)],
     *[("plugins", value, "must be True, False, None, or names") for value in ("mine", 3, [1])],
     ("strict_hooks", "yes", "True or False"),

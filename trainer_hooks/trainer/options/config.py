@@ -76,7 +76,10 @@ class TrainerConfig:
     )
     precision: str | int | None = field(
         default=None,
-        metadata=_doc('`"32-true"` (default), `"64-true"`, `"bf16-mixed"` or `"16-mixed"`.'),
+        metadata=_doc(
+            '`"32-true"` (default), `"64-true"`, `"bf16-mixed"`, `"16-mixed"`, `"bf16-true"` or '
+            '`"16-true"`.'
+        ),
     )
     logger: Logger | Iterable[Logger] | bool | None = field(
         default=None,
