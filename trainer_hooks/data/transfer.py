@@ -54,7 +54,7 @@ class BatchTransfer:
             for owner in (module, datamodule)
             for name in _STEPS
         )
-        self.is_needed = self._is_overridden or device.type != "cpu" or precision.name == "64-true"
+        self.is_needed = self._is_overridden or device.type != "cpu" or precision.converts_batches
 
     def __call__(self, batch: Any, dataloader_idx: int = 0) -> Any:
         """Return the batch on the device."""

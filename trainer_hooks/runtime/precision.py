@@ -35,11 +35,13 @@ class Precision:
         name: as in `Trainer(precision=...)`.
         is_plain: whether the forward needs no context and the loss no scaling, so that a loop can
             leave both out.
+        converts_batches: whether batches are given its type.
         scaler: what scales the loss, or None.
     """
 
     name = "32-true"
     is_plain = True
+    converts_batches = False
     scaler: torch.amp.GradScaler | None = None
 
     def forward_context(self) -> AbstractContextManager[Any]:
@@ -81,6 +83,7 @@ class _Whole(Precision):
     """
 
     is_plain = False
+    converts_batches = True
 
     def __init__(self, name: str, dtype: torch.dtype) -> None:
         self.name = name
