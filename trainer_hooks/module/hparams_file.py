@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ def read_hparams(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _yaml(file: Path) -> dict[str, Any]:
     try:
-        import yaml
+        yaml: Any = import_module("yaml")  # which tells no types without a package of its own
     except ImportError as error:
         raise ModuleError(
             f"load_from_checkpoint(hparams_file={str(file)!r}) needs PyYAML. Install it: "

@@ -74,13 +74,16 @@ def shard(
         "mp_policy": options.mixed_precision or _mixed_precision(precision),
         "offload_policy": _offload(options.cpu_offload),
     }
-    shared: set[int] = set()
+    shared: dict[int, torch.Tensor] = {}  # held, so that no other one takes the number
     for layer in [*layers, module]:
         materialize(layer, device, is_filled=is_filled)
-        for tensor in (*layer.parameters(), *layer.buffers()):
-            if id(tensor) not in shared and not isinstance(tensor, DTensor):
-                shared.add(id(tensor))
+        for tensor in layer.parameters():
+            if not isinstance(tensor, DTensor):  # as those of layers before are by now
                 share(tensor.detach())
+        for buffer in layer.buffers():
+            if id(buffer) not in shared and not isinstance(buffer, DTensor):
+                shared[id(buffer)] = buffer
+                share(buffer.detach())
         fully_shard(layer, **arguments)
     if options.find_unused_parameters:
         module.set_reduce_scatter_unused_params(True)  # type: ignore[operator]

@@ -43,7 +43,9 @@ class ProgressBar(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
-    volatile_state: ClassVar[frozenset[str]] = frozenset({"display", "canvas", "*_batch_idx"})
+    volatile_state: ClassVar[frozenset[str]] = frozenset(
+        {"display", "canvas", "*_batch_idx", "*_progress_bar"}
+    )
 
     display: Display | None = None  # what draws, where the bar does not do it itself
 
