@@ -24,7 +24,7 @@ _EXTRAS = {
     "demo": "`trainer-hooks demo`",
     "remote": "checkpoints in `s3://` and other stores",
     "safetensors": "weights written and read as `.safetensors`",
-    "fast": "checkpoints verified at half the cost",
+    "fast": "checkpoints verified as they are read",
     "tensorboard": "`TensorBoardLogger`",
     "wandb": "`WandbLogger`",
     "mlflow": "`MLflowLogger`",
