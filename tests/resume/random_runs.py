@@ -221,6 +221,8 @@ def _broken_off(
     """Run until a hook of the kind that is drawn, and break off there."""
     how = options["cut"]
     hooks = {"signal": IN_TRAINING, "signal in validation": IN_VALIDATION, "hook": OTHER_HOOKS}[how]
-    hook = chosen.choice([hook for hook in hooks if uncut.cutter.counts.get(hook)])
-    place = hook, chosen.randint(1, uncut.cutter.counts[hook])
+    counts = uncut.cutter.counts
+    fired = [hook for hook in hooks if counts.get(hook)]  # none if no validation was due
+    hook = chosen.choice(fired or [hook for hook in IN_TRAINING if counts.get(hook)])
+    place = hook, chosen.randint(1, counts[hook])
     return place, run(options, folder, cut=(how, place))
