@@ -61,12 +61,12 @@ def launch(folder: Path, *cases: str, processes: int = 2, timeout: float = 150) 
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     common = {
-        **os.environ, "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
+        # a seed that a test before has left there is none of the cases'
+        **{name: value for name, value in os.environ.items() if name != "PL_GLOBAL_SEED"},
+        "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
         "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
         "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONPATH": str(ROOT),
     }  # fmt: skip
-    if processes == 1:
-        common["WORLD_SIZE"] = "1"
     outputs = [folder / f"output{rank}.txt" for rank in range(processes)]
     started = []
     for rank, place in enumerate(outputs):
