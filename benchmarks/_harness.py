@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ChildError", "environment", "interleave", "run_child", "table"]
+__all__ = ["ChildError", "environment", "interleave", "run_child", "run_two_ranks", "table"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 """The checkout that is measured: it comes first on every child's path."""
@@ -129,3 +130,20 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         )
         lines.append("  ".join((first, *others)).rstrip())
     return "\n".join(lines)
+
+
+def run_two_ranks(command: Sequence[str]) -> int:
+    """Run a command as two ranks on this machine, a thread each; return the worse exit code."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        **os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(_ROOT),
+    }  # fmt: skip
+    ranks = [
+        subprocess.Popen(command, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(2)
+    ]
+    return max(rank.wait() for rank in ranks)

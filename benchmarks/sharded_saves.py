@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from _harness import run_two_ranks
 
 
 def run_rank(rounds: int, width: int, folder: str) -> None:
@@ -91,21 +91,8 @@ def main() -> None:
     if "RANK" in os.environ:
         run_rank(options.rounds, options.width, options.folder)
         return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {
-        **os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(Path(__file__).parents[1]),
-    }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, *sys.argv, "--folder", folder]
-        ranks = [
-            subprocess.Popen(command, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-            for rank in range(2)
-        ]
-        code = max(rank.wait() for rank in ranks)
+        code = run_two_ranks([sys.executable, *sys.argv, "--folder", folder])
     sys.exit(code)
 
 

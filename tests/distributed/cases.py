@@ -533,8 +533,14 @@ def resumes_inside(folder: Path) -> dict:
     return cut_and_resumed(folder, 11, 2)
 
 
-def makes_files(folder: Path) -> dict:
-    """Save at the end of an epoch and inside of one, for another number of processes."""
+def makes_files(folder: Path, seen=digest, **options) -> dict:
+    """Save at the end of an epoch and inside of one, for another number of processes.
+
+    Args:
+        folder: beside which they go.
+        seen: returns the weights of a module.
+        **options: for the trainer.
+    """
     torch.manual_seed(5)
     module = Draws()
 
@@ -543,10 +549,10 @@ def makes_files(folder: Path) -> dict:
             if trainer.progress.batches_completed == 3:
                 trainer.save_checkpoint(folder.parent / "inside.ckpt")
 
-    fit = trainer(folder, Saves())
+    fit = trainer(folder, Saves(), **options)
     fit.fit(module, loader(shuffle=True))
     fit.save_checkpoint(folder.parent / "end.ckpt")
-    return {"weights": digest(module), "steps": fit.global_step}
+    return {"weights": seen(module), "steps": fit.global_step}
 
 
 # --- data ---

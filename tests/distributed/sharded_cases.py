@@ -8,7 +8,19 @@ import signal
 from typing import TYPE_CHECKING
 
 import torch
-from cases import DATA, FEW, RANK, Counts, Draws, Net, Remembers, digest, loader, trainer
+from cases import (
+    DATA,
+    FEW,
+    RANK,
+    Counts,
+    Draws,
+    Net,
+    Remembers,
+    digest,
+    loader,
+    makes_files,
+    trainer,
+)  # fmt: skip
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
@@ -370,18 +382,7 @@ def fsdp_tensor_parallel(folder: Path) -> dict:
 
 def fsdp_makes_folders(folder: Path) -> dict:
     """Save folders at the end of an epoch and inside of one, for another number of processes."""
-    torch.manual_seed(5)
-    module = Draws()
-
-    class Saves(Callback):
-        def on_batch_checkpoint(self, trainer, module):
-            if trainer.progress.batches_completed == 3:
-                trainer.save_checkpoint(folder.parent / "inside.ckpt")
-
-    fit = trainer(folder, Saves(), strategy=PARTS)
-    fit.fit(module, loader(shuffle=True))
-    fit.save_checkpoint(folder.parent / "end.ckpt")
-    return {"weights": whole(module), "steps": fit.global_step}
+    return makes_files(folder, whole, strategy=PARTS)
 
 
 def fsdp_dies_in_save(folder: Path) -> dict:

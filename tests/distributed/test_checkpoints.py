@@ -29,16 +29,21 @@ def test_loggers_files_and_prints_are_rank_zeros(ended):
     assert ended.output.count("printed once") == 1
 
 
-def test_a_checkpoint_of_two_serves_one(launched, tmp_path):
-    """One process resumes from an epoch's end with a word, and not from inside of an epoch."""
-    two = launched("makes_files")
+@pytest.mark.parametrize(
+    ("case", "strategy"),
+    [("makes_files", "auto"), ("fsdp_makes_folders", "fsdp")],
+    ids=["file", "folder"],
+)
+def test_a_checkpoint_of_two_serves_one(launched, tmp_path, case, strategy):
+    """One process loads the weights, and resumes from an epoch's end with a word, not inside it."""
+    two = launched(case)
     assert two.codes == [0, 0], two.output
     import torch
 
     from trainer_hooks import Module, Trainer
     from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
-    saved = two.found("makes_files")[0]
+    saved = two.found(case)[0]
 
     class One(Module):
         def __init__(self):
@@ -59,6 +64,7 @@ def test_a_checkpoint_of_two_serves_one(launched, tmp_path):
         trainer = Trainer(
             accelerator="cpu", logger=False, enable_checkpointing=False, max_epochs=epochs,
             enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+            strategy=strategy,
         )  # fmt: skip
         module = One()
         batches = torch.utils.data.DataLoader(torch.ones(64, 5), 4)

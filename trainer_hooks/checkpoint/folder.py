@@ -26,7 +26,7 @@ from trainer_hooks._files import hidden_beside
 from trainer_hooks.checkpoint.parts import SUFFIX, make_folder, remove_stale_parts, sync_folder
 from trainer_hooks.checkpoint.placing import SEAL, is_sealed
 from trainer_hooks.checkpoint.seal import Summary
-from trainer_hooks.checkpoint.sums import fast_crc32
+from trainer_hooks.checkpoint.sums import summed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,6 @@ __all__ = [
 ]  # fmt: skip
 
 RUN = "run.pt"
-_CHUNK = 1 << 20
 _SHOWN = 60
 
 Sums = "dict[str, tuple[int, int]]"
@@ -72,12 +71,8 @@ def open_folder_part(target: Path) -> tuple[Path, int]:
 
 def sum_of(file: Path) -> tuple[int, int]:
     """Return a file's bytes and its checksum."""
-    crc32 = fast_crc32() or zlib.crc32
-    size, crc = 0, 0
     with file.open("rb") as content:
-        while chunk := content.read(_CHUNK):
-            size, crc = size + len(chunk), crc32(chunk, crc)
-    return size, crc
+        return summed(content)
 
 
 def seal_folder(folder: Path, sums: Mapping[str, tuple[int, int]], summary: Summary) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
 from trainer_hooks.checkpoint.parts import SUFFIX
+from trainer_hooks.checkpoint.sums import summed
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO
 
 __all__ = [
     "copy",
@@ -29,7 +28,6 @@ __all__ = [
     "upload",
 ]
 
-_CHUNK = 1 << 20
 _FLAT = frozenset({"abfs", "abfss", "az", "gcs", "gs", "memory", "oci", "s3", "s3a"})
 
 
@@ -75,7 +73,7 @@ def upload(source: Path, address: str, what: str = "checkpoint") -> None:
                 store.makedirs(_opened(folder)[1], exist_ok=True)
             store.put_file(str(source), unfinished)
             with source.open("rb") as sent, store.open(unfinished, "rb") as stored:
-                if _measured(sent) != _measured(stored):
+                if summed(sent) != summed(stored):
                     raise OSError("what was read back differs from what was sent")
             _rename(store, unfinished, final, is_flat=_is_flat(address))
         except BaseException:
@@ -183,14 +181,6 @@ def _opened(address: str) -> tuple[Any, str]:
 
     store, path = url_to_fs(address)
     return store, path
-
-
-def _measured(file: IO[bytes]) -> tuple[int, int]:
-    """Return the size and the checksum of what can be read from a file."""
-    size = crc = 0
-    while chunk := file.read(_CHUNK):
-        size, crc = size + len(chunk), zlib.crc32(chunk, crc)
-    return size, crc
 
 
 def _discard(store: Any, path: str) -> None:

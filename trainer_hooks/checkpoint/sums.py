@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     Sums = Mapping[int, tuple[int, int]]
     """By the place in the file where a stretch of it begins, its length and its checksum."""
 
-__all__ = ["HEADER", "SummedFile", "damaged_part", "fast_crc32"]
+__all__ = ["HEADER", "SummedFile", "damaged_part", "fast_crc32", "summed"]
 
 HEADER = b"PK\x03\x04"
 """What each part of a zip file begins with, and so the file."""
 
 _HEADER_SIZE = 30
 _CHUNK = 1 << 18
+_READ = 1 << 20
 _MOST_THREADS = 4
 
 
@@ -88,12 +89,21 @@ def damaged_part(parts: ZipFile, descriptor: int, sums: Sums) -> str | None:
             is read again but what stands before it.
     """
     listed = parts.infolist()
-    is_damaged = partial(_is_damaged, parts, descriptor, sums, fast_crc32() or zlib.crc32)
+    is_damaged = partial(_is_damaged, parts, descriptor, sums, _crc32())
     if sums:
         return next((part.filename for part in listed if is_damaged(part)), None)
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
         results = zip(listed, pool.map(is_damaged, listed), strict=True)
         return next((part.filename for part, is_bad in results if is_bad), None)
+
+
+def summed(file: IO[bytes]) -> tuple[int, int]:
+    """Return the length and the checksum of what can be read from a file."""
+    crc32 = _crc32()
+    length = crc = 0
+    while chunk := file.read(_READ):
+        length, crc = length + len(chunk), crc32(chunk, crc)
+    return length, crc
 
 
 def fast_crc32() -> Callable[[Any, int], int] | None:
@@ -104,6 +114,10 @@ def fast_crc32() -> Callable[[Any, int], int] | None:
         return None
     crc32: Callable[[Any, int], int] = isal_zlib.crc32
     return crc32
+
+
+def _crc32() -> Callable[[Any, int], int]:
+    return fast_crc32() or zlib.crc32
 
 
 def _is_damaged(

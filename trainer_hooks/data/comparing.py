@@ -135,11 +135,10 @@ def compare_last(loader: Any, last: Any, state: dict[str, Any]) -> None:
     warn(
         "this run does not go on exactly where the one that was cut would have: the last batch "
         f"before the cut was loaded again from {shown(loader)}, and its {part} is another one. "
-        "The data "
-        "changed, or what makes batches of it draws random numbers that no checkpoint holds, such "
-        "as those of a generator in a global variable. Let it draw from the global ones of torch, "
-        "Python or NumPy, or from a generator that is an attribute of it, its data set or its "
-        "sampler; or give it state_dict and load_state_dict.",
+        "The data changed, or what makes batches of it draws random numbers that no checkpoint "
+        "holds, such as those of a generator in a global variable. Let it draw from the global "
+        "ones of torch, Python or NumPy, or from a generator that is an attribute of it, its data "
+        "set or its sampler; or give it state_dict and load_state_dict.",
         TrainerHooksWarning,
     )
 

@@ -62,15 +62,13 @@ def _iterable(loader: Any, kind: str) -> Any:
     if not is_iterable or isinstance(loader, str | bytes | type):
         raise DataError(
             f"the {kind} loader {shown(loader)} of type {type(loader).__qualname__} cannot be "
-            "iterated: "
-            "it must be a DataLoader or another iterable of batches."
+            "iterated: it must be a DataLoader or another iterable of batches."
         )
     if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
         raise DataError(
             f"the {kind} loader {shown(loader)} is a data set: each of its samples would be taken "
-            "for a "
-            "batch. Wrap it in DataLoader(dataset, batch_size=...), or with batch_size=None where "
-            "its items are batches."
+            "for a batch. Wrap it in DataLoader(dataset, batch_size=...), or with batch_size=None "
+            "where its items are batches."
         )
     return loader
 

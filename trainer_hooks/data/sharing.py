@@ -52,9 +52,8 @@ def shared(loader: Any, topology: Topology, *, trains: bool) -> Any:
     if type(loader) is not DataLoader:
         warn(
             f"the loader {shown(loader)} of {topology.world_size} processes is of a class of its "
-            "own, "
-            "so that it is given to each of them whole: let it give each its share, as with a "
-            "DistributedSampler.",
+            "own, so that it is given to each of them whole: let it give each its share, as with "
+            "a DistributedSampler.",
             TrainerHooksWarning,
         )
         return loader
@@ -166,9 +165,8 @@ def _is_whole(loader: DataLoader[Any]) -> bool:
 def _tell_of_whole(loader: Any) -> None:
     warn(
         f"the loader {shown(loader)} cannot be shared among processes, as it has no indices: let "
-        "it "
-        "give each process its own part, as by trainer.global_rank and trainer.world_size, and "
-        "pass Trainer(use_distributed_sampler=False), which leaves out this message.",
+        "it give each process its own part, as by trainer.global_rank and trainer.world_size, "
+        "and pass Trainer(use_distributed_sampler=False), which leaves out this message.",
         TrainerHooksWarning,
     )
 

@@ -37,13 +37,11 @@ def no_batch(what: str, loader: Any) -> str:
     if hasattr(loader, "__next__"):
         return (
             f"{what} gave no batch: {shown(loader)} is an iterator, which can be gone through "
-            "only once."
-            " Pass what begins anew each time, such as a DataLoader or a list."
+            "only once. Pass what begins anew each time, such as a DataLoader or a list."
         )
     return (
         f"{what} gave no batch: {shown(loader)} must give at least one each time it is iterated. "
-        "Check "
-        "the length of its data, and drop_last."
+        "Check the length of its data, and drop_last."
     )
 
 

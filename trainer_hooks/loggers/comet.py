@@ -12,6 +12,7 @@ from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.hparams import as_dict, flattened, plain_number
 from trainer_hooks.loggers.media import as_pixels, as_table, require_package
 from trainer_hooks.loggers.run_folder import check_text
+from trainer_hooks.loggers.sent import Sent
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -79,9 +80,7 @@ class CometLogger(Logger):
         self._mode, self._online, self._prefix = mode, online, prefix
         self._options = kwargs
         self._experiment: Any = None
-        self._logged = 0
-        self._given: dict[str, int] = {}
-        self._before: dict[str, int] = {}
+        self._sent = Sent()
         self._lock = RLock()
 
     @property
@@ -115,19 +114,20 @@ class CometLogger(Logger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log the values of one moment; without a `step` the calls are numbered."""
-        experiment, place = self.experiment, self._logged if step is None else step
+        experiment, place = self.experiment, self._sent.calls if step is None else step
         values = {
             key: plain_number(value)
             for key, value in metrics.items()
-            if self._before.get(key, -1) < place
+            if self._sent.is_new(key, place)
         }
         epoch = values.pop("epoch", None)
         if values:
             experiment.log_metrics(
                 values, prefix=self._prefix, step=place, epoch=None if epoch is None else int(epoch)
             )
-            self._given.update(dict.fromkeys(values, place))
-        self._logged += 1
+            for key in values:
+                self._sent.note(key, place)
+        self._sent.calls += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
         """Log hyperparameters; nested ones get names with slashes."""
@@ -168,11 +168,11 @@ class CometLogger(Logger):
         """Send what is still held; the experiment stays open."""
         if self._experiment is not None:
             self._experiment.flush()
-        self._before = {}
+        self._sent.end_run()
 
     def run_state(self) -> dict[str, Any]:
         """Return the experiment's key."""
-        return {"project": self._project, "key": self._key, "logged": self._logged}
+        return {"project": self._project, "key": self._key, "logged": self._sent.calls}
 
     def resume_run(self, state: dict[str, Any]) -> None:
         """Go on with the experiment of a checkpoint."""
@@ -180,9 +180,10 @@ class CometLogger(Logger):
             return
         with self._lock:
             if state["key"] != self._key:
-                self._key, self._experiment, self._given = state["key"], None, {}
+                self._key, self._experiment = state["key"], None
+                self._sent.forget()
             # what this process has sent since is not sent again; of another's nobody can be asked
-            self._logged, self._before = state["logged"], dict(self._given)
+            self._sent.resume(state["logged"])
 
     def _begin(self) -> Any:
         # it would wrap what it finds imported, and complain of what was imported before

@@ -14,6 +14,7 @@ from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.hparams import as_dict, jsonable, plain_number
 from trainer_hooks.loggers.media import as_pixels, as_table, require_package
 from trainer_hooks.loggers.run_folder import check_text
+from trainer_hooks.loggers.sent import Sent
 from trainer_hooks.loggers.uploads import Uploads
 
 if TYPE_CHECKING:
@@ -77,9 +78,7 @@ class NeptuneLogger(Logger):
         self._run = run
         self._uploads = Uploads(bool(log_model_checkpoints), "NeptuneLogger")
         self._prefix = f"{prefix}/" if prefix else ""
-        self._logged = 0
-        self._given: dict[str, int] = {}
-        self._before: dict[str, int] = {}
+        self._sent = Sent()
         self._lock = RLock()
 
     @property
@@ -114,12 +113,12 @@ class NeptuneLogger(Logger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log the values of one moment; without a `step` the calls are numbered."""
-        run, place = self.experiment, self._logged if step is None else step
+        run, place = self.experiment, self._sent.calls if step is None else step
         for key, value in metrics.items():
-            if self._before.get(key, -1) < place:
+            if self._sent.is_new(key, place):
                 run[self._prefix + key].append(plain_number(value), step=place)
-                self._given[key] = place
-        self._logged += 1
+                self._sent.note(key, place)
+        self._sent.calls += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
         """Log hyperparameters into the folder `hyperparams`; nested ones into folders there."""
@@ -178,11 +177,11 @@ class NeptuneLogger(Logger):
         """Upload the checkpoints that are left; the run stays open."""
         if status == "success":
             self._upload(self._uploads.at_end())
-        self._before = {}
+        self._sent.end_run()
 
     def run_state(self) -> dict[str, Any]:
         """Return the run's `custom_run_id`."""
-        return {"project": self._project, "id": self._id, "logged": self._logged}
+        return {"project": self._project, "id": self._id, "logged": self._sent.calls}
 
     def resume_run(self, state: dict[str, Any]) -> None:
         """Go on with the run of a checkpoint."""
@@ -190,9 +189,10 @@ class NeptuneLogger(Logger):
             return
         with self._lock:
             if state["id"] != self._id:
-                self._id, self._run, self._given = state["id"], None, {}
+                self._id, self._run = state["id"], None
+                self._sent.forget()
             # what this process has sent since is not sent again
-            self._logged, self._before = state["logged"], dict(self._given)
+            self._sent.resume(state["logged"])
 
     def _begin(self) -> Any:
         import neptune

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import torch
 from trainer_hooks._log import warn
 from trainer_hooks.data import shown
 from trainer_hooks.errors import TrainerHooksAdvice
+from trainer_hooks.runtime import usable_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,13 +24,6 @@ _MEASURED = 20
 _SHARE = 0.5
 _LEAST_SECONDS = 1.0
 """What is over sooner is not worth a word."""
-
-
-def usable_cpus() -> int:
-    """Return how many CPUs this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def watched(iterator: Iterator[Any], loader: Any, device: torch.device) -> Iterator[Any]:

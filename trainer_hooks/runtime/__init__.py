@@ -8,7 +8,7 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.runtime.attempt import Notes, can_be_restarted
-    from trainer_hooks.runtime.device import pick_device
+    from trainer_hooks.runtime.device import pick_device, usable_cpus
     from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
     from trainer_hooks.runtime.gradient_sync import GradientSync
     from trainer_hooks.runtime.grouping import group_of
@@ -69,6 +69,7 @@ __all__ = [
     "seed_everything",
     "taken_apart",
     "tie_to_parent",
+    "usable_cpus",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
@@ -110,5 +111,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "reseed": "rng",
             "seed_everything": "rng",
             "tie_to_parent": "launch",
+            "usable_cpus": "device",
         },
     )

@@ -97,15 +97,12 @@ class Alarm:
         """Tell the others that this process fails; the first that does so is heard."""
         self._has_failed.set()
         self.has_gone_off = True
-        text = f"{self._rank}\nrank {self._rank} of {self._topology.world_size} failed: "
-        try:
-            self._store.compare_set(self._key("error"), "", text + describe_error(error))
-        except RuntimeError:  # the process that keeps the store is gone: that is heard, too
-            return
+        text = f"rank {self._rank} of {self._topology.world_size} failed: {describe_error(error)}"
+        self.sound_of(self._rank, text)
 
     def sound_of(self, rank: int, text: str) -> None:
-        """Tell the others of a process that has ended without a word."""
-        with suppress(RuntimeError):
+        """Tell the others of a process that has failed, or has ended without a word."""
+        with suppress(RuntimeError):  # what keeps the store is gone: that is heard, too
             self._store.compare_set(self._key("error"), "", f"{rank}\n{text}")
 
     def heard(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,7 +13,7 @@ from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["pick_device"]
+__all__ = ["pick_device", "usable_cpus"]
 
 _ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
 
@@ -64,6 +65,13 @@ def pick_device(
     if topology.starts == "fork":
         return torch.device("cpu")  # only what is forked from here may touch a GPU
     return torch.device("cuda", index)
+
+
+def usable_cpus() -> int:
+    """Return how many CPUs this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _available_kind(accelerator: str) -> str:

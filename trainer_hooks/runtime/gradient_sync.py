@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainer_hooks.errors import OptimizationError, UsageError
 from trainer_hooks.runtime.carried import CarriedBit
+from trainer_hooks.runtime.unreached import require_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,17 +144,7 @@ class GradientSync:
         if self._processes.options.find_unused_parameters:
             return
         if any(p.grad is None and p.requires_grad for p in self._parameters):
-            missing = [
-                name
-                for name, parameter in self._module.named_parameters()
-                if parameter.grad is None and parameter.requires_grad
-            ]
-            raise OptimizationError(
-                f"the parameters {', '.join(missing)} of {type(self._module).__qualname__} got no "
-                "gradient in a step of several processes, which must all have the same: use them "
-                "in the loss, set requires_grad = False, or pass "
-                "Trainer(strategy=DDPStrategy(find_unused_parameters=True))."
-            )
+            require_gradients(self._module, type(self._module).__qualname__, "DDPStrategy")
 
     def leave_out(self, closes_window: bool, batches: int) -> None:
         """Take part in a batch that is left out here, if the others' forward calls for it.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.errors import UsageError
+from trainer_hooks.runtime.device import usable_cpus
 from trainer_hooks.runtime.topology import STARTED
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ def _share_of_threads(topology: Topology) -> int:
     """Return how many threads each process of this machine is to compute with."""
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    return max(1, cores // topology.local_world_size)
+    return max(1, usable_cpus() // topology.local_world_size)
 
 
 def environment_of(topology: Topology, rank: int, port: int = 0) -> dict[str, str]:

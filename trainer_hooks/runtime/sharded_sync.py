@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import OptimizationError, UsageError
+from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime.sharded_tensors import hold_gradients
+from trainer_hooks.runtime.unreached import require_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,20 +88,8 @@ class ShardedSync:
         """
         self._alarm.end_meeting()
         self._has_run, self._is_reduced = True, bool(self._is_synced)
-        if not self._is_synced:
-            return
-        missing = [
-            name
-            for name, parameter in self._module.named_parameters()
-            if parameter.grad is None and parameter.requires_grad
-        ]
-        if missing:
-            raise OptimizationError(
-                f"the parameters {', '.join(missing)} of the module got no gradient in a step of "
-                "several processes, which must all have the same: use them in the loss, set "
-                "requires_grad = False, or pass "
-                "Trainer(strategy=FSDPStrategy(find_unused_parameters=True))."
-            )
+        if self._is_synced:
+            require_gradients(self._module, "the module", "FSDPStrategy")
 
     def leave_out(self, closes_window: bool, batches: int) -> None:
         """Leave a batch out, which all processes must.

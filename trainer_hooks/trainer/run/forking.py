@@ -17,7 +17,7 @@ import time
 import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
 from torch.multiprocessing.spawn import (
@@ -27,7 +27,7 @@ from torch.multiprocessing.spawn import (
     start_processes,
 )
 
-from trainer_hooks.checkpoint import located
+from trainer_hooks.checkpoint import located, write_whole
 from trainer_hooks.context import Training
 from trainer_hooks.errors import TerminationSignal, UsageError, add_note
 from trainer_hooks.runtime import (
@@ -106,12 +106,16 @@ class Forks:
 
     def copy_kept(self, path: str | os.PathLike[str]) -> str:
         """Save that one under another name; return its absolute path."""
-        target = Path(located(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f"{target.name}.part")
-        shutil.copyfile(self._place / "fit.ckpt", part)
-        part.replace(target)
-        return str(target)
+        target = located(path)
+
+        def write(file: IO[bytes]) -> None:
+            with (self._place / "fit.ckpt").open("rb") as kept:
+                shutil.copyfileobj(kept, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+        write_whole(Path(target), write)
+        return target
 
     def run(self, job: Job, work: Callable[[Job], Any]) -> Any:
         """Run a job in as many processes as the trainer has, and return what the first returned.

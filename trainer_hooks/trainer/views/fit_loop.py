@@ -89,8 +89,8 @@ class ProgressView:
         self.is_last_batch = is_last_batch
 
 
-class EpochLoopView:
-    """`trainer.fit_loop.epoch_loop`: the batches.
+class _StepLimits:
+    """What both loops tell: how many steps there may be.
 
     Args:
         session: the trainer's.
@@ -98,6 +98,28 @@ class EpochLoopView:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    @property
+    def min_steps(self) -> int:
+        """Optimizer steps before a stop that is asked for is heeded."""
+        return self._session.plan.min_steps
+
+    @property
+    def max_steps(self) -> int:
+        """Optimizer steps to train, -1 for no end. May be set, as `trainer.max_steps`."""
+        return self._session.plan.max_steps
+
+    @max_steps.setter
+    def max_steps(self, value: int) -> None:
+        self._session.change_plan("max_steps", value)
+
+
+class EpochLoopView(_StepLimits):
+    """`trainer.fit_loop.epoch_loop`: the batches.
+
+    Args:
+        session: the trainer's.
+    """
 
     @property
     def batch_progress(self) -> ProgressView:
@@ -128,30 +150,13 @@ class EpochLoopView:
         """Optimizer steps so far, over all optimizers."""
         return self._session.training.progress.steps_completed
 
-    @property
-    def min_steps(self) -> int:
-        """Optimizer steps before a stop that is asked for is heeded."""
-        return self._session.plan.min_steps
 
-    @property
-    def max_steps(self) -> int:
-        """Optimizer steps to train, -1 for no end. May be set, as `trainer.max_steps`."""
-        return self._session.plan.max_steps
-
-    @max_steps.setter
-    def max_steps(self, value: int) -> None:
-        self._session.change_plan("max_steps", value)
-
-
-class FitLoopView:
+class FitLoopView(_StepLimits):
     """The training: its epochs, and what ends it.
 
     Args:
         session: the trainer's.
     """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     @property
     def epoch_loop(self) -> EpochLoopView:
@@ -190,20 +195,6 @@ class FitLoopView:
     @max_epochs.setter
     def max_epochs(self, value: int) -> None:
         self._session.change_plan("max_epochs", value)
-
-    @property
-    def min_steps(self) -> int:
-        """Optimizer steps before a stop that is asked for is heeded."""
-        return self._session.plan.min_steps
-
-    @property
-    def max_steps(self) -> int:
-        """Optimizer steps to train, -1 for no end. May be set, as `trainer.max_steps`."""
-        return self._session.plan.max_steps
-
-    @max_steps.setter
-    def max_steps(self, value: int) -> None:
-        self._session.change_plan("max_steps", value)
 
     @property
     def max_batches(self) -> int | float:
