@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainer_hooks.errors import OptimizationError, UsageError
 from trainer_hooks.runtime.carried import CarriedBit
+from trainer_hooks.runtime.comm_hook import is_plain_mean, register_hook
 from trainer_hooks.runtime.unreached import require_gradients
 
 if TYPE_CHECKING:
@@ -221,14 +222,16 @@ class GradientSync:
         self._ddp, self._bit, self._is_wished = None, None, True
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
         if trained:
-            if not self._is_manual:
+            options, group = self._processes.options, self._processes.training_group
+            if not self._is_manual and is_plain_mean(options):
                 self._bit = CarriedBit(trained[-1])
             with self._alarm.waiting("DistributedDataParallel"):
                 self._ddp = DistributedDataParallel(
                     _Step(self._module, self._own_step, self._bit),
-                    process_group=self._processes.training_group,
-                    **self._processes.options.arguments(),
+                    process_group=group,
+                    **options.arguments(),
                 )
+            register_hook(self._ddp, options, group)
         self._is_first = True
 
     def _contribute_nothing(self) -> None:
