@@ -36,6 +36,7 @@ _EXTRAS = {
     "quantization": "`QuantizationAwareTraining`",
     "export": "`ExportForInferenceCallback` to ONNX",
     "mlperf": "`MLPerfCallback`",
+    "cli": "`TrainerCLI`, `trainer-hooks fit`, `validate`, `test` and `predict`",
     "ray": "a `Trainer` inside of Ray Train's workers",
     "dev": "all of these, the tests and the linters",
     "bench": "the benchmarks against other trainers",

@@ -30,6 +30,7 @@ NAMES = [
     "Time",
     "TimeUnit",
     "Trainer",
+    "TrainerCLI",
     "TrainerHooksError",
     "TrainerHooksWarning",
     "Tuner",
