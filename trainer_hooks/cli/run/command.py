@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks.cli.commands import failed, to_install
@@ -39,8 +40,9 @@ def is_training(words: Sequence[str]) -> bool:
 
 def run_training(words: Sequence[str]) -> int:
     """Carry out a line that begins with one of the commands, and return the exit code."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as in `python train.py`: the classes may stand beside the config
+    here = str(Path.cwd())  # in full: a config is read with its own folder as the working one
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does: the classes may stand there
     try:
         import jsonargparse  # noqa: F401 - to tell that it is missing before anything is made
     except ModuleNotFoundError as error:
