@@ -1,0 +1,107 @@
+"""TerminateOnNaNCallback: end a run in order when a loss is NaN or infinite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainer_hooks.callbacks.guarding.nan_guard import NaNGuard
+from trainer_hooks.errors import StopTraining
+
+if TYPE_CHECKING:
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
+
+__all__ = ["TerminateOnNaNCallback"]
+
+
+class TerminateOnNaNCallback(NaNGuard):
+    """End a run in order when a loss is NaN or infinite, in training or in a validation.
+
+    The losses are looked at where they are: a GPU is waited for every `log_every_n_steps` steps, at
+    the end of an epoch's batches and of a validation, so the run ends that much later. The end
+    hooks fire, and nothing is raised from `fit`; `trainer.stop_reason` and the log say why. Of a
+    validation step the loss is what it returns, alone or under `"loss"`; what it only logs is not
+    seen.
+
+    A checkpoint of the moment at which it ended the run ends a fit that resumes it as well: resume
+    from an earlier one.
+
+    To raise, to skip such steps or to go back to good weights, use `NaNGuard`.
+
+    State: as `NaNGuard`: what was found, and answers that are still to be read.
+
+    Example::
+
+        from trainer_hooks.compat.accelerated.callbacks import TerminateOnNaNCallback
+
+        trainer = Trainer(max_epochs=2, callbacks=[TerminateOnNaNCallback()])
+        trainer.fit(module, train_loader, val_loader)
+    """
+
+    def __init__(self) -> None:
+        super().__init__("raise", check="loss")
+        self._evaluated_is_broken: Tensor | None = None
+
+    @property
+    def state_key(self) -> str:
+        """The class."""
+        return type(self).__qualname__
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Forget an earlier fit, unless this one resumes it."""
+        super().on_fit_start(trainer, module)
+        if trainer.ckpt_path is None:
+            self.events.clear()
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """End a fit that resumes one which had ended so."""
+        super().on_train_start(trainer, module)
+        if self.events:
+            last = self.events[-1]
+            self._stop(trainer, last["found"], last.get("epoch", trainer.current_epoch))
+
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
+        """Know of nothing yet."""
+        self._evaluated_is_broken = None
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        module: Module,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Note whether the loss is whole, where it is."""
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if isinstance(loss, Tensor) and loss.numel() == 1:
+            is_broken = torch.isfinite(loss.detach()).logical_not().reshape(())
+            before = self._evaluated_is_broken
+            self._evaluated_is_broken = is_broken if before is None else is_broken | before
+
+    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
+        """Look, unless this is the sanity check."""
+        is_broken, self._evaluated_is_broken = self._evaluated_is_broken, None
+        if is_broken is not None and not trainer.sanity_checking and bool(is_broken):
+            self._act(trainer, module, ["validation loss"], trainer.global_step)
+
+    def _act(self, trainer: Trainer, module: Module, found: list[str], step: int) -> None:
+        """End the run.
+
+        Raises:
+            StopTraining: always.
+        """
+        epoch = trainer.current_epoch
+        self.events.append(
+            {"step": trainer.global_step, "epoch": epoch, "found": found, "action": "stop"}
+        )
+        self._stop(trainer, found, epoch)
+
+    def _stop(self, trainer: Trainer, found: list[str], epoch: int) -> None:
+        reason = f"the {found[0]} is NaN or infinite (epoch {epoch})"
+        trainer.stop(reason)
+        raise StopTraining(reason)
