@@ -29,7 +29,9 @@ KEYS = {
         lambda: accelerated.EarlyStoppingCallback()
     ),
     "NaNMonitor": composer.NaNMonitor,
-    "OptimizerMonitor{'log_optimizer_metrics': True, 'when': \"every('10st')\"}": composer.OptimizerMonitor,
+    "OptimizerMonitor{'log_optimizer_metrics': True, 'when': \"every('10st')\"}": (
+        lambda: composer.OptimizerMonitor()
+    ),
     "SaveBestModelCallback{'watch_metric': 'eval_loss_epoch', 'mode': 'min', 'name': "
     "'best_model.pt'}": accelerated.SaveBestModelCallback,
     "SaveTrainingStateCallback{'save_every_n_epochs': 1, 'save_every_n_steps': None}": (

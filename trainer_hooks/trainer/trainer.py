@@ -507,18 +507,19 @@ class Trainer(TrainerView):
         """
         return verbs.replay_training_data(self._session)
 
-    def call_event(self, event: str, **kwargs: Any) -> None:
+    def call_event(self, event: str, *args: Any, **kwargs: Any) -> None:
         """Fire an event of your own, or a hook that an installed package adds.
 
         Args:
             event: the name of the method that is called on every callback that has it.
+            *args: what it is given, by place; a hook is given nothing so.
             **kwargs: what it is given, by name; a hook is given the trainer and the module first.
 
         Raises:
             UsageError: the event is one of the trainer's own hooks or a misspelt one, or the
                 arguments are not the hook's.
         """
-        self._session.connector.call_event(event, (self, self._session.module), kwargs)
+        self._session.connector.call_event(event, (self, self._session.module), kwargs, args)
 
     def add_callback(self, callback: Callback) -> None:
         """Add a callback; during a run it takes part from the next hook on."""

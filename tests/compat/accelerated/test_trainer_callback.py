@@ -7,6 +7,7 @@ import torch
 from torchmetrics import Accuracy, ConfusionMatrix, MetricCollection, Precision
 
 from trainer_hooks import StopTraining, StopTrainingError, Trainer
+from trainer_hooks.callbacks import LambdaCallback
 from trainer_hooks.compat.accelerated import TrainerCallback
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.testing import TinyModule
@@ -354,3 +355,56 @@ def test_a_resumed_run_trains_its_epochs_and_no_more(tmp_path) -> None:
         TinyModule(), ckpt_path=tmp_path / "two.ckpt"
     )
     assert epochs == [1, 2, 3]
+
+
+class _Returning(TinyModule):
+    """Returns the loss of its own validation step alone."""
+
+    def validation_step(self, batch, batch_idx):
+        return self.loss(self(batch), batch)
+
+    def on_validation_batch_end(self, outputs, batch, batch_idx):
+        pass
+
+
+@pytest.mark.parametrize("module", [TinyModule, _Written, _Returning])
+def test_the_end_of_an_evaluation_step_is_given_the_loss(module) -> None:
+    """`batch_output["loss"]` is there whichever way the step of the validation is written."""
+    losses: list = []
+
+    class Seen(TrainerCallback):
+        def on_eval_step_end(self, trainer, batch, batch_output, **kwargs):
+            losses.append(batch_output["loss"])
+            assert batch_output["batch_size"] == len(batch[0])
+
+    Trainer(max_epochs=1, callbacks=[Seen()], **QUIET).fit(module())
+    assert losses
+    assert all(isinstance(loss, torch.Tensor) and loss.numel() == 1 for loss in losses)
+
+
+def test_an_event_of_ones_own_takes_positional_arguments() -> None:
+    """`call_event(name, trainer, 3)` calls the method with these; so does the trainer's verb."""
+    got: list = []
+
+    class Listening(TrainerCallback):
+        def my_event(self, trainer, x, y=0):
+            got.append((trainer, x, y))
+
+    trainer = Trainer(max_epochs=1, callbacks=[Listening()], **QUIET)
+    trainer.callback_handler.call_event("my_event", trainer, 3)
+    trainer.callback_handler.call_event("my_event", x=4, y=5)
+    trainer.call_event("my_event", trainer, 6)
+    assert got == [(trainer, 3, 0), (trainer, 4, 5), (trainer, 6, 0)]
+
+
+@pytest.mark.parametrize("hook", ["on_train_start", "on_train_batch_end", "on_validation_end"])
+def test_the_message_of_a_request_to_stop_is_the_reason(hook) -> None:
+    """What `StopTrainingError` was raised with is `trainer.stop_reason`."""
+
+    def stop(*args):
+        raise StopTrainingError("enough")
+
+    callback = LambdaCallback(**{hook: stop})
+    trainer = Trainer(max_epochs=3, callbacks=[callback], num_sanity_val_steps=0, **QUIET)
+    trainer.fit(TinyModule())
+    assert trainer.stop_reason == "enough"

@@ -1,4 +1,4 @@
-"""NaNGuard: look for NaN and infinity, and raise, skip the step, or go back to a good state."""
+"""NaNGuard: look for NaN and infinity, and raise, end the run, skip the step, or go back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainer_hooks.callbacks.guarding.finite import (
     read_flags,
 )
 from trainer_hooks.callbacks.guarding.good_state import GoodState
-from trainer_hooks.callbacks.guarding.nan_options import CHECKS, check_device
+from trainer_hooks.callbacks.guarding.nan_options import ACTIONS, CHECKS, check_device, stop
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_several
 from trainer_hooks.callbacks.weight_owner import require_whole_weights
 from trainer_hooks.context import NEVER
@@ -43,7 +43,7 @@ _EVERY = 50
 
 
 class NaNGuard(Callback):
-    """Look for NaN and infinity in a training, and raise, skip the step, or go back.
+    """Look for NaN and infinity in a training, and raise, end the run, skip the step, or go back.
 
     Losses are looked at in every batch, but the answer stays on the device. Every so many steps,
     before the optimizer steps, the gradients of the window, the trainable parameters and the
@@ -57,6 +57,8 @@ class NaNGuard(Callback):
     What is done about it:
 
     - `"raise"`: a `NonFiniteError` says what is broken, by name.
+    - `"stop"`: the run ends in order, and `trainer.stop_reason` says why. A checkpoint of that
+      moment ends a fit that resumes it as well: resume from an earlier one.
     - `"skip"`: the optimizer does not step with these gradients: it finds none. It is asked at each
       step, so this costs a wait at each. The step counts, as a step of a scheduler too. Broken
       parameters cannot be mended so, and raise.
@@ -72,7 +74,7 @@ class NaNGuard(Callback):
     optimizer skips them by itself: gradients are not looked at.
 
     Args:
-        action: `"raise"`, `"skip"` or `"rollback"`.
+        action: `"raise"`, `"stop"`, `"skip"` or `"rollback"`.
         check: what to look at: of `"loss"`, `"gradients"` and `"parameters"` one or more.
         check_every_n_steps: how many optimizer steps lie between two looks. Unless given, the
             trainer's `log_every_n_steps`, where a GPU is waited for anyway; 1 with `"skip"`.
@@ -115,7 +117,7 @@ class NaNGuard(Callback):
         snapshot_device: str | torch.device | None = None,
         save_snapshot: bool = True,
     ) -> None:
-        self.action: str = check_choice("action", action, _WHERE, ("raise", "skip", "rollback"))
+        self.action: str = check_choice("action", action, _WHERE, ACTIONS)
         self.check = check_several("check", check, _WHERE, CHECKS)
         if check_every_n_steps is not None:
             check_count("check_every_n_steps", check_every_n_steps, _WHERE, least=1)
@@ -187,6 +189,9 @@ class NaNGuard(Callback):
             NonFiniteError: the weights are broken already.
         """
         self._is_to_clear = False
+        if self.action == "stop" and self.events:
+            last = self.events[-1]
+            stop(trainer, last["found"], last.get("epoch", trainer.current_epoch))
         if self.action == "rollback" and self._good is None:
             if read_flags({"parameters": broken_weights(module)}):
                 raise NonFiniteError(
@@ -265,6 +270,8 @@ class NaNGuard(Callback):
         Raises:
             NonFiniteError: that is to raise, or it was done too often in a row.
         """
+        if self.action == "stop":
+            self.end_run(trainer, found)
         self._in_a_row += 1
         what = described(module, found)
         where = f"epoch {trainer.current_epoch}, up to optimizer step {step}"
@@ -295,6 +302,20 @@ class NaNGuard(Callback):
             where,
             self._good.step,
         )
+
+    def end_run(self, trainer: Trainer, found: list[str]) -> None:
+        """End the run because of what was found; once it is to end, for the first reason.
+
+        Raises:
+            StopTraining: it is to end.
+        """
+        if trainer.should_stop and self.events:
+            return
+        epoch = trainer.current_epoch
+        self.events.append(
+            {"step": trainer.global_step, "epoch": epoch, "found": found, "action": "stop"}
+        )
+        stop(trainer, found, epoch)
 
     def _copy(self, trainer: Trainer, module: Module) -> None:
         self._good = GoodState.of(

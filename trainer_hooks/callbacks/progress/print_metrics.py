@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.hooks import Band
@@ -40,7 +40,7 @@ class PrintMetricsCallback(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
-    def log_metrics(self, trainer: Trainer, metrics: Mapping[str, float]) -> None:
+    def log_metrics(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None:
         """Print a line for each metric; override it to do something else with them.
 
         Args:
@@ -48,7 +48,9 @@ class PrintMetricsCallback(Callback):
             metrics: the values by name.
         """
         for name, value in metrics.items():
-            trainer.print(f"{name}: {value:.6g}")
+            trainer.print(
+                f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}"
+            )
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Give what is about the training, now that the epoch is in the history."""

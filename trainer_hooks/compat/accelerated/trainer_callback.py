@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from torch import Tensor
+
 from trainer_hooks.callback import Callback
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.data import count_samples
@@ -21,7 +23,8 @@ _TWINS = {spec.name: spec.accelerated for spec in HOOKS.values() if spec.acceler
 del _TWINS["on_init_end"]  # the same in both
 del _TWINS["on_after_loss"]  # which a module with a training_step of its own does not reach
 _CAPTURES = ("on_train_batch_start", "on_after_forward", "on_before_backward")
-_OUTPUTS = "on_validation_after_forward"
+_EVAL_STEP_END = "on_eval_step_end"
+_EVAL_LOSS = "on_validation_after_loss"
 
 
 def _empty(name: str) -> Callable[..., None]:
@@ -51,21 +54,22 @@ class TrainerCallback(_AcceleratedHooks, Callback):  # type: ignore[misc, valid-
 
     `batch_output` has `loss`, `model_outputs` and `batch_size`. A module with a `training_step` of
     its own keeps what its model returned to itself, so there `model_outputs` is None in
-    `on_train_step_end`; of an evaluation it is what the step returned, or the `model_outputs` of it
-    where that is a dict, and the loss is there if the step returned one.
+    `on_train_step_end`; of a `validation_step` of its own the loss is what that returns, alone or
+    under `"loss"`, and the outputs are what it returns under `"model_outputs"`, or else all of it.
 
     State, bands and errors are those of every callback: two instances are fine, and a misspelt
     attribute is an AttributeError.
     """
 
     translated_hooks: ClassVar[frozenset[str]] = frozenset(
-        {*_TWINS, *_CAPTURES, *(set(_TWINS.values()) & HOOKS.keys())}
+        {*_TWINS, *_CAPTURES, _EVAL_LOSS, *(set(_TWINS.values()) & HOOKS.keys())}
     )
     """Hooks for which `translated` says what is called."""
 
     _batch: Any = None
     _batch_idx: int = 0
     _outputs: Any = None
+    _eval_loss: Any = None
 
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return what is called at a hook of trainer_hooks, or None if nothing is."""
@@ -76,6 +80,8 @@ class TrainerCallback(_AcceleratedHooks, Callback):  # type: ignore[misc, valid-
                 "on_before_backward": self._end_step,
             }
             return captures[hook]
+        if hook == _EVAL_LOSS:
+            return self._keep_loss if self._has(_EVAL_STEP_END) else None
         name = _TWINS.get(hook)
         if name is not None and self._has(name):
             return self._evaluated(hook, name) if "eval_" in name else self._plain(name)
@@ -101,9 +107,10 @@ class TrainerCallback(_AcceleratedHooks, Callback):  # type: ignore[misc, valid-
         def call(trainer: Trainer, _module: Any, *arguments: Any) -> None:
             if trainer.sanity_checking:
                 return
-            if name == "on_eval_step_end":
+            if name == _EVAL_STEP_END:
                 outputs, batch = arguments[:2]
-                method(trainer, batch_output=_as_output(outputs, batch), batch=batch)
+                loss, self._eval_loss = self._eval_loss, None
+                method(trainer, batch_output=_as_output(outputs, batch, loss), batch=batch)
             elif hook.endswith(("epoch_start", "epoch_end")):
                 method(trainer, is_intermediate=_is_intermediate(trainer))
             else:
@@ -118,6 +125,9 @@ class TrainerCallback(_AcceleratedHooks, Callback):  # type: ignore[misc, valid-
     def _keep_outputs(self, _trainer: Trainer, _module: Any, outputs: Any) -> None:
         self._outputs = outputs
 
+    def _keep_loss(self, _trainer: Trainer, _module: Any, loss: Any) -> None:
+        self._eval_loss = loss
+
     def _end_step(self, trainer: Trainer, _module: Any, loss: Any) -> None:
         batch, outputs = self._batch, self._outputs
         self._outputs = None
@@ -125,10 +135,12 @@ class TrainerCallback(_AcceleratedHooks, Callback):  # type: ignore[misc, valid-
         self.on_train_step_end(trainer, batch_output=output, batch=batch, step=self._batch_idx)
 
 
-def _as_output(outputs: Any, batch: Any) -> dict[str, Any]:
-    """Return what an evaluation step returned under their names."""
+def _as_output(outputs: Any, batch: Any, loss: Any) -> dict[str, Any]:
+    """Return what an evaluation step returned under their names, with the default step's loss."""
     found = dict(outputs) if isinstance(outputs, dict) else {}
-    found.setdefault("loss", None)
+    if loss is None and isinstance(outputs, Tensor) and outputs.ndim == 0:
+        loss, outputs = outputs, None
+    found.setdefault("loss", loss)
     found.setdefault("model_outputs", outputs)
     found.setdefault("batch_size", count_samples(batch))
     return found

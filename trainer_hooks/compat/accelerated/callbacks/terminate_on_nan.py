@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from trainer_hooks.callbacks.guarding.nan_guard import NaNGuard
-from trainer_hooks.errors import StopTraining
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
@@ -23,13 +22,10 @@ class TerminateOnNaNCallback(NaNGuard):
     The losses are looked at where they are: a GPU is waited for every `log_every_n_steps` steps, at
     the end of an epoch's batches and of a validation, so the run ends that much later. The end
     hooks fire, and nothing is raised from `fit`; `trainer.stop_reason` and the log say why. Of a
-    validation step the loss is what it returns, alone or under `"loss"`; what it only logs is not
-    seen.
+    validation step of the module's own the loss is what it returns, alone or under `"loss"`; what
+    it only logs is not seen.
 
-    A checkpoint of the moment at which it ended the run ends a fit that resumes it as well: resume
-    from an earlier one.
-
-    To raise, to skip such steps or to go back to good weights, use `NaNGuard`.
+    It is `NaNGuard("stop", check="loss")` that looks at validations too.
 
     State: as `NaNGuard`: what was found, and answers that are still to be read.
 
@@ -42,7 +38,7 @@ class TerminateOnNaNCallback(NaNGuard):
     """
 
     def __init__(self) -> None:
-        super().__init__("raise", check="loss")
+        super().__init__("stop", check="loss")
         self._evaluated_is_broken: Tensor | None = None
 
     @property
@@ -56,16 +52,13 @@ class TerminateOnNaNCallback(NaNGuard):
         if trainer.ckpt_path is None:
             self.events.clear()
 
-    def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """End a fit that resumes one which had ended so."""
-        super().on_train_start(trainer, module)
-        if self.events:
-            last = self.events[-1]
-            self._stop(trainer, last["found"], last.get("epoch", trainer.current_epoch))
-
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Know of nothing yet."""
         self._evaluated_is_broken = None
+
+    def on_validation_after_loss(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
+        """Note whether the loss of the default step is whole, where it is."""
+        self._note(loss)
 
     def on_validation_batch_end(
         self,
@@ -76,32 +69,17 @@ class TerminateOnNaNCallback(NaNGuard):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Note whether the loss is whole, where it is."""
-        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if isinstance(loss, Tensor) and loss.numel() == 1:
-            is_broken = torch.isfinite(loss.detach()).logical_not().reshape(())
-            before = self._evaluated_is_broken
-            self._evaluated_is_broken = is_broken if before is None else is_broken | before
+        """Note whether the loss that the step returned is whole, where it is."""
+        self._note(outputs.get("loss") if isinstance(outputs, dict) else outputs)
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Look, unless this is the sanity check."""
         is_broken, self._evaluated_is_broken = self._evaluated_is_broken, None
         if is_broken is not None and not trainer.sanity_checking and bool(is_broken):
-            self._act(trainer, module, ["validation loss"], trainer.global_step)
+            self.end_run(trainer, ["validation loss"])
 
-    def _act(self, trainer: Trainer, module: Module, found: list[str], step: int) -> None:
-        """End the run.
-
-        Raises:
-            StopTraining: always.
-        """
-        epoch = trainer.current_epoch
-        self.events.append(
-            {"step": trainer.global_step, "epoch": epoch, "found": found, "action": "stop"}
-        )
-        self._stop(trainer, found, epoch)
-
-    def _stop(self, trainer: Trainer, found: list[str], epoch: int) -> None:
-        reason = f"the {found[0]} is NaN or infinite (epoch {epoch})"
-        trainer.stop(reason)
-        raise StopTraining(reason)
+    def _note(self, loss: Any) -> None:
+        if isinstance(loss, Tensor) and loss.numel() == 1:
+            is_broken = torch.isfinite(loss.detach()).logical_not().reshape(())
+            before = self._evaluated_is_broken
+            self._evaluated_is_broken = is_broken if before is None else is_broken | before
