@@ -50,9 +50,9 @@ class CallbackHandler:
         return iter(self._trainer.callbacks)
 
     @property
-    def callback_list(self) -> str:
-        """The names of the callbacks' classes in the order of their turns, a line for each."""
-        return "\n".join(type(callback).__name__ for callback in self)
+    def callback_list(self) -> list[str]:
+        """The names of the callbacks' classes in the order of their turns."""
+        return [type(callback).__name__ for callback in self]
 
     def call_event(self, event: str, *args: Any, **kwargs: Any) -> None:
         """Call the method named `event` on each callback that has it, with these arguments.

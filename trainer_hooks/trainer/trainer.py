@@ -32,7 +32,7 @@ from trainer_hooks.trainer.view import TrainerView
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint import BackgroundSave
@@ -313,7 +313,8 @@ class Trainer(TrainerView):
 
     def _begin_beside(self, kind: type[run.Run], session: run.Session, job: run.Job) -> run.Run:
         twin = self._twin(session)
-        return kind(session, twin, job, overridden_losses(twin, Trainer))
+        steps = twin._own_steps()  # noqa: SLF001 - of its own kind
+        return kind(session, twin, job, steps)
 
     def _twin(self, session: run.Session) -> Self:
         twin = object.__new__(type(self))
@@ -657,6 +658,10 @@ class Trainer(TrainerView):
 
         return CallbackHandler(self)
 
+    def _own_steps(self) -> dict[str, Callable[[Any], Any]]:
+        """Return what runs a batch of `"train"` or `"eval"` in the place of the module's step."""
+        return overridden_losses(self, Trainer)
+
     def _run(self, job: run.Job) -> Any:
         if self._session.state.fn is not None:
             raise UsageError(
@@ -667,7 +672,7 @@ class Trainer(TrainerView):
         if self._session.processes.topology.starts == "fork":
             self._forks = self._forks or run.Forks(self._session, self)
             return self._forks.run(job, self._run)
-        started = run.Run(self._session, self, job, overridden_losses(self, Trainer))
+        started = run.Run(self._session, self, job, self._own_steps())
         occupation = self._session.occupation
         occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")
         try:

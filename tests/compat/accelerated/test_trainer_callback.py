@@ -283,7 +283,7 @@ def test_the_handler_takes_classes_and_instances() -> None:
     handler.add_callbacks([Mine, Mine()])
     handler.add_callback(Mine)
     assert [type(callback) for callback in handler] == [Mine] * 3
-    assert handler.callback_list == "Mine\nMine\nMine"
+    assert handler.callback_list == ["Mine", "Mine", "Mine"]
     with pytest.raises(CallbackError, match="must be an instance"):
         handler.add_callback(3)
     handler.clear_callbacks()

@@ -131,7 +131,10 @@ class TrainerCallback(_AcceleratedHooks, Callback):  # type: ignore[misc, valid-
     def _end_step(self, trainer: Trainer, _module: Any, loss: Any) -> None:
         batch, outputs = self._batch, self._outputs
         self._outputs = None
-        output = {"loss": loss, "model_outputs": outputs, "batch_size": count_samples(batch)}
+        # what the step of a Trainer of this package returned, whose loss is not divided yet
+        given = getattr(trainer, "batch_output", None)
+        output = given or {"model_outputs": outputs, "batch_size": count_samples(batch)}
+        output["loss"] = loss
         self.on_train_step_end(trainer, batch_output=output, batch=batch, step=self._batch_idx)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         StopTrainingError,
         WSDCheckpointCallback,
     )
+    from trainer_hooks.compat.accelerated.callback_handler import CallbackHandler
     from trainer_hooks.compat.accelerated.callbacks.early_stopping_callback import (
         EarlyStoppingCallback,
     )
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
         SaveTrainingStateCallback,
     )
     from trainer_hooks.compat.accelerated.callbacks.terminate_on_nan import TerminateOnNaNCallback
+    from trainer_hooks.compat.accelerated.trainer_callback import TrainerCallback
 
 __all__ = [
+    "CallbackHandler",
     "ConvertSyncBatchNormCallback",
     "EarlyStoppingCallback",
     "LimitBatchesCallback",
@@ -46,12 +49,14 @@ __all__ = [
     "StepBasedEvaluationCallback",
     "StopTrainingError",
     "TerminateOnNaNCallback",
+    "TrainerCallback",
     "WSDCheckpointCallback",
 ]
 
 __getattr__ = loader_of(
     __name__,
     {
+        "CallbackHandler": ":trainer_hooks.compat.accelerated.callback_handler",
         "ConvertSyncBatchNormCallback": ":trainer_hooks.callbacks",
         "EarlyStoppingCallback": "early_stopping_callback",
         "LimitBatchesCallback": ":trainer_hooks.callbacks",
@@ -67,6 +72,7 @@ __getattr__ = loader_of(
         "StepBasedEvaluationCallback": ":trainer_hooks.callbacks",
         "StopTrainingError": ":trainer_hooks.callbacks",
         "TerminateOnNaNCallback": "terminate_on_nan",
+        "TrainerCallback": ":trainer_hooks.compat.accelerated.trainer_callback",
         "WSDCheckpointCallback": ":trainer_hooks.callbacks",
     },
 )
