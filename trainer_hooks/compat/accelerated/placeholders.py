@@ -5,21 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.compat.accelerated.trainer import Trainer
+    from trainer_hooks.compat.accelerated.run_config import TrainerRunConfig
 
 __all__ = ["TrainerPlaceholderValues", "filled_in"]
+
+
+class _Run(Protocol):
+    """What a trainer knows of its run."""
+
+    run_config: TrainerRunConfig | None
+
+    def loader_length(self, stage: str) -> int:
+        """Return the batches of a loader."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
     """A number that is computed from a placeholder."""
 
-    of: Callable[[Trainer], int]
+    of: Callable[[_Run], int]
 
     def __add__(self, number: int) -> _Computed:
         return _Computed(lambda trainer: self.of(trainer) + number)
@@ -28,7 +37,7 @@ class _Computed:
         return _Computed(lambda trainer: self.of(trainer) * number)
 
 
-def _config(trainer: Trainer, name: str) -> int:
+def _config(trainer: _Run, name: str) -> int:
     assert trainer.run_config is not None
     number: int = trainer.run_config[name]
     return number
@@ -59,7 +68,7 @@ class TrainerPlaceholderValues(Enum):
         return self.value * number
 
 
-def filled_in(trainer: Trainer, made_by: Callable[..., Any]) -> Callable[..., Any]:
+def filled_in(trainer: _Run, made_by: Callable[..., Any]) -> Callable[..., Any]:
     """Return what makes a scheduler, the placeholders of a `partial` filled in."""
     if not isinstance(made_by, partial):
         return made_by
