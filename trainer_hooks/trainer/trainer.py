@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint import BackgroundSave
     from trainer_hooks.hooks import HookProfile
+    from trainer_hooks.loggers import Logger
     from trainer_hooks.module import DataModule, Module
     from trainer_hooks.trainer.callback_handler import CallbackHandler
 
@@ -96,7 +97,7 @@ class Trainer(TrainerView):
             plan=replace(plan, inference_mode=False) if processes.is_sharded else plan,
             connector=connector,
             background=checkpoint.BackgroundSaves(self._tell_saved),
-            loggers=make_loggers(config),
+            loggers=make_loggers(config, self.default_logger),
             device=device,
             processes=processes,
             precision=make_precision(config.precision, device),
@@ -105,6 +106,17 @@ class Trainer(TrainerView):
         self._forks: run.Forks | None = None
         self._is_closed = False
         connector.relay.on_init_end(self)
+
+    @classmethod
+    def default_logger(cls, root: str) -> Logger:
+        """Return the logger of `Trainer(logger=True)`; override it in a trainer of your own.
+
+        Args:
+            root: the run's root folder.
+        """
+        from trainer_hooks.loggers import CSVLogger
+
+        return CSVLogger(root)
 
     # --- entry points ---
 
