@@ -18,7 +18,14 @@ from trainer_hooks.callbacks.guarding.finite import (
     read_flags,
 )
 from trainer_hooks.callbacks.guarding.good_state import GoodState
-from trainer_hooks.callbacks.guarding.nan_options import ACTIONS, CHECKS, check_device, stop
+from trainer_hooks.callbacks.guarding.nan_options import (
+    ACTIONS,
+    CHECKS,
+    check_device,
+    found_by_any,
+    give_up,
+    stop,
+)
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_several
 from trainer_hooks.callbacks.weight_owner import require_whole_weights
 from trainer_hooks.context import NEVER
@@ -256,7 +263,7 @@ class NaNGuard(Callback):
         """
         if "parameters" in self.check:
             flags["parameters"] = broken_weights(module)
-        found = _found_by_any(trainer, read_flags(flags))
+        found = found_by_any(trainer, read_flags(flags))
         self._loss_is_broken, self._is_unchecked = None, False
         if found:
             self._act(trainer, module, found, step)
@@ -279,17 +286,9 @@ class NaNGuard(Callback):
         what = described(module, found)
         where = f"epoch {trainer.current_epoch}, up to optimizer step {step}"
         if self.action == "raise" or (self.action == "skip" and "parameters" in found):
-            raise NonFiniteError(
-                f"NaN or infinity in {what} ({where}): a training cannot go on from there. Lower "
-                "the learning rate, clip the gradients, look at the data of these steps, or use "
-                f"{_WHERE}('rollback')."
-            )
+            give_up(f"{what} ({where})")
         if self._in_a_row > self.patience:
-            raise NonFiniteError(
-                f"NaN or infinity in {what} ({where}): found {self._in_a_row} times in a row, and "
-                f"patience={self.patience} of {_WHERE} is used up. Lower the learning rate, clip "
-                "the gradients, or look at the data of these steps."
-            )
+            give_up(f"{what} ({where})", self._in_a_row, self.patience)
         self.events.append({"step": trainer.global_step, "found": found, "action": self.action})
         if self.action == "skip":
             self.skipped_steps += 1
@@ -330,12 +329,3 @@ class NaNGuard(Callback):
         self.skipped_steps = self.rollbacks = self._in_a_row = 0
         self._loss_is_broken = self._good = None
         self._is_unchecked = False
-
-
-def _found_by_any(trainer: Trainer, found: list[str]) -> list[str]:
-    """Return what any process has found, so that all do the same."""
-    if trainer.world_size == 1:
-        return found
-    told = torch.tensor([float(what in found) for what in CHECKS])
-    by_any = trainer.strategy.reduce(told, reduce_op="max").tolist()
-    return [what for what, is_found in zip(CHECKS, by_any, strict=True) if is_found]
