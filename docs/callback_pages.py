@@ -112,7 +112,7 @@ def moved_callbacks() -> dict[str, type[Callback]]:
         name: getattr(room, name)
         for room in _SYSTEMS.values()
         for name in room.__all__
-        if name not in callbacks.__all__
+        if name not in (*callbacks.__all__, "CallbackHandler", "TrainerCallback")
     }
     return {name: value for name, value in found.items() if value.__name__ == name}
 

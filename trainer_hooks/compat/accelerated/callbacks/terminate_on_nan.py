@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 from trainer_hooks.callbacks.guarding.nan_guard import NaNGuard
+from trainer_hooks.callbacks.guarding.nan_options import found_by_any
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 
 __all__ = ["TerminateOnNaNCallback"]
+
+_LOSS = "validation loss"
 
 
 class TerminateOnNaNCallback(NaNGuard):
@@ -75,8 +78,11 @@ class TerminateOnNaNCallback(NaNGuard):
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Look, unless this is the sanity check."""
         is_broken, self._evaluated_is_broken = self._evaluated_is_broken, None
-        if is_broken is not None and not trainer.sanity_checking and bool(is_broken):
-            self.end_run(trainer, ["validation loss"])
+        if trainer.sanity_checking:
+            return
+        found = [_LOSS] if is_broken is not None and bool(is_broken) else []
+        if found_by_any(trainer, found, (_LOSS,)):
+            self.end_run(trainer, [_LOSS])
 
     def _note(self, loss: Any) -> None:
         if isinstance(loss, Tensor) and loss.numel() == 1:
