@@ -37,6 +37,7 @@ _EXTRAS = {
     "quantization": "`QuantizationAwareTraining`",
     "export": "`ExportForInferenceCallback` to ONNX",
     "mlperf": "`MLPerfCallback`",
+    "port": "`trainer-hooks port`",
     "ray": "a `Trainer` inside of Ray Train's workers",
     "dev": "all of these, the tests and the linters",
     "bench": "the benchmarks against other trainers",
