@@ -185,6 +185,31 @@ MEANINGS = (
         "-1 for no end; -1 for all; a number",
     ),
     (
+        "`trainer.min_epochs`, `min_steps`, `gradient_clip_algorithm` that were not given",
+        "None",
+        "0, 0 and `norm`",
+    ),
+    (
+        "`trainer.num_training_batches`, `num_val_batches` with a limit of 0",
+        "infinity; an empty list",
+        "0; a list of 0",
+    ),
+    (
+        "`trainer.fit_loop.epoch_loop.batch_progress.current` after a fit",
+        "counts the batches of the last epoch",
+        "is 0, as no epoch is under way",
+    ),
+    (
+        "`Trainer(deterministic=True)`",
+        "holds from then on, also after the run",
+        "holds during a run; what was set before is put back",
+    ),
+    (
+        "An unknown option of the Trainer; a verb without any model",
+        "`TypeError`",
+        "`OptionError`, which is a `ValueError`; `UsageError`, which is a `RuntimeError`",
+    ),
+    (
         "`ModelCheckpoint(save_on_exception=True)`",
         "writes `filename`",
         "writes `exception-epoch=E-step=S.ckpt`",
@@ -202,4 +227,7 @@ MEANINGS = (
     ),
     ("Copying or pickling a Trainer", "works", "is a `TypeError`; a copied Module has no trainer"),
 )
-"""What has one name and two meanings: where, in Lightning, here."""
+"""What has one name and two meanings: where, in Lightning, here.
+
+The programs in tests/lightning/programs show them, and name them by the first column.
+"""

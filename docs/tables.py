@@ -37,6 +37,7 @@ _EXTRAS = {
     "export": "`ExportForInferenceCallback` to ONNX",
     "mlperf": "`MLPerfCallback`",
     "ray": "a `Trainer` inside of Ray Train's workers",
+    "lightning-tests": "the tests that compare with Lightning",
     "dev": "all of these, the tests and the linters",
     "bench": "the benchmarks against other trainers",
 }
