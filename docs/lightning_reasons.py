@@ -205,9 +205,34 @@ MEANINGS = (
         "holds during a run; what was set before is put back",
     ),
     (
-        "An unknown option of the Trainer; a verb without any model",
-        "`TypeError`",
-        "`OptionError`, which is a `ValueError`; `UsageError`, which is a `RuntimeError`",
+        "The class of some errors",
+        "`MisconfigurationException`, or any class of Python",
+        "a `TrainerHooksError`, most of which are a `ValueError`, `TypeError` or `RuntimeError` too",
+    ),
+    (
+        "`trainer.global_step` after a batch that made no step",
+        "counts it: the loss was None, or an `optimizer_step` of its own did not step",
+        "counts the steps that were made",
+    ),
+    (
+        "`on_before_zero_grad` in manual optimization",
+        "is not called",
+        "is called by `optimizer.zero_grad()`",
+    ),
+    (
+        '`outputs["loss"]` of `on_train_batch_end` with accumulation',
+        "is divided by `accumulate_grad_batches`",
+        "is what the step returned",
+    ),
+    (
+        "`clip_gradients` with other values than the Trainer was given",
+        "is an error",
+        "clips by them",
+    ),
+    (
+        "`frequency` of a scheduler that steps by step",
+        "counts the batches, from 1 in each epoch",
+        "counts optimizer steps over all epochs",
     ),
     (
         "`ModelCheckpoint(save_on_exception=True)`",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Any
 
 import torch
@@ -59,7 +59,7 @@ def max_epochs_zero(x):
 def max_time(x):
     """A time that is over at once stops after the first batch's check."""
     hooks, module = _hooks(x), x.Net()
-    trainer = x.trainer(hooks, max_epochs=3, max_time=datetime.timedelta(0))
+    trainer = x.trainer(hooks, max_epochs=3, max_time=dt.timedelta(0))
     trainer.fit(module, x.loader(3))
     return {"calls": hooks.calls, "counters": x.counters(trainer)}
 
@@ -428,7 +428,7 @@ def fit_twice_that_is_done(x):
 
 
 @differs(
-    "An unknown option of the Trainer; a verb without any model",
+    "The class of some errors",
     unknown=(error("TypeError"), error("OptionError")),
 )
 def options_that_are_refused(x):
@@ -450,7 +450,7 @@ def options_that_are_refused(x):
 
 
 @differs(
-    "An unknown option of the Trainer; a verb without any model",
+    "The class of some errors",
     no_model=(error("TypeError"), error("UsageError")),
 )
 def fit_without_what_it_needs(x):
