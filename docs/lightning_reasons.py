@@ -90,7 +90,8 @@ MEANINGS = (
     (
         "What hooks return",
         "-1 from the module's `on_train_batch_start` ends the epoch, without its validation",
-        "-1 ends the epoch there too, with its validation; any other value gives a warning",
+        "-1 ends the epoch there too, with that batch's `on_train_batch_end` and the epoch's "
+        "validation; any other value gives a warning",
     ),
     (
         "Order of a step",
@@ -155,6 +156,11 @@ MEANINGS = (
         "goes on at the next batch, bit for bit",
     ),
     ("`teardown` after an exception", "is not called", "is called for callbacks, module and data"),
+    (
+        "The module's mode after an exception in an evaluation",
+        "stays that of evaluation",
+        "is what it was before",
+    ),
     ("Ctrl-C", "raises `SystemExit`", "raises `KeyboardInterrupt`, after the batch"),
     ("SIGTERM", "exit code 0", "saves a checkpoint; exit code 143"),
     (
@@ -195,9 +201,9 @@ MEANINGS = (
         "0; a list of 0",
     ),
     (
-        "`trainer.fit_loop.epoch_loop.batch_progress.current` after a fit",
-        "counts the batches of the last epoch",
-        "is 0, as no epoch is under way",
+        "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
+        "tells of the last epoch and of a batch that was begun",
+        "tells of whole batches; `current` is 0, as no epoch is under way",
     ),
     (
         "`Trainer(deterministic=True)`",
@@ -207,7 +213,7 @@ MEANINGS = (
     (
         "The class of some errors",
         "`MisconfigurationException`, or any class of Python",
-        "a `TrainerHooksError`, most of which are a `ValueError`, `TypeError` or `RuntimeError` too",
+        "a `TrainerHooksError`, most of which are a `ValueError`, `TypeError` or `RuntimeError`",
     ),
     (
         "`trainer.global_step` after a batch that made no step",

@@ -5,6 +5,7 @@ Each framework has a process of its own, so that neither sees the other.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
@@ -89,15 +90,20 @@ def objections(
     for name in {**found, **known}:
         theirs, ours = lightning.get(name, MISSING), here.get(name, MISSING)
         if name not in known:
-            wrong[name] = f"a new difference:\n    Lightning {theirs}\n    here      {ours}"
+            wrong[name] = f"a new difference:\n{_told(theirs, ours)}"
         elif name not in found:
             wrong[name] = f"the same by now, {ours}: take the declared difference away"
         elif not (_same(known[name].lightning, theirs) and _same(known[name].here, ours)):
-            wrong[name] = (
-                f"not what is declared:\n    Lightning {theirs}\n    declared  "
-                f"{known[name].lightning}\n    here      {ours}\n    declared  {known[name].here}"
-            )
+            wrong[name] = f"not what is declared:\n{_told(theirs, ours)}"
     return wrong
+
+
+def _told(lightning: Any, here: Any) -> str:
+    """Return two values, of long lists only the items that differ."""
+    if isinstance(lightning, list) and isinstance(here, list) and len(lightning) + len(here) > 8:
+        said = difflib.unified_diff(list(map(str, lightning)), list(map(str, here)), n=1, lineterm="")
+        return "\n".join(f"    {line}" for line in said)
+    return f"    Lightning {lightning}\n    here      {here}"
 
 
 def main(*names: str) -> None:

@@ -34,9 +34,8 @@ def plain(value: Any) -> Any:
 
 
 def shown(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Return a call as it is compared: what is passed, by position and by keyword."""
-    said = [_argument(arg) for arg in args]
-    said += [f"{key}={_argument(arg)}" for key, arg in kwargs.items()]
+    """Return a call as it is compared, with what is passed by position or by keyword."""
+    said = [_argument(arg) for arg in (*args, *kwargs.values())]
     return f"{name}({', '.join(one for one in said if one)})"
 
 

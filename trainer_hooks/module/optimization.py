@@ -161,7 +161,7 @@ class ManualOptimizer:
         self._stepper = stepper
 
     @property
-    def __class__(self) -> type[Optimizer]:  # type: ignore[override]
+    def __class__(self) -> type[Optimizer]:  # type: ignore[misc]
         """Return the wrapped optimizer's class, so that `isinstance` takes this for it."""
         return type(self.optimizer)
 

@@ -300,7 +300,7 @@ def min_steps(x):
 
 
 @differs(
-    "`trainer.fit_loop.epoch_loop.batch_progress.current` after a fit",
+    "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
     after=([2, True], [0, False]),
 )
 def counters_of_the_epoch(x):
