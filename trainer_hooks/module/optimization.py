@@ -160,8 +160,8 @@ class ManualOptimizer:
         self.optimizer = optimizer
         self._stepper = stepper
 
-    @property
-    def __class__(self) -> type[Optimizer]:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[Optimizer]:  # type: ignore[override]
         """Return the wrapped optimizer's class, so that `isinstance` takes this for it."""
         return type(self.optimizer)
 
