@@ -231,6 +231,16 @@ MEANINGS = (
         "is what the step returned",
     ),
     (
+        "A hyperparameter of one name with two values in module and data module",
+        "is an error if there is a logger",
+        "is warned of; the loggers are given the module's",
+    ),
+    (
+        "`reduce_fx` that is a function of one's own",
+        "is an error",
+        "is called with the tensor of all values",
+    ),
+    (
         "`clip_gradients` with other values than the Trainer was given",
         "is an error",
         "clips by them",
