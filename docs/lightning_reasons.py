@@ -231,6 +231,11 @@ MEANINGS = (
         "is what the step returned",
     ),
     (
+        "A step with the argument `dataloader_iter`",
+        "takes its batches itself",
+        "is an error; each step is given a batch",
+    ),
+    (
         "A hyperparameter of one name with two values in module and data module",
         "is an error if there is a logger",
         "is warned of; the loggers are given the module's",
