@@ -201,6 +201,26 @@ MEANINGS = (
         "0; a list of 0",
     ),
     (
+        "`trainer.num_training_batches` of a loader without a length, after the fit",
+        "infinity",
+        "the batches of the last epoch",
+    ),
+    (
+        "`trainer.num_val_batches` of a `CombinedLoader`",
+        "has a number for each of its loaders",
+        "has one number, of the batches that are run",
+    ),
+    (
+        '`CombinedLoader(mode="sequential")` in training',
+        "is an error",
+        "trains on one loader after another",
+    ),
+    (
+        "A loader without batches",
+        "is warned of, and nothing is run",
+        "is an error",
+    ),
+    (
         "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
         "tells of the last epoch and of a batch that was begun",
         "tells of whole batches; `current` is 0, as no epoch is under way",
