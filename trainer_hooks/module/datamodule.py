@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trainer_hooks import checkpoint
 from trainer_hooks.data import DataHooks
+from trainer_hooks.module.loading import MethodOfClass
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -95,13 +96,13 @@ class DataModule(DataHooks):
         """What of the hyperparameters loggers are given, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None
 
-    @classmethod
+    @MethodOfClass
     def load_from_checkpoint(
         cls,
         checkpoint_path: str | os.PathLike[str],
         map_location: Any = "cpu",
         hparams_file: str | os.PathLike[str] | None = None,
-        weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
+        weights_only: bool | None = None,
         **kwargs: Any,
     ) -> Self:
         """Make a data module with a checkpoint's hyperparameters, and give it the state there.

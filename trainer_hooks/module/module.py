@@ -14,7 +14,7 @@ from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.hooks import HOOKS, empty_hook
 from trainer_hooks.module.clipping import clip_gradients
 from trainer_hooks.module.gathering import gathered
-from trainer_hooks.module.loading import load_module
+from trainer_hooks.module.loading import MethodOfClass, load_module
 from trainer_hooks.module.log_rules import require_metric, warn_of_dropped
 from trainer_hooks.module.toggling import toggle, untoggle
 
@@ -477,14 +477,14 @@ class Module(nn.Module, DataHooks):
         """What of the hyperparameters loggers are given, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None
 
-    @classmethod
+    @MethodOfClass
     def load_from_checkpoint(
         cls,
         checkpoint_path: str | os.PathLike[str],
         map_location: Any = None,
         hparams_file: str | os.PathLike[str] | None = None,
         strict: bool | None = None,
-        weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
+        weights_only: bool | None = None,
         **kwargs: Any,
     ) -> Self:
         """Make a module with a checkpoint's hyperparameters and load its weights.
