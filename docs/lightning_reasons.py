@@ -276,6 +276,27 @@ MEANINGS = (
         "counts optimizer steps over all epochs",
     ),
     (
+        "Callbacks and counters on a resume",
+        "are restored before `configure_optimizers`, and after `on_fit_start`",
+        "are all restored between these two",
+    ),
+    (
+        "A fit with nothing left to train",
+        "calls neither `on_train_start` nor `on_train_end`; a resume with more epochs than "
+        "`max_epochs` is an error",
+        "calls both, and is warned of",
+    ),
+    (
+        '`fit(ckpt_path="last")` where nothing was saved',
+        "begins a new training, with a warning",
+        'is an error; `"auto"` begins a new training',
+    ),
+    (
+        "`ModelCheckpoint(save_top_k=-1)` with a filename that does not change",
+        "writes over its file",
+        "keeps all, as `-v1`, `-v2` ...",
+    ),
+    (
         "`ModelCheckpoint(save_on_exception=True)`",
         "writes `filename`",
         "writes `exception-epoch=E-step=S.ckpt`",

@@ -101,7 +101,8 @@ def objections(
 def _told(lightning: Any, here: Any) -> str:
     """Return two values, of long lists only the items that differ."""
     if isinstance(lightning, list) and isinstance(here, list) and len(lightning) + len(here) > 8:
-        said = difflib.unified_diff(list(map(str, lightning)), list(map(str, here)), n=1, lineterm="")
+        theirs, ours = list(map(str, lightning)), list(map(str, here))
+        said = difflib.unified_diff(theirs, ours, n=1, lineterm="")
         return "\n".join(f"    {line}" for line in said)
     return f"    Lightning {lightning}\n    here      {here}"
 

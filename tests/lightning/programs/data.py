@@ -9,6 +9,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from programs import differs, error
 
+NO_LENGTH = "`trainer.num_training_batches` of a loader without a length, after the fit"
+
 
 def _seen(x: Any, loaders: Any, verb: str = "fit", **options: Any) -> dict[str, Any]:
     """Run a verb and tell what its steps were given."""
@@ -151,7 +153,7 @@ def plain_lists_as_loaders(x):
     return _seen(x, [[0, 1], [2, 3]], "predict")
 
 
-@differs("`trainer.num_training_batches` of a loader without a length, after the fit", count=("inf", 2))
+@differs(NO_LENGTH, count=("inf", 2))
 def a_generator_function(x):
     """Any object with `__iter__` is a loader, and may have no length."""
 
@@ -162,7 +164,7 @@ def a_generator_function(x):
     return _seen(x, Endless())
 
 
-@differs("`trainer.num_training_batches` of a loader without a length, after the fit", count=("inf", 3))
+@differs(NO_LENGTH, count=("inf", 3))
 def iterable_dataset(x):
     """Without a length the epoch ends with the data."""
 

@@ -76,9 +76,7 @@ def every_n_steps(x):
 
 def with_accumulation(x):
     """The x axis counts optimizer steps."""
-    return _logged(
-        x, lambda m, loss, i: m.log("i", float(i)), accumulate_grad_batches=2, batches=5
-    )
+    return _logged(x, lambda m, loss, i: m.log("i", float(i)), accumulate_grad_batches=2, batches=5)
 
 
 def reductions(x):
@@ -243,7 +241,7 @@ def in_hooks_of_a_module(x):
 
         return hook
 
-    Net = type("Net", (x.Net,), {name: logging(name) for name in names})  # noqa: N806
+    Net = type("Net", (x.Net,), {name: logging(name) for name in names})
     journal = x.journal()
     trainer = x.trainer(logger=journal, log_every_n_steps=1)
     trainer.fit(Net(), x.loader(2), x.loader(1))
@@ -261,7 +259,7 @@ def where_logging_is_refused(x):
 
         def hook(self, *args, name=name, **kwargs):
             self.log("a", 1.0)
-            return None
+            return
 
         module = type("Net", (x.Net,), {name: hook})()
         found[name] = x.error(
@@ -491,9 +489,7 @@ def csv_logger(x):
             self.log("loss", float(batch_idx), on_step=True, on_epoch=True)
             return self.cost(batch)
 
-    x.trainer(logger=logger, log_every_n_steps=1, max_epochs=2).fit(
-        Net(), x.loader(2), x.loader(1)
-    )
+    x.trainer(logger=logger, log_every_n_steps=1, max_epochs=2).fit(Net(), x.loader(2), x.loader(1))
     rows = (x.folder / "runs" / "one" / "metrics.csv").read_text().splitlines()
     header = rows[0].split(",")
     table = [

@@ -6,9 +6,9 @@ import argparse
 from typing import Any
 
 import torch
+from recording import plain
 
 from programs import differs, error
-from recording import plain
 
 
 def _data(x: Any, calls: list[str] | None = None) -> Any:
@@ -135,7 +135,7 @@ def data_module_load_from_checkpoint(x):
     trainer = x.trainer()
     trainer.fit(x.Net(), datamodule=_data(x)(size=3))
     trainer.save_checkpoint(x.folder / "a.ckpt")
-    Data = _data(x)  # noqa: N806
+    Data = _data(x)
     return {
         "size": Data.load_from_checkpoint(x.folder / "a.ckpt").size,
         "other": Data.load_from_checkpoint(x.folder / "a.ckpt", size=5).size,
@@ -167,7 +167,7 @@ def loaders_of_a_module(x):
 
 
 def _plain_hparams(hparams: Any) -> dict[str, Any]:
-    return {name: value for name, value in sorted(dict(hparams).items())}
+    return dict(sorted(dict(hparams).items()))
 
 
 def save_hyperparameters_all(x):
