@@ -90,8 +90,8 @@ MEANINGS = (
     (
         "What hooks return",
         "-1 from the module's `on_train_batch_start` ends the epoch, without its validation",
-        "-1 ends the epoch there too, with that batch's `on_train_batch_end` and the epoch's "
-        "validation; any other value gives a warning",
+        "-1 ends the epoch there too, with the end of that batch and the epoch's validation; any "
+        "other value gives a warning",
     ),
     (
         "Order of a step",
@@ -282,8 +282,7 @@ MEANINGS = (
     ),
     (
         "A fit with nothing left to train",
-        "calls neither `on_train_start` nor `on_train_end`; a resume with more epochs than "
-        "`max_epochs` is an error",
+        "calls neither `on_train_start` nor `on_train_end`; beyond `max_epochs` it is an error",
         "calls both, and is warned of",
     ),
     (

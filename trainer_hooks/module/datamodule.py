@@ -102,7 +102,7 @@ class DataModule(DataHooks):
         checkpoint_path: str | os.PathLike[str],
         map_location: Any = "cpu",
         hparams_file: str | os.PathLike[str] | None = None,
-        weights_only: bool | None = None,
+        weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
         **kwargs: Any,
     ) -> Self:
         """Make a data module with a checkpoint's hyperparameters, and give it the state there.

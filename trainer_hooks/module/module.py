@@ -484,7 +484,7 @@ class Module(nn.Module, DataHooks):
         map_location: Any = None,
         hparams_file: str | os.PathLike[str] | None = None,
         strict: bool | None = None,
-        weights_only: bool | None = None,
+        weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
         **kwargs: Any,
     ) -> Self:
         """Make a module with a checkpoint's hyperparameters and load its weights.
