@@ -90,8 +90,7 @@ MEANINGS = (
     (
         "What hooks return",
         "-1 from the module's `on_train_batch_start` ends the epoch, without its validation",
-        "-1 ends the epoch there too, with the end of that batch and the epoch's validation; any "
-        "other value gives a warning",
+        "-1 ends the epoch there too, with its hooks and validation; other values are warned of",
     ),
     (
         "Order of a step",
@@ -254,6 +253,21 @@ MEANINGS = (
         "A step with the argument `dataloader_iter`",
         "takes its batches itself",
         "is an error; each step is given a batch",
+    ),
+    (
+        "The last digit of means, of logged values and of weights in `WeightAveraging`",
+        "sums up in 32 bits; on the CPU adds the difference, divided",
+        "sums up in 64 bits; interpolates, as torch does on a GPU",
+    ),
+    (
+        "`EarlyStopping` at a value that ends the run by a threshold or by not being finite",
+        "does not look further at it",
+        "counts it in `best_score` and `wait_count`, too",
+    ),
+    (
+        "An unknown `annealing_strategy` of `StochasticWeightAveraging`",
+        "is taken",
+        "is an error",
     ),
     (
         "A hyperparameter of one name with two values in module and data module",
