@@ -252,7 +252,8 @@ class ThroughputMonitor(Callback):
         if is_due:
             metrics = throughput.compute()
             separator = self.separator
-            trainer.log_metrics({f"{name}{separator}{k}": v for k, v in metrics.items()}, step)
+            named = {f"{name}{separator}{k}": v for k, v in metrics.items()}
+            trainer.log_metrics(named, step, epoch=trainer.current_epoch)
 
 
 def _whole(value: object, function: str) -> int:
