@@ -270,6 +270,16 @@ MEANINGS = (
         "is an error",
     ),
     (
+        '`lr_find(...).results["loss"]`',
+        "is half of the loss at first, as the mean is corrected for one value too many",
+        "is the smoothed loss",
+    ),
+    (
+        "`trainer.state.status` in `teardown`",
+        "is running",
+        "is finished, or interrupted",
+    ),
+    (
         "A hyperparameter of one name with two values in module and data module",
         "is an error if there is a logger",
         "is warned of; the loggers are given the module's",

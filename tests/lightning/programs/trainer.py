@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import multiprocessing
+import sys
 from typing import Any
 
 import torch
@@ -612,3 +614,63 @@ def seed_everything(x):
     returned = x.package.seed_everything(7, workers=True)
     drawn = [random.random(), float(torch.rand(1))]
     return {"returned": returned, "drawn": drawn, "kept": os.environ.pop("PL_GLOBAL_SEED", None)}
+
+
+@differs(
+    "`trainer.max_epochs`, `num_sanity_val_steps`, `fast_dev_run`",
+    values=([None, "inf", True], [-1, -1, 1]),
+)
+def options_without_an_end(x):
+    """How no end, all batches and a dry run are read from the trainer."""
+    endless = x.trainer(max_epochs=None, max_steps=5, num_sanity_val_steps=-1)
+    dry = x.trainer(fast_dev_run=True)
+    return {"values": [endless.max_epochs, endless.num_sanity_val_steps, dry.fast_dev_run]}
+
+
+@differs("`log_every_n_steps=0`, read from the trainer", read=(0, sys.maxsize))
+def log_every_zero_steps(x):
+    """0 hands no single values to the loggers."""
+    journal = x.journal()
+
+    class Net(x.Net):
+        def training_step(self, batch, batch_idx):
+            self.log("i", float(batch_idx), on_step=True, on_epoch=True)
+            return self.cost(batch)
+
+    trainer = x.trainer(logger=journal, log_every_n_steps=0)
+    trainer.fit(Net(), x.loader(3))
+    return {"rows": journal.rows, "read": trainer.log_every_n_steps}
+
+
+@differs(
+    "`trainer.max_epochs`, `max_steps`",
+    epochs=(error("AttributeError"), "none"),
+    steps=(error("AttributeError"), "none"),
+)
+def limits_that_are_set(x):
+    """Whether the limits may be set after the Trainer is made."""
+    trainer = x.trainer(max_epochs=1)
+    return {
+        "epochs": x.error(lambda: setattr(trainer, "max_epochs", 3)),
+        "steps": x.error(lambda: setattr(trainer, "max_steps", 3)),
+    }
+
+
+@differs(
+    "Default logger",
+    logger=("TensorBoardLogger", "CSVLogger"),
+    folder=("lightning_logs", "trainer_logs"),
+)
+def default_logger(x):
+    """The logger of `logger=True`."""
+    logger = x.trainer(logger=True).logger
+    return {"logger": type(logger).__name__, "folder": logger.name, "version": logger.version}
+
+
+@differs("Persistent workers of a loader", left=(0, 1))
+def persistent_workers(x):
+    """Whether a loader's workers live on after the fit."""
+    loader = x.loader(2, num_workers=1, persistent_workers=True)
+    before = len(multiprocessing.active_children())
+    x.trainer().fit(x.Net(), loader)
+    return {"left": len(multiprocessing.active_children()) - before}
