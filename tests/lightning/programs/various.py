@@ -170,7 +170,9 @@ def throughput_monitor(x):
     """The names that `ThroughputMonitor` logs."""
     monitor = x.callbacks.ThroughputMonitor(batch_size_fn=len, window_size=2)
     journal = x.journal()
-    x.trainer(monitor, logger=journal, log_every_n_steps=1).fit(x.Net(), x.loader(4))
+    trainer, module = x.trainer(monitor, logger=journal, log_every_n_steps=1), x.Net()
+    trainer.fit(module, x.loader(4))
+    trainer.predict(module, x.loader(2))
     rows = [row for row in journal.rows if "epoch" not in row[1] or len(row[1]) > 1]
     return {
         "steps": [step for step, _ in rows],
