@@ -119,7 +119,6 @@ def test_the_other_stages(bare, clock, MemoryLogger):
             "test|samples": 4,
             "test|device|batches_per_sec": 0.2,
             "test|device|samples_per_sec": 0.4,
-            "epoch": 0,
         },
     )
     assert logged(logger, "predict")[1][1]["predict|device|batches_per_sec"] == 0.25

@@ -253,7 +253,8 @@ class ThroughputMonitor(Callback):
             metrics = throughput.compute()
             separator = self.separator
             named = {f"{name}{separator}{k}": v for k, v in metrics.items()}
-            trainer.log_metrics(named, step, epoch=trainer.current_epoch)
+            epoch = trainer.current_epoch if name == "train" else None
+            trainer.log_metrics(named, step, epoch=epoch)
 
 
 def _whole(value: object, function: str) -> int:
