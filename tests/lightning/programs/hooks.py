@@ -1,13 +1,12 @@
-"""Hooks: their order and arguments in each verb, and what follows an exception."""
+"""Hooks: their order and arguments in each verb."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
 
-from programs import differs, error
+from programs import differs
 
 FIT = (
     "setup", "on_fit_start", "on_sanity_check_start", "on_sanity_check_end", "on_train_start",
@@ -15,24 +14,36 @@ FIT = (
     "on_before_optimizer_step", "on_train_batch_end", "on_train_epoch_end", "on_train_end",
     "on_fit_end", "on_exception", "teardown",
 )  # fmt: skip
+
+
 VALIDATION = (
     "on_validation_start", "on_validation_epoch_start", "on_validation_batch_start",
     "on_validation_batch_end", "on_validation_epoch_end", "on_validation_end",
 )  # fmt: skip
+
+
 TEST = (
     "on_test_start", "on_test_epoch_start", "on_test_batch_start", "on_test_batch_end",
     "on_test_epoch_end", "on_test_end",
 )  # fmt: skip
+
+
 PREDICT = (
     "on_predict_start", "on_predict_epoch_start", "on_predict_batch_start",
     "on_predict_batch_end", "on_predict_epoch_end", "on_predict_end",
 )  # fmt: skip
+
+
 OF_CALLBACKS = (*FIT, *VALIDATION, *TEST, *PREDICT)
+
+
 OF_MODULES = tuple(
     name
     for name in OF_CALLBACKS
     if name not in ("on_sanity_check_start", "on_sanity_check_end", "on_exception")
 )
+
+
 STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
@@ -234,305 +245,3 @@ def minus_one_ends_an_epoch(x):
         "weights": x.weights(module),
         "counters": x.counters(trainer),
     }
-
-
-def _failing(x: Any, where: str, verb: str = "fit") -> dict[str, Any]:
-    """Run with a callback that raises in a hook; tell which hooks follow, and the error."""
-
-    class OwnError(Exception):
-        pass
-
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise OwnError
-
-    calls: list[str] = []
-    failing = type("Failing", (x.Callback,), {where: fail})()
-    trainer = x.trainer(x.hooks(*OF_CALLBACKS, into=calls), failing)
-    module = x.Net()
-    loaders = (x.loader(2), x.loader(1)) if verb == "fit" else (x.loader(2),)
-    error = x.error(lambda: getattr(trainer, verb)(module, *loaders))
-    after = calls[-3:] if len(calls) > 3 else calls
-    torn = [call for call in calls if call.startswith("teardown")]
-    rest = [call for call in after if call not in torn]
-    return {
-        "calls": rest[-1:],
-        "error": error,
-        "torn": len(torn),
-        "status": trainer.state.status,
-        "training": module.training,
-    }
-
-
-TEARDOWN = "`teardown` after an exception"
-MODE = "The module's mode after an exception in an evaluation"
-
-
-@differs(TEARDOWN, torn=(0, 1))
-def exception_in_a_training_batch(x):
-    """`on_exception` follows."""
-    return _failing(x, "on_train_batch_start")
-
-
-@differs(TEARDOWN, torn=(0, 1))
-def exception_in_fit_start(x):
-    """The same early in a fit."""
-    return _failing(x, "on_fit_start")
-
-
-@differs(TEARDOWN, torn=(0, 1))
-def exception_in_setup(x):
-    """The same in `setup`."""
-    return _failing(x, "setup")
-
-
-@differs(TEARDOWN, torn=(0, 1))
-@differs(MODE, training=(False, True))
-def exception_in_test(x):
-    """The same in another verb."""
-    return _failing(x, "on_test_batch_end", "test")
-
-
-@differs(TEARDOWN, torn=(0, 1))
-@differs(MODE, training=(False, True))
-def exception_in_validation(x):
-    """The same in a validation inside of fit; the module is back in training mode."""
-    return _failing(x, "on_validation_batch_start")
-
-
-@differs(
-    "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
-    counters=(
-        {"global_step": 2, "current_epoch": 0, "batches": [3, 2], "epochs": [1, 0]},
-        {"global_step": 2, "current_epoch": 0, "batches": [2, 2], "epochs": [1, 0]},
-    ),
-)
-def exception_in_a_step(x):
-    """What `on_exception` is given, and what the counters say."""
-
-    class OwnError(Exception):
-        pass
-
-    class Net(x.Net):
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 2:
-                raise OwnError
-            return super().training_step(batch, batch_idx)
-
-    hooks = x.hooks("on_exception", "on_train_end", "on_fit_end")
-    trainer = x.trainer(hooks)
-    error = x.error(lambda: trainer.fit(Net(), x.loader(4)))
-    return {"calls": hooks.calls, "error": error, "counters": x.counters(trainer)}
-
-
-@differs("Ctrl-C", error=({"kinds": ["SystemExit"]}, {"kinds": ["KeyboardInterrupt"]}))
-def keyboard_interrupt(x):
-    """What Ctrl-C in a step becomes."""
-
-    class Net(x.Net):
-        def training_step(self, batch, batch_idx):
-            raise KeyboardInterrupt
-
-    hooks = x.hooks("on_exception", "on_train_end")
-    trainer = x.trainer(hooks)
-    error = x.error(lambda: trainer.fit(Net(), x.loader(2)))
-    return {"calls": hooks.calls, "error": error, "interrupted": trainer.interrupted}
-
-
-def hooks_of_several_callbacks(x):
-    """Callbacks are called as they are listed, before the module."""
-    calls: list[str] = []
-
-    def tell(name: str) -> Any:
-        class Tell(x.Callback):
-            state_key = name
-
-            def on_train_start(self, trainer, module):
-                calls.append(name)
-
-        return Tell()
-
-    class Net(x.Net):
-        def on_train_start(self):
-            calls.append("module")
-
-    x.trainer(tell("a"), tell("b"), tell("c")).fit(Net(), x.loader(1))
-    return {"calls": calls}
-
-
-def configure_callbacks(x):
-    """The module's own callbacks are added, and replace those of the same type."""
-    calls: list[str] = []
-
-    class Tell(x.Callback):
-        def __init__(self, name):
-            self.name = name
-
-        def on_train_start(self, trainer, module):
-            calls.append(self.name)
-
-    class Other(Tell):
-        pass
-
-    class Net(x.Net):
-        def configure_callbacks(self):
-            return [Tell("module's")]
-
-    trainer = x.trainer(Tell("trainer's"), max_epochs=1)
-    trainer.fit(Net(), x.loader(1))
-    return {"calls": calls}
-
-
-def configure_model(x):
-    """Layers made in `configure_model` are trained."""
-
-    class Net(x.Net):
-        def __init__(self):
-            super().__init__()
-            self.more = None
-
-        def configure_model(self):
-            if self.more is None:
-                self.more = torch.nn.Linear(1, 1)
-                torch.nn.init.ones_(self.more.weight)
-                torch.nn.init.zeros_(self.more.bias)
-
-        def forward(self, batch):
-            return self.more(super().forward(batch))
-
-    module = Net()
-    trainer = x.trainer()
-    trainer.fit(module, x.loader(3))
-    trainer.test(module, x.loader(1), verbose=False)
-    return {"weights": x.weights(module)}
-
-
-@differs("The class of some errors", unknown=(error("TypeError"), error("CallbackError")))
-def lambda_callback(x):
-    """`LambdaCallback` calls its functions with the hook's arguments."""
-    calls = []
-    callback = x.callbacks.LambdaCallback(
-        setup=lambda trainer, module, stage: calls.append(stage),
-        on_train_batch_end=lambda trainer, module, outputs, batch, batch_idx: calls.append(
-            [sorted(outputs), batch_idx]
-        ),
-        on_fit_end=lambda *args: calls.append(len(args)),
-    )
-    x.trainer(callback).fit(x.Net(), x.loader(2))
-    return {"calls": calls, "unknown": x.error(lambda: x.callbacks.LambdaCallback(on_odd=print))}
-
-
-def stage_of_setup(x):
-    """The stage that `setup` and `teardown` are given in each verb."""
-    calls: list[str] = []
-    module = x.recorded(x.Net, "setup", "teardown", into=calls)()
-    trainer = x.trainer()
-    trainer.fit(module, x.loader(1))
-    trainer.validate(module, x.loader(1), verbose=False)
-    trainer.test(module, x.loader(1), verbose=False)
-    trainer.predict(module, x.loader(1))
-    return {"calls": calls}
-
-
-def outputs_of_evaluation(x):
-    """What the batch end hooks are given of what steps return."""
-    seen = []
-
-    class Net(x.Net):
-        def validation_step(self, batch, batch_idx):
-            return {"mean": self(batch).mean(), "idx": batch_idx}
-
-        def test_step(self, batch, batch_idx):
-            return None
-
-        def predict_step(self, batch, batch_idx):
-            return [batch_idx]
-
-    class See(x.Callback):
-        def on_validation_batch_end(self, trainer, module, outputs, *args):
-            seen.append(outputs)
-
-        def on_test_batch_end(self, trainer, module, outputs, *args):
-            seen.append(outputs)
-
-        def on_predict_batch_end(self, trainer, module, outputs, *args):
-            seen.append(outputs)
-
-    trainer, module = x.trainer(See()), Net()
-    trainer.validate(module, x.loader(2), verbose=False)
-    trainer.test(module, x.loader(1), verbose=False)
-    trainer.predict(module, x.loader(2))
-    return {"seen": seen}
-
-
-@differs(
-    "`max_steps` reached inside an epoch",
-    validations=(0, 1),
-)
-def validation_where_max_steps_ends(x):
-    """`max_steps` is reached inside of an epoch that a validation is due after."""
-    hooks = x.hooks("on_validation_start", "on_train_epoch_end", "on_train_end")
-    x.trainer(hooks, max_epochs=None, max_steps=2).fit(x.Net(), x.loader(4), x.loader(1))
-    others = [call for call in hooks.calls if "validation" not in call]
-    return {"calls": others, "validations": len(hooks.calls) - len(others)}
-
-
-@differs(
-    "`on_validation_model_zero_grad` in manual optimization",
-    kept=(False, True),
-)
-def gradients_of_manual_optimization(x):
-    """Whether gradients outlive a validation in manual optimization."""
-    seen = []
-
-    class Net(x.Net):
-        def __init__(self):
-            super().__init__()
-            self.automatic_optimization = False
-
-        def training_step(self, batch, batch_idx):
-            self.manual_backward(self.cost(batch))
-
-        def on_train_epoch_end(self):
-            seen.append(self.layer.weight.grad is not None)
-
-    x.trainer().fit(Net(), x.loader(1), x.loader(1))
-    return {"kept": seen[0]}
-
-
-def gradients_in_hooks(x):
-    """Where gradients are there: after backward, at a batch's end, at the next one's start."""
-    seen = []
-
-    class Net(x.Net):
-        def _look(self, where):
-            seen.append([where, self.layer.weight.grad is not None])
-
-        def on_train_batch_start(self, *args):
-            self._look("start")
-
-        def on_after_backward(self):
-            self._look("after backward")
-
-        def on_train_batch_end(self, *args):
-            self._look("end")
-
-        def on_validation_start(self):
-            self._look("validation")
-
-    x.trainer().fit(Net(), x.loader(2), x.loader(1))
-    return {"seen": seen}
-
-
-@differs("The module argument of hooks", named=("pl_module", "module"))
-def names_of_arguments(x):
-    """What a hook's arguments are called; a callback may call the module as it likes."""
-    seen = []
-
-    class Tell(x.Callback):
-        def on_train_start(self, trainer, pl_module):
-            super().on_train_start(trainer=trainer, pl_module=pl_module)
-            seen.append(type(pl_module).__name__)
-
-    x.trainer(Tell()).fit(x.Net(), x.loader(1))
-    names = list(inspect.signature(x.Callback.on_train_start).parameters)
-    return {"seen": seen, "named": names[-1]}

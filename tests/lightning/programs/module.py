@@ -1,296 +1,12 @@
-"""Modules and data modules: hyperparameters, data, hooks, what can be read."""
+"""Modules: what they read of a run, steps and predictions."""
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+import importlib
 
 import torch
-from recording import plain
 
 from programs import differs, error
-
-
-def _data(x: Any, calls: list[str] | None = None) -> Any:
-    """Return a class of data modules with every loader."""
-    told: list[str] = [] if calls is None else calls
-
-    class Data(x.DataModule):
-        def __init__(self, size=2):
-            super().__init__()
-            self.save_hyperparameters()
-            self.size = size
-
-        def prepare_data(self):
-            told.append("prepare_data")
-
-        def setup(self, stage=None):
-            told.append(f"setup {plain(stage)}")
-
-        def train_dataloader(self):
-            return x.loader(3, self.size)
-
-        def val_dataloader(self):
-            return x.loader(2, self.size)
-
-        def test_dataloader(self):
-            return [x.loader(1, self.size), x.loader(2, self.size, shift=1.0)]
-
-        def predict_dataloader(self):
-            return x.loader(2, self.size)
-
-        def teardown(self, stage):
-            told.append(f"teardown {plain(stage)}")
-
-    return Data
-
-
-def data_module(x):
-    """Its hooks and loaders in every verb."""
-    calls: list[str] = []
-    data, module, trainer = _data(x, calls)(), x.Net(), x.trainer()
-    trainer.fit(module, datamodule=data)
-    validated = trainer.validate(module, datamodule=data, verbose=False)
-    tested = trainer.test(module, datamodule=data, verbose=False)
-    predicted = trainer.predict(module, datamodule=data)
-    return {
-        "calls": calls, "validated": validated, "tested": tested, "predicted": predicted,
-        "weights": x.weights(module), "same": trainer.datamodule is data,
-        "trainer": data.trainer is trainer, "hparams": dict(data.hparams),
-    }  # fmt: skip
-
-
-def data_module_in_second_place(x):
-    """A data module may stand where the training loader does."""
-    module = x.Net()
-    x.trainer().fit(module, _data(x)())
-    return {"weights": x.weights(module)}
-
-
-def data_module_state(x):
-    """Its state is in the checkpoint, and comes back."""
-    seen = []
-
-    class Data(_data(x)):
-        def state_dict(self):
-            return {"used": 5}
-
-        def load_state_dict(self, state_dict):
-            seen.append(state_dict)
-
-    trainer, module = x.trainer(), x.Net()
-    trainer.fit(module, datamodule=Data())
-    trainer.save_checkpoint(x.folder / "a.ckpt")
-    x.trainer(max_epochs=2).fit(x.Net(), datamodule=Data(), ckpt_path=x.folder / "a.ckpt")
-    return {"seen": seen}
-
-
-def data_module_transfer(x):
-    """Its transfer hooks take the place of the module's."""
-    calls: list[str] = []
-
-    class Data(_data(x)):
-        def on_before_batch_transfer(self, batch, dataloader_idx):
-            calls.append("before")
-            return batch
-
-        def on_after_batch_transfer(self, batch, dataloader_idx):
-            calls.append("after")
-            return batch * 2
-
-    module = x.Net()
-    x.trainer(limit_val_batches=0).fit(module, datamodule=Data())
-    return {"calls": calls, "weights": x.weights(module)}
-
-
-def data_module_from_datasets(x):
-    """`from_datasets` makes loaders of data sets."""
-    rows = x.loader(5, 2).dataset
-    data = x.DataModule.from_datasets(rows, val_dataset=[rows, rows], batch_size=4)
-    loaders = [data.train_dataloader(), *data.val_dataloader()]
-    return {
-        "sizes": [[len(one), one.batch_size] for one in loaders],
-        "shuffled": [type(one.sampler).__name__ for one in loaders],
-    }
-
-
-def data_module_exception(x):
-    """`on_exception` of a data module."""
-    calls: list[str] = []
-
-    class Data(_data(x)):
-        def on_exception(self, exception):
-            calls.append(type(exception).__name__)
-
-    class Net(x.Net):
-        def training_step(self, batch, batch_idx):
-            raise ArithmeticError
-
-    error = x.error(lambda: x.trainer().fit(Net(), datamodule=Data()))
-    return {"calls": calls, "error": error}
-
-
-def data_module_load_from_checkpoint(x):
-    """A data module is made from a checkpoint."""
-    trainer = x.trainer()
-    trainer.fit(x.Net(), datamodule=_data(x)(size=3))
-    trainer.save_checkpoint(x.folder / "a.ckpt")
-    Data = _data(x)
-    return {
-        "size": Data.load_from_checkpoint(x.folder / "a.ckpt").size,
-        "other": Data.load_from_checkpoint(x.folder / "a.ckpt", size=5).size,
-    }
-
-
-def loaders_of_a_module(x):
-    """The module's own loaders."""
-
-    class Net(x.Net):
-        def train_dataloader(self):
-            return x.loader(3)
-
-        def val_dataloader(self):
-            return x.loader(1)
-
-        def test_dataloader(self):
-            return x.loader(2)
-
-        def predict_dataloader(self):
-            return x.loader(1)
-
-    module, trainer = Net(), x.trainer()
-    trainer.fit(module)
-    return {
-        "weights": x.weights(module), "tested": trainer.test(module, verbose=False),
-        "predicted": trainer.predict(module),
-    }  # fmt: skip
-
-
-def _plain_hparams(hparams: Any) -> dict[str, Any]:
-    return dict(sorted(dict(hparams).items()))
-
-
-def save_hyperparameters_all(x):
-    """All arguments of `__init__`."""
-
-    class Net(x.Net):
-        def __init__(self, width=1, depth=2, *, rate=0.5, **more):
-            super().__init__()
-            self.save_hyperparameters()
-
-    module = Net(3, extra="a")
-    return {
-        "hparams": dict(module.hparams), "by name": module.hparams.width,
-        "initial": dict(module.hparams_initial),
-    }  # fmt: skip
-
-
-def save_hyperparameters_named(x):
-    """Some by their names."""
-
-    class Net(x.Net):
-        def __init__(self, width=1, depth=2, rate=0.5):
-            super().__init__()
-            self.save_hyperparameters("width", "rate")
-
-    return {"hparams": dict(Net(3).hparams)}
-
-
-def save_hyperparameters_ignored(x):
-    """All but some."""
-
-    class Net(x.Net):
-        def __init__(self, layers, width=1, depth=2):
-            super().__init__()
-            self.save_hyperparameters(ignore=["layers", "depth"])
-
-    return {"hparams": dict(Net(torch.nn.Linear(1, 1), 3).hparams)}
-
-
-def save_hyperparameters_in_a_subclass(x):
-    """A subclass that calls its base, with and without a call of its own."""
-
-    class Base(x.Net):
-        def __init__(self, width=1, depth=2):
-            super().__init__()
-            self.save_hyperparameters()
-
-    class Silent(Base):
-        def __init__(self, rate=0.5, **more):
-            super().__init__(**more)
-
-    class Own(Base):
-        def __init__(self, rate=0.5, width=7):
-            super().__init__(width=width, depth=9)
-            self.save_hyperparameters(ignore=["width"])
-
-    return {
-        "silent": _plain_hparams(Silent(depth=3).hparams),
-        "own": _plain_hparams(Own().hparams),
-    }
-
-
-@differs("The class of some errors", error=(error("ValueError"), error("ModuleError")))
-def save_hyperparameters_of_an_object(x):
-    """A dict, a namespace, keywords."""
-
-    class One(x.Net):
-        def __init__(self, conf):
-            super().__init__()
-            self.save_hyperparameters(conf)
-
-    class Two(x.Net):
-        def __init__(self, **conf):
-            super().__init__()
-            self.save_hyperparameters(conf)
-
-    class Three(x.Net):
-        def __init__(self, width):
-            super().__init__()
-            self.save_hyperparameters({"doubled": 2 * width})
-
-    return {
-        "dict": dict(One({"a": 1, "b": 2}).hparams),
-        "namespace": dict(vars(One(argparse.Namespace(a=1)).hparams))
-        or dict(One(argparse.Namespace(a=1)).hparams),
-        "keywords": dict(Two(a=1).hparams),
-        "computed": dict(Three(3).hparams),
-        "error": x.error(lambda: One(3)),
-    }
-
-
-def save_hyperparameters_twice(x):
-    """A second call adds."""
-
-    class Net(x.Net):
-        def __init__(self, width=1, depth=2):
-            super().__init__()
-            self.save_hyperparameters("width")
-            self.save_hyperparameters("depth")
-
-    return {"hparams": dict(Net().hparams)}
-
-
-def hyperparameters_can_be_changed(x):
-    """`hparams` may be changed; the initial ones stay."""
-
-    class Net(x.Net):
-        def __init__(self, width=1):
-            super().__init__()
-            self.save_hyperparameters()
-
-    module = Net()
-    module.hparams.width = 5
-    module.hparams["more"] = 1
-    return {
-        "hparams": dict(module.hparams), "initial": dict(module.hparams_initial),
-        "missing": x.error(lambda: module.hparams.odd),
-    }  # fmt: skip
-
-
-def without_hyperparameters(x):
-    """A module that saves none."""
-    return {"hparams": dict(x.Net().hparams)}
 
 
 def read_in_a_module(x):
@@ -471,3 +187,56 @@ def off_values(x):
     hooks = x.hooks("on_validation_start", "on_train_epoch_end")
     x.trainer(hooks).fit(module, x.loader(1), x.loader(1))
     return {"calls": hooks.calls}
+
+
+def verbs_in_a_row(x):
+    """fit, validate, test, predict and fit again leave the counters as they are."""
+    trainer, module = x.trainer(max_epochs=1), x.Net()
+    seen = []
+    trainer.fit(module, x.loader(3), x.loader(1))
+    seen.append(x.counters(trainer))
+    trainer.validate(module, x.loader(1), verbose=False)
+    trainer.test(module, x.loader(2), verbose=False)
+    trainer.predict(module, x.loader(2))
+    seen.append(x.counters(trainer))
+    trainer.fit_loop.max_epochs = 2
+    trainer.fit(module, x.loader(3), x.loader(1))
+    seen.append(x.counters(trainer))
+    return {"seen": seen, "weights": x.weights(module), "training": module.training}
+
+
+def rank_zero_only(x):
+    """A function of the first process is called, and returns."""
+    where = "pytorch_lightning.utilities" if x.is_lightning else "trainer_hooks.utilities"
+    only = importlib.import_module(where).rank_zero_only
+    return {"returned": only(lambda value: value + 1)(2)}
+
+
+def inference_outputs_and_grad(x):
+    """Predictions need no gradient, and training after a prediction has gradients."""
+    trainer, module = x.trainer(), x.Net()
+    predicted = trainer.predict(module, x.loader(1))
+    trainer.fit(module, x.loader(2))
+    return {"needs": predicted[0].requires_grad, "weights": x.weights(module)}
+
+
+def compiled_forward_is_left(x):
+    """A module with a hand-made `forward` of two inputs, batches that are pairs."""
+
+    class Pairs(torch.utils.data.Dataset):
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            return torch.ones(2) * index / 10, torch.tensor([index / 5])
+
+    class Net(x.Net):
+        def training_step(self, batch, batch_idx):
+            inputs, targets = batch
+            loss = torch.nn.functional.mse_loss(self(inputs), targets)
+            self.log("mse", loss, on_step=False, on_epoch=True)
+            return loss
+
+    module, trainer = Net(), x.trainer(max_epochs=2)
+    trainer.fit(module, torch.utils.data.DataLoader(Pairs(), batch_size=4))
+    return {"weights": x.weights(module), **x.metrics(trainer)}
