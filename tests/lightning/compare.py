@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "objections", "run_both"]
 
 MISSING = "not there"
-SECONDS = 300
+SECONDS = 600
 """How long the programs of one framework may take; they need ten on a machine of their own."""
 
 
