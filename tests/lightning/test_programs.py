@@ -10,7 +10,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ELSEWHERE = {
-    "SIGTERM": "tests/trainer/run/test_signals.py",
+    "SIGTERM": "tests/resume/test_preempted.py",
     "The last digit of means, of logged values and of weights in `WeightAveraging`": (
         "compare.py takes numbers for the same that differ by less than 1e-6 of them"
     ),
