@@ -27,7 +27,13 @@ from trainer_hooks.connector.state_versions import (
     under_present_keys,
     upgraded_state,
 )
-from trainer_hooks.errors import CallbackError, ModuleError, TrainerHooksWarning, nearest
+from trainer_hooks.errors import (
+    CallbackError,
+    ModuleError,
+    TrainerHooksWarning,
+    UsageError,
+    nearest,
+)
 from trainer_hooks.hooks import HOOKS, HookRelay, Member, PluginFilter, doubts, faults, in_order
 
 if TYPE_CHECKING:
@@ -241,7 +247,11 @@ class CallbackConnector:
         self._change()
 
     def call_event(
-        self, event: str, leading: tuple[Any, ...], arguments: Mapping[str, Any]
+        self,
+        event: str,
+        leading: tuple[Any, ...],
+        arguments: Mapping[str, Any],
+        positional: tuple[Any, ...] = (),
     ) -> None:
         """Fire an event that is none of trainer_hooks' own.
 
@@ -249,16 +259,22 @@ class CallbackConnector:
             event: a hook that a plugin adds, or the name of a method that callbacks may have.
             leading: the trainer and the module.
             arguments: what listeners are given; by name, unless it is a hook.
+            positional: what listeners are given before it, by place; nothing where it is a hook.
 
         Raises:
             UsageError: the event is one of trainer_hooks' hooks, is misspelt, or the arguments are
                 not those of the hook.
         """
         hooks.check_event(event, self.hooks, _RESERVED)
+        if event in self.hooks and positional:
+            raise UsageError(
+                f"call_event({event!r}, ...) with {len(positional)} arguments by place: those of a "
+                "hook are given by name. Write their names."
+            )
         if event in self.hooks:
             self.relay.fire(event, *leading, *hooks.positional(self.hooks[event], arguments))
         else:
-            self.relay.fire_event(event, leading, arguments)
+            self.relay.fire_event(event, leading, arguments, positional)
 
     def held_back(self, callback: Callback, method: str) -> AbstractContextManager[None]:
         """Treat an error of a callback's `method`, which is no hook, like one of a hook."""

@@ -204,6 +204,9 @@ class Hooks:
     def on_validation_after_forward(self, trainer: Trainer, module: Module, outputs: Any) -> None:
         """Called after the forward of a validation batch, if there is no `validation_step`."""
 
+    def on_validation_after_loss(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
+        """Called after the loss of a validation batch, if there is no `validation_step`."""
+
     @_known_as(lightning="same", composer="eval_batch_end", accelerated="on_eval_step_end")
     def on_validation_batch_end(
         self,

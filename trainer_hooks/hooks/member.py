@@ -58,7 +58,11 @@ class Member:
         return None
 
     def event_listener(
-        self, event: str, leading: tuple[Any, ...], arguments: Mapping[str, Any]
+        self,
+        event: str,
+        leading: tuple[Any, ...],
+        arguments: Mapping[str, Any],
+        positional: tuple[Any, ...] = (),
     ) -> Callable[..., object] | None:
         """Return what to call, without arguments, at an event that is no hook; None if nothing.
 
@@ -66,11 +70,12 @@ class Member:
             event: the event's name, which is the method's.
             leading: the trainer and the module, for a `run_event`.
             arguments: what the method is given, by name.
+            positional: what it is given before that, by place.
         """
         if self.routes_events:
-            return partial(self._routed(event), *leading, *arguments.values())
+            return partial(self._routed(event), *leading, *positional, *arguments.values())
         method = getattr(self.implementer, event, None)
-        return None if method is None else partial(method, **arguments)
+        return None if method is None else partial(method, *positional, **arguments)
 
     def shielded(self, call: Callable[..., object], hook: str) -> Callable[..., object]:
         """Return `call`, its errors handed to `on_failure` if this member has one."""

@@ -42,6 +42,7 @@ _CUTTING = frozenset(
         "on_before_backward", "on_after_backward", "on_before_optimizer_step",
         "on_after_train_batch", "on_after_optimizer_step",
         "on_validation_batch_start", "on_validation_before_forward", "on_validation_after_forward",
+        "on_validation_after_loss",
         "on_test_batch_start",
         "on_predict_batch_start", "on_predict_before_forward", "on_predict_after_forward",
     }
@@ -152,14 +153,18 @@ class HookRelay(Hooks):
                 _fan_out(hook, (listener,), self._stop, self._returned)(*args)
 
     def fire_event(
-        self, event: str, leading: tuple[Any, ...], arguments: Mapping[str, Any]
+        self,
+        event: str,
+        leading: tuple[Any, ...],
+        arguments: Mapping[str, Any],
+        positional: tuple[Any, ...] = (),
     ) -> None:
         """Call the method named `event`, which is no hook, on every member but the module."""
         self._settle()
         listeners: list[_Listener] = []
         for member in self._members:
             if member.skip == 0:
-                call = member.event_listener(event, leading, arguments)
+                call = member.event_listener(event, leading, arguments, positional)
                 if call is not None:
                     call = self._watched(event, member, call)
                     listeners.append((member.shielded(call, event), 0, member.label))

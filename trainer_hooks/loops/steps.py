@@ -65,6 +65,7 @@ def _training_step(context: RunContext) -> Step:
         loss: Tensor = module.loss(outputs, batch)  # type: ignore[operator]
         hooks.on_after_loss(trainer, module, loss)
         module.log("train_loss", loss, prog_bar=True)
+        module.log("train_loss_epoch", loss, on_step=False, on_epoch=True)
         return loss
 
     return step
@@ -132,7 +133,10 @@ def _evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
         outputs = forward(batch)
         if fires:
             hooks.on_validation_after_forward(trainer, module, outputs)
-        module.log(_LOSSES[stage], module.loss(outputs, batch), prog_bar=True)  # type: ignore[operator]
+        loss = module.loss(outputs, batch)  # type: ignore[operator]
+        if fires:
+            hooks.on_validation_after_loss(trainer, module, loss)
+        module.log(_LOSSES[stage], loss, prog_bar=True)
         return outputs
 
     return step

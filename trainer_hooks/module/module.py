@@ -44,7 +44,8 @@ class Module(nn.Module, DataHooks):
     """Subclass it: define `training_step` and `configure_optimizers`, and what else you need.
 
     Or define `forward(batch)` and `loss(outputs, batch)` and no step at all: the default steps then
-    run them, log `train_loss`, `val_loss` and `test_loss`, and fire the forward and loss hooks.
+    run them, log `train_loss`, its mean `train_loss_epoch`, `val_loss` and `test_loss`, and fire
+    the forward and loss hooks.
 
     Every hook of the catalogue may be defined too, without the arguments `trainer` and `module`.
 

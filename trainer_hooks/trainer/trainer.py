@@ -32,7 +32,7 @@ from trainer_hooks.trainer.view import TrainerView
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint import BackgroundSave
@@ -313,7 +313,8 @@ class Trainer(TrainerView):
 
     def _begin_beside(self, kind: type[run.Run], session: run.Session, job: run.Job) -> run.Run:
         twin = self._twin(session)
-        return kind(session, twin, job, overridden_losses(twin, Trainer))
+        steps = twin._own_steps()  # noqa: SLF001 - of its own kind
+        return kind(session, twin, job, steps)
 
     def _twin(self, session: run.Session) -> Self:
         twin = object.__new__(type(self))
@@ -507,18 +508,19 @@ class Trainer(TrainerView):
         """
         return verbs.replay_training_data(self._session)
 
-    def call_event(self, event: str, **kwargs: Any) -> None:
+    def call_event(self, event: str, *args: Any, **kwargs: Any) -> None:
         """Fire an event of your own, or a hook that an installed package adds.
 
         Args:
             event: the name of the method that is called on every callback that has it.
+            *args: what it is given, by place; a hook is given nothing so.
             **kwargs: what it is given, by name; a hook is given the trainer and the module first.
 
         Raises:
             UsageError: the event is one of the trainer's own hooks or a misspelt one, or the
                 arguments are not the hook's.
         """
-        self._session.connector.call_event(event, (self, self._session.module), kwargs)
+        self._session.connector.call_event(event, (self, self._session.module), kwargs, args)
 
     def add_callback(self, callback: Callback) -> None:
         """Add a callback; during a run it takes part from the next hook on."""
@@ -656,6 +658,10 @@ class Trainer(TrainerView):
 
         return CallbackHandler(self)
 
+    def _own_steps(self) -> dict[str, Callable[[Any], Any]]:
+        """Return what runs a batch of `"train"` or `"eval"` in the place of the module's step."""
+        return overridden_losses(self, Trainer)
+
     def _run(self, job: run.Job) -> Any:
         if self._session.state.fn is not None:
             raise UsageError(
@@ -666,7 +672,7 @@ class Trainer(TrainerView):
         if self._session.processes.topology.starts == "fork":
             self._forks = self._forks or run.Forks(self._session, self)
             return self._forks.run(job, self._run)
-        started = run.Run(self._session, self, job, overridden_losses(self, Trainer))
+        started = run.Run(self._session, self, job, self._own_steps())
         occupation = self._session.occupation
         occupation.begin(f"{job.fn} of {type(job.module).__qualname__} (Trainer at {id(self):#x})")
         try:

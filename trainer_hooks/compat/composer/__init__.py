@@ -1,0 +1,1 @@
+"""Composer's names over what is here."""
