@@ -70,7 +70,9 @@ class Member:
         if self.routes_events:
             return partial(self._routed(event), *leading, *arguments.values())
         method = getattr(self.implementer, event, None)
-        return None if method is None else partial(method, **arguments)
+        if method is None or getattr(method, "is_empty_hook", False) is True:
+            return None
+        return partial(method, **arguments)
 
     def shielded(self, call: Callable[..., object], hook: str) -> Callable[..., object]:
         """Return `call`, its errors handed to `on_failure` if this member has one."""
