@@ -3,8 +3,8 @@
     python benchmarks/distributed.py [--rounds 5] [--steps 300]
 
 It starts the ranks itself. Printed are the medians of the seconds a step and their ratio, the same
-of the processor time, which other work on the machine changes less, and how many collectives each
-makes a step.
+of the processor time, which other work on the machine changes less, what of the trainer's step is
+the agreement on what any process asks for, and how many collectives each makes a step.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import statistics
 import sys
 import time
+from contextlib import contextmanager
 
 from _harness import run_two_ranks
 
@@ -80,25 +81,54 @@ def run_rank(rounds: int, steps: int) -> None:
         return (time.perf_counter() - begun) / steps, (time.thread_time() - used) / steps
 
     by_trainer()  # makes the process group
-    found = {"trainer": [], "hand": []}
-    for number in range(rounds):
-        turns = [("trainer", by_trainer), ("hand", by_hand)]
-        for name, run in turns if number % 2 else turns[::-1]:
-            found[name].append(run())
+    found = _in_turns(by_trainer, by_hand, rounds)
     counts = {name: _collectives(run, steps) for name, run in (("t", by_trainer), ("h", by_hand))}
     if dist.get_rank() == 0:
         _tell(found)
         print(f"reductions a step: trainer {counts['t']:.2f}, by hand {counts['h']:.2f}")
 
 
+def _in_turns(by_trainer, by_hand, rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """Return what each way took, the trainer also without the agreement."""
+
+    def without_agreement() -> tuple[float, float]:
+        with _no_agreement():
+            return by_trainer()
+
+    turns = [("trainer", by_trainer), ("hand", by_hand), ("no agreement", without_agreement)]
+    found = {name: [] for name, _ in turns}
+    for number in range(rounds):
+        for name, run in turns if number % 2 else turns[::-1]:
+            found[name].append(run())
+    return found
+
+
+@contextmanager
+def _no_agreement():
+    """Let no process learn what another asks for: what is left is the price of that."""
+    from trainer_hooks.loops.agreement import Agreement
+    from trainer_hooks.runtime import gradient_sync
+
+    kept = gradient_sync.CarriedBit, Agreement.after_window
+    gradient_sync.CarriedBit = lambda like: None
+    Agreement.after_window = lambda self: None
+    try:
+        yield
+    finally:
+        gradient_sync.CarriedBit, Agreement.after_window = kept
+
+
 def _tell(found: dict[str, list[tuple[float, float]]]) -> None:
-    """Print the medians of both ways, and their ratio."""
+    """Print the medians of all ways, and their ratios."""
     for index, what in enumerate(("a step", "its processor time in the main thread")):
-        ours, theirs = (
+        ours, theirs, alone = (
             statistics.median(one[index] for one in found[name]) * 1e6
-            for name in ("trainer", "hand")
+            for name in ("trainer", "hand", "no agreement")
         )
-        print(f"{what}: trainer {ours:.0f} us, by hand {theirs:.0f} us, ratio {ours / theirs:.3f}")
+        print(
+            f"{what}: trainer {ours:.0f} us, by hand {theirs:.0f} us, ratio {ours / theirs:.3f}; "
+            f"of it the agreement {ours - alone:.0f} us, {(ours - alone) / theirs:.1%}"
+        )
 
 
 def _collectives(run, steps: int) -> float:

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import (
     BatchSampler,
@@ -114,9 +115,11 @@ class At(Callback):
 # --- equal to what is written by hand ---
 
 
-def by_hand(module: nn.Module, epochs: int, accumulate: int) -> list[float]:
+def by_hand(module: nn.Module, epochs: int, accumulate: int, hook=None) -> list[float]:
     """Train with DistributedDataParallel and no trainer."""
     wrapped = DistributedDataParallel(module.net)
+    if hook is not None:
+        wrapped.register_comm_hook(None, hook)
     optimizer = module.configure_optimizers()
     sampler = DistributedSampler(DATA, shuffle=True, seed=0)
     batches = loader(sampler=sampler)
@@ -132,13 +135,15 @@ def by_hand(module: nn.Module, epochs: int, accumulate: int) -> list[float]:
     return digest(module)
 
 
-def compared(folder: Path, accumulate: int) -> dict:
+def compared(folder: Path, accumulate: int, hook=None) -> dict:
     module, other = Net(), Net()
     other.load_state_dict(module.state_dict())
-    fit = trainer(folder, max_epochs=2, accumulate_grad_batches=accumulate)
+    strategy = DDPStrategy(ddp_comm_hook=hook)
+    fit = trainer(folder, max_epochs=2, accumulate_grad_batches=accumulate, strategy=strategy)
     fit.fit(module, loader(shuffle=True))
+    theirs = by_hand(other, 2, accumulate, hook)
     return {
-        "ours": digest(module), "theirs": by_hand(other, 2, accumulate), "steps": fit.global_step,
+        "ours": digest(module), "theirs": theirs, "steps": fit.global_step,
         "names": list(module.state_dict()),
     }  # fmt: skip
 
@@ -305,6 +310,34 @@ def unused_found(folder: Path) -> dict:
     fit = trainer(folder, strategy="ddp_find_unused_parameters_true")
     fit.fit(module, loader())
     return {"weights": digest(module), "steps": fit.global_step}
+
+
+def mean_of_own(state: list[int], bucket: dist.GradBucket) -> torch.futures.Future:
+    """Average a bucket as torch does, and note it; small numbers come to nothing."""
+    state.append(bucket.buffer().numel())
+    mean = dist.all_reduce(bucket.buffer() / 2, async_op=True).get_future()
+    return mean.then(lambda done: torch.where(done.value()[0].abs() < 1e-6, 0, done.value()[0]))
+
+
+def comm_hooks(folder: Path) -> dict:
+    """Gradients are averaged by a function of the user's, and what one rank asks all do."""
+    seen: list[int] = []
+    power = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
+    hooks = {
+        "own": {"ddp_comm_hook": mean_of_own, "ddp_comm_state": seen},
+        "power": {
+            "ddp_comm_hook": powerSGD_hook.powerSGD_hook, "ddp_comm_state": power,
+            "ddp_comm_wrapper": default_hooks.fp16_compress_wrapper,
+        },
+    }  # fmt: skip
+    found = {}
+    for name, options in hooks.items():
+        module, asks = Net(), At(4, Trainer.stop)
+        fit = trainer(folder, asks, max_epochs=2, strategy=DDPStrategy(**options))
+        fit.fit(module, loader())
+        found[name] = {"weights": digest(module), "batches": fit.progress.batches_completed}
+    half = compared(folder, 1, default_hooks.fp16_compress_hook)
+    return {**found, "buckets": len(seen), "fp16": half}
 
 
 class Manual(Net):
@@ -531,6 +564,59 @@ def resumes(folder: Path) -> dict:
 
 def resumes_inside(folder: Path) -> dict:
     return cut_and_resumed(folder, 11, 2)
+
+
+def of_training(fit: Trainer) -> list:
+    """Return weights, the optimizer's states, and steps."""
+    state = fit.optimizers[0].state_dict()["state"]
+    states = [one[name].flatten().tolist() for one in state.values() for name in sorted(one)]
+    return [digest(fit.module), states, fit.global_step]
+
+
+class Sees(Net):
+    """Notes which samples it is trained with, and what it and its optimizer are at the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+        self.began: list = []
+
+    def on_train_start(self):
+        self.began = of_training(self.trainer)
+
+    def training_step(self, batch, batch_idx):
+        self.seen += batch[2].tolist()
+        return self.error(batch)
+
+
+def sees_some(folder: Path) -> dict:
+    """Train with a part of an epoch, and save."""
+    module, found = Sees(), {}
+
+    class Saves(Callback):
+        def on_batch_checkpoint(self, trainer, module):
+            if trainer.progress.batches_completed == 3:
+                found.update(seen=list(module.seen), ended=of_training(trainer))
+                trainer.save_checkpoint(folder.parent / "some.ckpt")
+
+    trainer(folder, Saves()).fit(module, numbered())
+    return found
+
+
+def sees_the_rest(folder: Path) -> dict:
+    """Go on from there, in as many processes as there are now, to the epoch's end."""
+    module, fit = Sees(), trainer(folder)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        fit.fit(module, numbered(), ckpt_path=folder.parent / "some.ckpt")
+    return {
+        "seen": module.seen, "began": module.began, "ended": of_training(fit),
+        "told": [str(one.message) for one in told if "processes" in str(one.message)],
+    }  # fmt: skip
+
+
+def numbered() -> DataLoader:
+    return loader(TensorDataset(*DATA.tensors, torch.arange(64)), shuffle=True)
 
 
 def makes_files(folder: Path, seen=digest, **options) -> dict:

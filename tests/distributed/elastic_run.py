@@ -1,4 +1,6 @@
-"""A training for torchrun that a kill may hit anywhere: elastic_run.py FOLDER [KILL...].
+"""A training for torchrun that a kill may hit anywhere: elastic_run.py FOLDER STRATEGY [KILL...].
+
+STRATEGY is `ddp`, or `fsdp`, whose checkpoints are folders with a part of each rank.
 
 Each KILL is `rank:event`: in that rank the process kills itself at that call of any function; the
 first one in the first attempt, the second one in the attempt after it, and so on. `rank:save` is
@@ -14,9 +16,10 @@ import sys
 from pathlib import Path
 
 import torch
-from cases import DATA, FEW, RANK, Draws, Remembers, digest, loader, trainer
+from cases import DATA, FEW, RANK, Draws, Remembers, loader, trainer
+from sharded_cases import whole
 
-from trainer_hooks import Callback
+from trainer_hooks import Callback, FSDPStrategy
 from trainer_hooks.callbacks import ModelCheckpoint
 
 
@@ -52,7 +55,13 @@ class Terminated(Callback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def main(folder: Path, kills: list[str]) -> None:
+STRATEGIES = {
+    "ddp": "ddp",
+    "fsdp": FSDPStrategy(auto_wrap_policy=torch.nn.Linear, state_dict_type="sharded"),
+}
+
+
+def main(folder: Path, strategy: str, kills: list[str]) -> None:
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     rank, _, event = (kills[attempt] if attempt < len(kills) else "-1:0").partition(":")
     is_hit = int(rank) == RANK
@@ -65,13 +74,13 @@ def main(folder: Path, kills: list[str]) -> None:
     others = [Terminated()] if is_hit and event == "term" else []
     fit = trainer(
         folder, begun, remembers, ModelCheckpoint(every_n_train_steps=1, save_last=True),
-        *others, max_epochs=2, logger=True, log_every_n_steps=2,
+        *others, max_epochs=2, logger=True, log_every_n_steps=2, strategy=STRATEGIES[strategy],
     )  # fmt: skip
     data = loader(torch.utils.data.Subset(DATA, range(48)), shuffle=True)
     fit.fit(module, data, loader(FEW, 2), ckpt_path="auto")
     sys.setprofile(None)
     found = {
-        "weights": digest(module), "drawn": remembers.drawn, "steps": fit.global_step,
+        "weights": whole(module), "drawn": remembers.drawn, "steps": fit.global_step,
         "metrics": {name: value.item() for name, value in fit.callback_metrics.items()},
         "log_dir": Path(fit.log_dir).name,
     }  # fmt: skip
@@ -79,4 +88,4 @@ def main(folder: Path, kills: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -1,6 +1,6 @@
 """Kill ranks of a training under torchrun anywhere; each must end as if nobody had been killed.
 
-python tests/distributed/random_kills.py [--kills 20] [--at-once 4] [--seed 0]
+python tests/distributed/random_kills.py [--kills 20] [--at-once 4] [--seed 0] [--strategy ddp]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Outcome:
         output: what it and the ranks have printed.
         found: what each rank ended with, if it did; its calls before the training, and in all.
         rows: the lines of the run's metrics.
-        left: hidden files that are left in the folder.
+        left: hidden files that are left in the folder, but those of checkpoints.
     """
 
     code: int
@@ -38,11 +38,12 @@ class Outcome:
     left: list[str]
 
 
-def train(folder: Path, kills: list[str], timeout: float = 150) -> Outcome:
+def train(folder: Path, strategy: str, kills: list[str], timeout: float = 150) -> Outcome:
     """Train under torchrun with so many restarts as kills, and see to it that nobody is left."""
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-        "--max-restarts", str(len(kills)), str(HERE / "elastic_run.py"), str(folder), *kills,
+        "--max-restarts", str(len(kills)), str(HERE / "elastic_run.py"), str(folder), strategy,
+        *kills,
     ]  # fmt: skip
     environ = {
         **os.environ, "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
@@ -63,7 +64,7 @@ def train(folder: Path, kills: list[str], timeout: float = 150) -> Outcome:
         place.read_text(),
         [json.loads(path.read_text()) for path in found if path.exists()],
         rows,
-        [path.name for path in folder.rglob(".*")],
+        [path.name for path in folder.rglob(".*") if path.name != ".metadata"],
     )
 
 
@@ -99,18 +100,19 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--at-once", type=int, default=4, help="kills of one training")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--strategy", choices=["ddp", "fsdp"], default="ddp")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name, "whole")
         place.mkdir()
-        whole = train(place, [])
+        whole = train(place, options.strategy, [])
         print(f"calls a rank: {[one[1:] for one in whole.found]}", flush=True)
         bad = 0
         for number in range(0, options.kills, options.at_once):
             kills = random_kills(options.at_once, whole, options.seed + number)
             place = Path(name, str(number))
             place.mkdir()
-            found = differences(whole, train(place, kills))
+            found = differences(whole, train(place, options.strategy, kills))
             bad += bool(found)
             print(f"{' '.join(kills)}: {found or 'the same'}", flush=True)
     sys.exit(bad > 0)

@@ -35,13 +35,13 @@ def test_loggers_files_and_prints_are_rank_zeros(ended):
     ids=["file", "folder"],
 )
 def test_a_checkpoint_of_two_serves_one(launched, tmp_path, case, strategy):
-    """One process loads the weights, and resumes from an epoch's end with a word, not inside it."""
+    """One process loads the weights, and resumes from anywhere with a word."""
     two = launched(case)
     assert two.codes == [0, 0], two.output
     import torch
 
     from trainer_hooks import Module, Trainer
-    from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
+    from trainer_hooks.errors import TrainerHooksWarning
 
     saved = two.found(case)[0]
 
@@ -75,8 +75,33 @@ def test_a_checkpoint_of_two_serves_one(launched, tmp_path, case, strategy):
         trainer, _ = fit(tmp_path / "end.ckpt", 2)
     assert "was saved by 2 processes, and this run has 1" in str(told[0].message)
     assert trainer.global_step == saved["steps"] + 16
-    with pytest.raises(CheckpointError, match="by 2 processes inside an epoch, and this run has 1"):
-        fit(tmp_path / "inside.ckpt", 2)
+    with pytest.warns(TrainerHooksWarning, match="goes on at batch 6 of each process, where all"):
+        trainer, _ = fit(tmp_path / "inside.ckpt", 2)
+    assert trainer.global_step == 3 + 10 + 16
     module = One.load_from_checkpoint(tmp_path / "end.ckpt")
     values = [v for t in module.state_dict().values() for v in t.double().flatten().tolist()]
     assert values == saved["weights"]
+
+
+@pytest.mark.parametrize(("before", "after", "left"), [(2, 3, 40), (3, 2, 32), (2, 1, 40)])
+def test_an_epoch_goes_on_in_another_number_of_processes(launched, before, after, left):
+    """Weights, optimizer and steps are the same, and so is the order of the samples that are left.
+
+    Where the place is inside a batch of all, that batch comes again. One process alone draws its
+    order otherwise than several.
+    """
+    some = launched("sees_some", processes=before)
+    assert not any(some.codes), some.output
+    rest = launched("sees_the_rest", processes=after)
+    assert not any(rest.codes), rest.output
+    first, second = some.found("sees_some"), rest.found("sees_the_rest")
+    for one in second:
+        assert one["began"] == first[0]["ended"]
+        assert one["ended"] == second[0]["ended"]
+    assert [bool(one["told"]) for one in second] == [True] + [False] * (after - 1)
+    assert f"was saved by {before} processes, and this run has {after}" in second[0]["told"][0]
+    seen, others = ([n for one in found for n in one["seen"]] for found in (first, second))
+    assert len(seen) == 3 * 4 * before
+    assert len(others) - left in range(after)  # each process gets as many, so some come twice
+    if after > 1:
+        assert set(seen) | set(others) == set(range(64))

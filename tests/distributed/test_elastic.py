@@ -17,20 +17,16 @@ def kills(monkeypatch):
     return importlib.import_module("random_kills")
 
 
-@pytest.fixture
-def whole(kills, tmp_path):
-    """A training that nobody killed."""
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_killed_training_ends_as_if_it_had_not_been(kills, strategy, tmp_path):
+    """Killed in a save, at random, or told to leave, it ends with the bits of one that was not."""
     place = tmp_path / "whole"
     place.mkdir()
-    return kills.train(place, [])
-
-
-def test_a_killed_training_ends_as_if_it_had_not_been(kills, whole, tmp_path):
-    """Killed in a save, at random, or told to leave, it ends with the bits of one that was not."""
+    whole = kills.train(place, strategy, [])
     asked = ["0:save", *kills.random_kills(2, whole, seed=1), "1:term"]
     place = tmp_path / "killed"
     place.mkdir()
-    killed = kills.train(place, asked)
+    killed = kills.train(place, strategy, asked)
     assert killed.output.count("exitcode: -9") == 3, killed.output
     assert "SIGTERM" in killed.output
     assert not kills.differences(whole, killed)

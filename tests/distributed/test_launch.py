@@ -30,6 +30,17 @@ def test_a_script_trains_in_the_processes_that_it_asks_for(ran, tmp_path):
     assert output.count(line) == 1
 
 
+def test_the_processes_may_have_shards_of_the_weights(ran, tmp_path):
+    """A script with `devices=2` and FSDP trains, and its parts make one checkpoint."""
+    code, output, left = ran(str(HERE / "package/__main__.py"), str(tmp_path), "shards")
+    assert code == 0, output
+    assert left == []
+    first, second = (json.loads((tmp_path / f"rank{r}.json").read_text()) for r in (0, 1))
+    assert first["weights"] == second["weights"]
+    assert sum(first["own"]) + sum(second["own"]) == len(first["weights"])
+    assert first["steps"] == second["steps"] == 16
+
+
 @pytest.mark.parametrize(
     ("case", "codes", "texts"),
     [

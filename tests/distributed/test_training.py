@@ -38,6 +38,15 @@ def test_a_window_that_all_leave_out_makes_no_step(ended):
     assert first["steps"] == 6
 
 
+def test_gradients_are_averaged_by_a_function_of_the_users(ended):
+    """A hook of torch ends with the bits of one by hand; under any, what a rank asks all do."""
+    first, second = ended.found("comm_hooks")
+    assert first == second
+    assert first["fp16"]["ours"] == first["fp16"]["theirs"]
+    assert [first[name]["batches"] for name in ("own", "power")] == [5, 5]
+    assert first["buckets"] >= 5
+
+
 def test_parts_of_a_batch_make_the_step_of_the_whole(ended):
     """Gradients are averaged with a batch's last part alone."""
     found = ended.found("microbatches")[0]

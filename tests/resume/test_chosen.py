@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import EarlyStopping
-from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
+from trainer_hooks.errors import TrainerHooksWarning
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
@@ -156,18 +156,39 @@ def test_accumulation_may_change_between_windows(lab, kit, saved):
 
 @pytest.mark.parametrize("place", ["batch-01", "epoch-00"])
 def test_a_checkpoint_of_several_processes(lab, kit, saved, place):
-    """The number of processes is saved; another one goes on from the end of an epoch alone."""
+    """In another number of processes an epoch goes on after as many samples as all had done."""
     files = saved(lambda: setup(kit, max_epochs=1))
     checkpoint = torch.load(files[place], weights_only=True)
     assert checkpoint["trainer_hooks"]["world_size"] == 1
     checkpoint["trainer_hooks"]["world_size"] = 2
     torch.save(checkpoint, files[place])
+    with pytest.warns(
+        TrainerHooksWarning, match="saved by 2 processes, and this run has 1"
+    ) as told:
+        resumed = lab.run(lambda: setup(kit, max_epochs=2), "resumed", files[place])
+    progress = resumed.trainer.progress
     if place.startswith("epoch"):
-        with pytest.warns(TrainerHooksWarning, match="saved by 2 processes, and this run has 1"):
-            lab.run(lambda: setup(kit, max_epochs=2), "resumed", files[place])
+        assert progress.steps_completed == 2 * 5
         return
-    with pytest.raises(CheckpointError, match="2 processes inside an epoch, and this run has 1"):
-        lab.run(lambda: setup(kit), "resumed", files[place])
+    done = checkpoint["trainer_hooks"]["progress"]["batches_in_epoch"]
+    assert f"goes on at batch {2 * done} of each" in str(told[0].message)
+    assert progress.steps_completed == progress.batches_completed == done + (5 - 2 * done) + 5
+
+
+def test_a_window_that_other_processes_left_open_begins_anew(lab, kit, saved):
+    """Its gradients are each process's own: its batches are trained with again."""
+    files = saved(lambda: setup(kit, max_epochs=1, accumulate_grad_batches=2))
+    checkpoint = torch.load(files["batch-03"], weights_only=True)
+    progress = checkpoint["trainer_hooks"]["progress"]
+    assert (progress["batches_in_epoch"], progress["batches_in_window"]) == (3, 1)
+    checkpoint["trainer_hooks"]["world_size"] = 2
+    torch.save(checkpoint, files["batch-03"])
+    with pytest.warns(TrainerHooksWarning, match="goes on at batch 4 of each"):
+        resumed = lab.run(
+            lambda: setup(kit, max_epochs=1, accumulate_grad_batches=2), "r", files["batch-03"]
+        )
+    assert resumed.trainer.progress.batches_completed == 3
+    assert resumed.trainer.progress.steps_completed == 2
 
 
 @pytest.mark.parametrize(
@@ -223,7 +244,7 @@ def test_a_metric_object_that_is_kept_nowhere_is_named(lab, kit, saved):
 
     files = saved(make)
     with pytest.warns(TrainerHooksWarning) as said:
-        lab.run(make, "resumed", files["batch-02"])
+        lab.run(make, "resumed", files["batch-03"])
     (warning,) = said
     assert "the metric objects logged as 'hidden' were not found" in str(warning.message)
     assert "keep each as an attribute of the module" in str(warning.message)

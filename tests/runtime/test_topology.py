@@ -86,6 +86,21 @@ def test_options_that_fit_are_taken(devices):
     assert found.find_unused_parameters
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ddp_comm_hook": "fp16"}, r"DDPStrategy\(ddp_comm_hook='fp16'\): must be a function"),
+        ({"ddp_comm_hook": print, "ddp_comm_wrapper": 3}, "ddp_comm_wrapper=3"),
+        ({"ddp_comm_state": {}}, r"DDPStrategy\(ddp_comm_state=...\): it is for a ddp_comm_hook"),
+        ({"ddp_comm_wrapper": print}, r"DDPStrategy\(ddp_comm_wrapper=...\): it is for"),
+    ],
+)
+def test_what_is_to_average_gradients_is_a_function(options, words):
+    """A hook or wrapper that is no function, or has nothing to wrap, is an error at once."""
+    with pytest.raises(OptionError, match=words):
+        DDPStrategy(**options)
+
+
 def test_the_variables_of_slurm_are_read():
     """Rank, world, machines, the meeting place and its port come from what srun sets."""
     found = read_topology(SLURM)

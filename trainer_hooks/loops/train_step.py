@@ -101,13 +101,11 @@ class TrainStep:
                 self.has_skipped = True
             else:
                 if self.sync is not None:
-                    self.sync.before_backward(loss)
-                if self._own_backward:
+                    self.reduce(loss)
+                elif self._own_backward:
                     module.backward(loss)
                 else:
                     loss.backward()  # type: ignore[no-untyped-call]
-                if self.sync is not None:
-                    self.sync.note_backward()
                 hooks.on_after_backward(trainer, module)
                 progress.has_gradients = True
         else:
@@ -151,6 +149,16 @@ class TrainStep:
         self.accumulate = batches
         if self.sync is not None:
             self.sync.refresh(is_window_open=self.progress.batches_in_window > 0)
+
+    def reduce(self, loss: Tensor) -> None:
+        """Run the backward of one of several processes."""
+        assert self.sync is not None
+        if self._own_backward:
+            self.sync.before_backward(loss)
+            self.module.backward(loss)
+        else:
+            self.sync.backward(loss)
+        self.sync.note_backward()
 
     def end_batch(self, closes_window: bool) -> None:
         """End the part that a batch has in what several processes do."""

@@ -31,6 +31,7 @@ class CarriedBit(nn.Module):
         super().__init__()
         options: dict[str, Any] = {"dtype": like.dtype, "device": like.device}
         self.parameter = nn.Parameter(torch.zeros(1, **options))
+        self._held = (self.parameter,)  # found without nn.Module's detour, which costs each step
         self._bits = torch.zeros(1, **options), torch.ones(1, **options)
         self._copy: Tensor | None = None
         self._is_copied: torch.cuda.Event | None = None
@@ -39,17 +40,21 @@ class CarriedBit(nn.Module):
         """Return the parameter as the outcome of an operation, for torch's search through those."""
         return self.parameter.view(1)
 
-    def send(self, is_raised: bool) -> None:
-        """Give this process's bit; to be called once for each reduction, before its backward."""
-        self.parameter.grad = None
-        self.parameter.backward(self._bits[is_raised])  # type: ignore[no-untyped-call]
+    def root(self, is_raised: bool) -> tuple[Tensor, Tensor]:
+        """Return what a backward begins at to give this process's bit, and the gradient there.
+
+        It is to be called once for each reduction, for its backward or for one before that.
+        """
+        (parameter,) = self._held
+        parameter.grad = None
+        return parameter, self._bits[is_raised]
 
     def receive(self) -> bool:
         """Return whether any process has raised it; to be called once for each reduction.
 
         On a GPU that is the answer of the reduction before.
         """
-        gradient = self.parameter.grad
+        gradient = self._held[0].grad
         assert gradient is not None
         if not gradient.is_cuda:
             return bool(gradient.item())

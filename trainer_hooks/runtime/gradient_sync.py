@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainer_hooks.errors import OptimizationError, UsageError
 from trainer_hooks.runtime.carried import CarriedBit
+from trainer_hooks.runtime.comm_hook import is_plain_mean, register_hook
 from trainer_hooks.runtime.unreached import require_gradients
 
 if TYPE_CHECKING:
@@ -115,19 +116,21 @@ class GradientSync:
                 self._wrap()
         self.is_begun, self._is_due, self._is_reduced = True, closes_window, False
         if self._ddp is not None:
-            self._ddp.require_backward_grad_sync = closes_window and not self._is_manual
             # buffers are rank 0's at the first forward of a window, which all processes have
-            self._ddp.require_forward_param_sync = self._is_first
+            self._set(closes_window and not self._is_manual, self._is_first)
         self._is_first = False
         if closes_window or self._is_manual:
             self._alarm.begin_meeting("the gradients")
 
+    def backward(self, loss: Tensor) -> None:
+        """Run the backward of a loss; with its gradients the others learn of a wish."""
+        torch.autograd.backward(*self._roots(loss))
+
     def before_backward(self, loss: Tensor) -> None:
-        """Tell the others, in a backward whose gradients are averaged, whether there is a wish."""
-        if self._is_due and self._bit is not None:
-            if self._processes.options.find_unused_parameters:
-                self._prepare([loss])  # torch has searched for what is in use, without the bit
-            self._bit.send(self.has_wish())
+        """Tell the others of a wish before a backward that the module runs itself."""
+        (_, *parameters), (_, *gradients) = self._roots(loss)
+        if parameters:
+            torch.autograd.backward(parameters, gradients)
 
     def note_backward(self) -> None:
         """Note that a backward is done.
@@ -219,14 +222,16 @@ class GradientSync:
         self._ddp, self._bit, self._is_wished = None, None, True
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
         if trained:
-            if not self._is_manual:
+            options, group = self._processes.options, self._processes.training_group
+            if not self._is_manual and is_plain_mean(options):
                 self._bit = CarriedBit(trained[-1])
             with self._alarm.waiting("DistributedDataParallel"):
                 self._ddp = DistributedDataParallel(
                     _Step(self._module, self._own_step, self._bit),
-                    process_group=self._processes.training_group,
-                    **self._processes.options.arguments(),
+                    process_group=group,
+                    **options.arguments(),
                 )
+            register_hook(self._ddp, options, group)
         self._is_first = True
 
     def _contribute_nothing(self) -> None:
@@ -242,11 +247,33 @@ class GradientSync:
         self._ddp.require_backward_grad_sync = True
         self._prepare([zero])
         with self._alarm.waiting("the gradients"):
-            if self._bit is not None:
-                self._bit.send(self.has_wish())
-            zero.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(*self._with_wish(zero))
         if self._bit is not None:
             self._is_wished |= self._bit.receive()
+
+    def _roots(self, loss: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return what a batch's backward begins at, and the gradients there."""
+        if not self._is_due:
+            return [loss], [None]
+        if self._bit is not None and self._processes.options.find_unused_parameters:
+            self._prepare([loss])  # torch has searched for what is in use, without the bit
+        return self._with_wish(loss)
+
+    def _with_wish(self, loss: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return where a reduced backward begins: a loss and, if it tells of wishes, the bit."""
+        if self._bit is None:
+            return [loss], [None]
+        parameter, gradient = self._bit.root(self.has_wish())
+        return [loss, parameter], [None, gradient]
+
+    def _set(self, is_reduced: bool, shares_buffers: bool) -> None:
+        """Tell torch what the next forward and its backward are for, where it is anything new."""
+        ddp = self._ddp
+        assert ddp is not None
+        if ddp.require_backward_grad_sync is not is_reduced:
+            ddp.require_backward_grad_sync = is_reduced
+        if ddp.require_forward_param_sync is not shares_buffers:
+            ddp.require_forward_param_sync = shares_buffers
 
     def _prepare(self, outputs: list[Tensor]) -> None:
         """Tell torch that a backward follows which is to be averaged."""

@@ -59,6 +59,10 @@ class ShardedSync:
         """Return whether any process had a wish in the window: that is not known."""
         return True
 
+    def backward(self, loss: Tensor) -> None:
+        """Run the backward of a loss."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
     def before_backward(self, loss: Tensor) -> None:
         """Do nothing: what fully_shard reduces carries no wish."""
 

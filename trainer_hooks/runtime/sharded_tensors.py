@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import nn
     from torch.optim import Optimizer
@@ -98,18 +98,20 @@ def taken_apart(value: Any) -> tuple[Any, dict[str, list[Any]], dict[str, list[l
     shards: dict[str, list[Any]] = {}
     places: dict[str, list[list[Any]]] = {}
     names: dict[int, str] = {}
+    beginnings: dict[Any, Sequence[int]] = {}  # an optimizer's states lie as the weights do
 
     def take(tensor: DTensor, place: Place) -> Tensor:
         name = names.setdefault(id(tensor), ".".join(map(str, place)))
         if name not in shards:
-            _, offsets = compute_local_shape_and_global_offset(
-                tensor.shape, tensor.device_mesh, tensor.placements
-            )
-            shards[name] = [tensor.to_local().detach(), list(tensor.shape), list(offsets)]
+            layout = tensor.shape, tensor.device_mesh, tensor.placements
+            if layout not in beginnings:
+                beginnings[layout] = compute_local_shape_and_global_offset(*layout)[1]
+            shards[name] = [tensor.to_local(), list(tensor.shape), list(beginnings[layout])]
         places.setdefault(name, []).append(list(place))
         return torch.empty(0)
 
-    return change_shards(value, take), shards, places
+    with torch.no_grad():  # in which a tensor's own part is no new one
+        return change_shards(value, take), shards, places
 
 
 def divided(whole: Tensor, like: DTensor) -> DTensor:

@@ -22,7 +22,7 @@ from trainer_hooks.runtime.topology import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
 
@@ -49,9 +49,18 @@ class DDPStrategy:
         gradient_as_bucket_view: whether gradients lie in the memory that is communicated.
         broadcast_buffers: whether buffers are rank 0's at the first forward of each window.
         bucket_cap_mb: megabytes that are communicated together; None for torch's choice.
+        ddp_comm_hook: averages the gradients of a bucket in place of torch: a function of its state
+            and the bucket, of `torch.distributed.algorithms.ddp_comm_hooks` or your own. A step of
+            one that is not of that package's `default_hooks` costs a small reduction more, with
+            which the processes agree. What it keeps is in no checkpoint.
+        ddp_comm_state: what that function is given as its state, as a `PowerSGDState`.
+        ddp_comm_wrapper: makes another function of it, as `fp16_compress_wrapper` does.
         timeout: how long one process waits for another in a collective.
         patience: how long all processes must stand still, each waiting for something else, until
             they are ended, as none can ever go on. One that is at work is waited for.
+
+    Raises:
+        OptionError: a value breaks its rule.
     """
 
     find_unused_parameters: bool = False
@@ -59,8 +68,22 @@ class DDPStrategy:
     gradient_as_bucket_view: bool = False
     broadcast_buffers: bool = True
     bucket_cap_mb: float | None = None
+    ddp_comm_hook: Callable[[Any, Any], Any] | None = None
+    ddp_comm_state: object = None
+    ddp_comm_wrapper: Callable[[Any], Any] | None = None
     timeout: timedelta = timedelta(minutes=30)
     patience: timedelta = timedelta(seconds=10)
+
+    def __post_init__(self) -> None:
+        hook, wrapper = self.ddp_comm_hook, self.ddp_comm_wrapper
+        for name, value in (("ddp_comm_hook", hook), ("ddp_comm_wrapper", wrapper)):
+            if value is not None and not callable(value):
+                raise OptionError(f"DDPStrategy({name}={value!r}): must be a function, or None.")
+        if hook is None and (self.ddp_comm_state is not None or wrapper is not None):
+            given = "ddp_comm_wrapper" if wrapper is not None else "ddp_comm_state"
+            raise OptionError(
+                f"DDPStrategy({given}=...): it is for a ddp_comm_hook, and there is none. Pass one."
+            )
 
     def arguments(self) -> dict[str, Any]:
         """Return what DistributedDataParallel is given."""

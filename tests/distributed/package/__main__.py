@@ -12,6 +12,9 @@ from pathlib import Path
 import torch
 from nets import At, Net, loader, trainer, weights
 
+from trainer_hooks import FSDPStrategy
+from trainer_hooks.checkpoint import load_checkpoint
+
 FOLDER, CASE = Path(sys.argv[1]), sys.argv[2]
 IS_STARTED = os.environ.get("RANK") == "1"
 
@@ -34,6 +37,21 @@ def goes_through() -> None:
         "flags": sys.warnoptions,
     }  # fmt: skip
     Path(f"rank{fit.global_rank}.json").write_text(json.dumps(found))
+
+
+def shards() -> None:
+    """Train with shards of the weights, save them in parts, and look at what was saved."""
+    strategy = FSDPStrategy(auto_wrap_policy=torch.nn.Linear, state_dict_type="sharded")
+    module = Net()
+    fit = trainer(strategy=strategy, max_epochs=2)
+    fit.fit(module, loader(), loader())
+    fit.save_checkpoint(FOLDER / "shards.ckpt")
+    fit.strategy.barrier()
+    loaded = Net()
+    loaded.load_state_dict(load_checkpoint(FOLDER / "shards.ckpt")["state_dict"])
+    own = [p.to_local().numel() for p in module.parameters()]
+    found = {"own": own, "weights": weights(loaded), "steps": fit.global_step}
+    Path(FOLDER, f"rank{fit.global_rank}.json").write_text(json.dumps(found))
 
 
 def kill(trainer) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint import load_weights, require_fitting
-from trainer_hooks.clock import EpochStage
 from trainer_hooks.connector import LoadReport
 from trainer_hooks.errors import (
     CheckpointError,
@@ -136,7 +135,7 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
 
 
 def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
-    """Make sure that gradients and shares of the data are of use to this run."""
+    """Make sure that gradients are of use to this run."""
     own = checkpoint["trainer_hooks"]
     progress = own["progress"]
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
@@ -147,27 +146,6 @@ def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], so
             "gradients saved with it cannot be used. Resume with the same number, or from a "
             "checkpoint that was saved at the end of an epoch."
         )
-    _require_same_processes(context, own, source)
-
-
-def _require_same_processes(context: RunContext, own: dict[str, Any], source: str) -> None:
-    """Make sure that the shares of an epoch's data that were taken can be told again."""
-    saved, present = own.get("world_size", 1), context.processes.world_size
-    if saved == present:
-        return
-    stage = EpochStage(own["progress"].get("stage", EpochStage.BETWEEN))
-    if stage not in (EpochStage.BETWEEN, EpochStage.ENDED):
-        raise CheckpointError(
-            f"checkpoint {source!r} was saved by {saved} processes inside an epoch, and this run "
-            f"has {present}: each had a share of the data and random numbers of its own. Resume "
-            "with as many, or from a checkpoint that was saved at the end of an epoch."
-        )
-    warn(
-        f"checkpoint {source!r} was saved by {saved} processes, and this run has {present}: "
-        "weights, optimizers and counters are as they were; the next epoch begins with other "
-        "shares of the data and other random numbers, so it is not the run that was cut.",
-        TrainerHooksWarning,
-    )
 
 
 def restore_training(session: Session, context: RunContext, checkpoint: dict[str, Any]) -> None:

@@ -112,9 +112,11 @@ class StartingPoint:
 
     def _put_back(self, context: RunContext, checkpoint: dict[str, Any], path: str) -> None:
         from trainer_hooks.trainer.run import restoring
+        from trainer_hooks.trainer.run.resizing import fitted_to_processes
 
         session, start, is_fit = self._session, self._session.start, self._job.fn == "fit"
         if is_fit:
+            checkpoint = fitted_to_processes(context, checkpoint, path)
             restoring.require_resumable(context, checkpoint, path)
         takes_callbacks = is_fit or (
             session.training.progress.is_fresh and "callbacks" in checkpoint
