@@ -324,6 +324,10 @@ class Trainer:
                 "reset_time=True."
             )
         self.native.max_epochs = -1
+        if longest.unit is TimeUnit.EPOCH and state.timestamp.batch != 0:
+            # an epoch that was broken off is one of trainer_hooks, and none of Composer's
+            done = self.native.current_epoch or int(state.timestamp.epoch)
+            longest = longest - state.timestamp.epoch + done
         self.native.max_duration = str(longest)
 
     def __getattr__(self, name: str) -> NoReturn:

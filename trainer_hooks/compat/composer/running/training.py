@@ -99,6 +99,9 @@ class TrainingEvents(callback.Callback):
         self._is_exhausted = False
         if now.epoch_in_iteration == 0 and now.batch_in_epoch == 0:
             self.links.fire(Event.ITERATION_START)
+        if now.batch_in_epoch != 0:  # the last fit ended inside an epoch, and this begins another
+            nothing = {"batch_in_epoch": 0, "sample_in_epoch": 0, "token_in_epoch": 0}
+            self.state.timestamp = now.copy(**nothing)
         self.links.fire(Event.EPOCH_START)
         if not self.links.is_guest:
             self.links.engine.logger.log_metrics({"time/epoch": now.epoch.value})
@@ -201,6 +204,9 @@ class TrainingEvents(callback.Callback):
         if trainer.progress.batches_in_window == 0:
             self.links.saving_event = Event.BATCH_CHECKPOINT
             self.links.fire(Event.BATCH_CHECKPOINT)
+            is_last = not self.links.is_guest and self.links.endings.is_enough
+            if is_last and trainer.checkpoint_callbacks:  # so that a resume comes back to here
+                trainer.request_checkpoint()
 
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
         """Fire `EPOCH_END`, if the epoch is whole."""
