@@ -10,7 +10,6 @@ import copy
 import pytest
 import torch
 from torch.optim.lr_scheduler import StepLR
-from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from trainer_hooks.compat.composer import (
@@ -75,8 +74,9 @@ def test_a_logger_of_ones_own(make) -> None:
     lines = Lines()
     make(Ones(), loggers=[lines], train_subset_num_batches=2).fit()
     assert {"width": 4} in lines.lines
-    assert [line for line in lines.lines if line in ("end", (1, {"one": 1.0}), (2, {"one": 1.0}))] == [
-        (1, {"one": 1.0}), "end", (2, {"one": 1.0}), "end",
+    ones = [(1, {"one": 1.0}), (2, {"one": 1.0})]
+    assert [line for line in lines.lines if line in ("end", *ones)] == [
+        ones[0], "end", ones[1], "end",
     ]  # fmt: skip
 
 
@@ -170,6 +170,7 @@ def test_a_callback_comes_back_with_load_path(make, net, tmp_path) -> None:
 
 def test_autoresume_follows_the_newest(make, net, tmp_path) -> None:
     """The same line starts a training, goes on with it, and finds that it is done."""
+
     def run(duration):  # fmt: skip
         counting = Counting()
         trainer = make(
@@ -226,7 +227,9 @@ class Classifier(ComposerModel):
         return torch.nn.functional.cross_entropy(outputs, batch[1])
 
     def get_metrics(self, is_train=False):
-        return {"Accuracy": self.accuracy} if is_train else {"Accuracy": self.accuracy, "F1": self.f1}
+        return (
+            {"Accuracy": self.accuracy} if is_train else {"Accuracy": self.accuracy, "F1": self.f1}
+        )
 
     def update_metric(self, batch, outputs, metric):
         metric.update(outputs, batch[1])
@@ -340,6 +343,7 @@ def test_it_steps_each_batch_if_told(make) -> None:
 
 def test_a_scheduler_is_resumed(make, net) -> None:
     """A rate that falls goes on where the training was cut, also between a step and its epoch."""
+
     def scheduled(**options):  # fmt: skip
         optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
         return rates(
@@ -425,7 +429,7 @@ def test_fit_goes_on_for_a_duration(make, recorder) -> None:
 
 
 def test_a_saver_of_ones_own(make, tmp_path) -> None:
-    """A `CheckpointSaver` among the callbacks is the trainer's, and takes a function as interval."""
+    """A `CheckpointSaver` of the callbacks is the trainer's; an interval may be a function."""
     saver = CheckpointSaver("own", save_interval="2ba", num_checkpoints_to_keep=1)
     trainer = make(saver)
     trainer.fit()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LOGGERS", "OPTIONS", "PACKAGE", "STATE", "TRAINER"]
+__all__ = ["ENGINE", "LOGGERS", "OPTIONS", "PACKAGE", "STATE", "TRAINER"]
 
 _ALGORITHMS = (
     "algorithms are Composer's own methods of training: write the change into the model, the "
@@ -70,13 +70,32 @@ OPTIONS: Mapping[str, tuple[tuple[object, ...], str]] = MappingProxyType(
 )
 """Options of Trainer that are taken at values which ask for nothing: those, and what to do."""
 
+_INSIDE = "it is what Composer's own loop keeps for itself; read trainer.state"
+
 TRAINER: Mapping[str, str] = MappingProxyType(
     {
+        "accumulate_train_batch_on_tokens": "return a loss that is a sum divided by the tokens",
+        "auto_log_hparams": "it is what the trainer was given",
+        "cumulative_alloc_retries": _INSIDE,
         "export_for_inference": "pass an ExportForInferenceCallback in callbacks",
-        "local_path_store": _STORE,
+        "first_train_batch_complete": "read trainer.state.timestamp.batch",
+        "local_hparams": "pass Trainer(auto_log_hparams=True); destinations get them",
+        "num_consecutive_non_OOM_batches": _INSIDE,
+        "num_consecutive_thrashes": _INSIDE,
+        "python_log_level": "it is what the trainer was given",
+        "spin_dataloaders": "a resume always comes back to the same batch",
     }
 )
 """Members of Trainer."""
+
+ENGINE: Mapping[str, str] = MappingProxyType(
+    {
+        "algorithm_passes": _ALGORITHMS,
+        "register_pass": _ALGORITHMS,
+        "run_marker_only_event": "pass trainer_hooks.callbacks.Profiler(...) in callbacks",
+    }
+)
+"""Members of Engine."""
 
 LOGGERS: Mapping[str, str] = MappingProxyType(
     {

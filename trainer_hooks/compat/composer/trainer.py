@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from trainer_hooks._log import log
 from trainer_hooks.compat.composer.absent import TRAINER
 from trainer_hooks.compat.composer.core.data_spec import ensure_data_spec
 from trainer_hooks.compat.composer.core.device import Device
@@ -52,6 +53,8 @@ class Trainer:
     @takes_options(TrainerOptions)
     def __init__(self, options: TrainerOptions) -> None:
         self._options = options
+        if options.python_log_level is not None:
+            log.setLevel(options.python_log_level.upper())
         seed = options.seed
         if seed is not None:
             seed_everything(seed)

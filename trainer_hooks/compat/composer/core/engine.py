@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
 
 from trainer_hooks._log import log
+from trainer_hooks.compat.composer.absent import ENGINE
 from trainer_hooks.compat.composer.core.callback import Callback
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.loggers.destination import LoggerDestination
@@ -78,6 +79,12 @@ class Engine:
         What fails is logged, and stops nobody else. A second call does nothing.
         """
         self._closing()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say what to use instead of what is not here."""
+        if name in ENGINE:
+            raise AttributeError(f"engine.{name} is not here: {ENGINE[name]}.", name=name)
+        raise AttributeError(f"Engine has no attribute {name!r}", name=name, obj=self)
 
     @property
     def closing(self) -> Closing:

@@ -8,4 +8,12 @@ from trainer_hooks.compat.composer.models.classifier import ComposerClassifier
 
 __all__ = ["ComposerClassifier", "ComposerModel"]
 
-__getattr__ = names(__name__, {}, ("HuggingFaceModel", "Initializer"))
+__getattr__ = names(
+    __name__,
+    {},
+    (
+        "HuggingFaceModel",
+        "Initializer",
+        "write_huggingface_pretrained_from_composer_checkpoint",
+    ),
+)

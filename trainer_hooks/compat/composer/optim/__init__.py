@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainer_hooks.compat.composer.optim.compiling import compile_composer_scheduler
 from trainer_hooks.compat.composer.optim.decoupled import DecoupledAdamW, DecoupledSGDW
 from trainer_hooks.compat.composer.optim.scheduler import (
     ComposerScheduler,
@@ -39,4 +40,5 @@ __all__ = [
     "PolynomialScheduler",
     "PolynomialWithWarmupScheduler",
     "StepScheduler",
+    "compile_composer_scheduler",
 ]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import LRScheduler
 
 from trainer_hooks import data, loggers, trainer
 from trainer_hooks._log import warn
@@ -15,6 +14,7 @@ from trainer_hooks.compat.composer.core.precision import native_precision
 from trainer_hooks.compat.composer.loggers.console import ConsoleLogger
 from trainer_hooks.compat.composer.loggers.destination import LoggerDestination
 from trainer_hooks.compat.composer.loggers.hosted import Hosted
+from trainer_hooks.compat.composer.optim import DecoupledSGDW, compile_composer_scheduler
 from trainer_hooks.compat.composer.running.guests import events_of
 from trainer_hooks.compat.composer.utils import ensure_tuple
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
@@ -168,8 +168,6 @@ def optimizer(options: TrainerOptions) -> Optimizer:
     if given:
         found: Optimizer = given[0]
         return found
-    from trainer_hooks.compat.composer.optim import DecoupledSGDW
-
     warn(
         "Trainer(optimizers=None): DecoupledSGDW(lr=0.1) is taken. Pass optimizers to choose.",
         TrainerHooksWarning,
@@ -267,26 +265,9 @@ def _compile(links: Links, schedulers: Any, ratio: float, each_batch: bool | Non
     has_torchs = any(isinstance(one, LRScheduler) for one in given)
     links.steps_each_batch = not has_torchs if each_batch is None else each_batch
     state.schedulers = [
-        one
-        if isinstance(one, LRScheduler)
-        else LambdaLR(state.optimizers[0], _factor(one, state, ratio))
+        one if isinstance(one, LRScheduler) else compile_composer_scheduler(one, state, ratio)
         for one in given
     ]
-
-
-def _factor(scheduler: Callable[..., float], state: State, ratio: float) -> Callable[[int], float]:
-    """Return a function of the step, which it leaves alone, that asks a scheduler of Composer's.
-
-    Raises:
-        OptionError: it is to be stretched, and takes the state alone.
-    """
-    takes_ratio = len(inspect.signature(scheduler).parameters) > 1
-    if ratio != 1.0 and not takes_ratio:
-        raise OptionError(
-            f"Trainer(scale_schedule_ratio={ratio}): {scheduler!r} takes the state alone. Let it "
-            "take (state, ssr)."
-        )
-    return lambda _step: scheduler(state, ratio) if takes_ratio else scheduler(state)
 
 
 def hyperparameters(options: TrainerOptions) -> dict[str, Any]:
