@@ -29,7 +29,7 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 
 from trainer_hooks import Callback, Module, StopTraining, Trainer, rank_zero_only
-from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
+from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard
 from trainer_hooks.errors import TrainerHooksError
 from trainer_hooks.runtime import DDPStrategy
 
@@ -338,6 +338,32 @@ def comm_hooks(folder: Path) -> dict:
         found[name] = {"weights": digest(module), "batches": fit.progress.batches_completed}
     half = compared(folder, 1, default_hooks.fp16_compress_hook)
     return {**found, "buckets": len(seen), "fp16": half}
+
+
+def guarded(folder: Path) -> dict:
+    """A loss that is NaN in one rank, which looks at losses alone."""
+
+    class Breaks(Net):
+        def training_step(self, batch, batch_idx):
+            loss = self.error(batch)
+            return loss * float("nan") if RANK == 1 and batch_idx == 3 else loss
+
+    found = {}
+    for action in ("rollback", "skip", "raise"):
+        guard = NaNGuard(action, check="loss", check_every_n_steps=1, snapshot_every_n_steps=1)
+        module = Breaks()
+        fit = trainer(folder, guard)
+        fault = ""
+        try:
+            fit.fit(module, loader())
+        except TrainerHooksError as error:
+            fault = str(error)
+            fit.strategy.alarm.has_gone_off = False
+        found[action] = {
+            "weights": digest(module), "back": guard.rollbacks, "skipped": guard.skipped_steps,
+            "fault": fault,
+        }  # fmt: skip
+    return found
 
 
 class Manual(Net):

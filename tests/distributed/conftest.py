@@ -21,8 +21,8 @@ THAT_GO_THROUGH = (
     "skips_all", "stops_by_raising", "stops_by_asking", "asks_for_more", "reductions", "time_is_up",
     "unused_found", "manual", "closure", "microbatches", "unknown_length", "names_of_one",
     "step_values", "metric_objects", "unsynced_monitor", "resumes", "resumes_inside",
-    "samplers", "strategy_names", "comm_hooks", "refused", "loggers_and_files", "rank_zero",
-    "data_of_a_script",
+    "samplers", "strategy_names", "comm_hooks", "guarded", "refused", "loggers_and_files",
+    "rank_zero", "data_of_a_script",
 )  # fmt: skip
 """Cases that are run one after another by the same two processes."""
 

@@ -456,6 +456,7 @@ def fsdp_refused(folder: Path) -> dict:
         "meta": (bare, FSDPStrategy(), ()),
         "holder": (Net(), FSDPStrategy(auto_wrap_policy=nn.ModuleList), ()),
         "unused": (Unused(), LAYERS, ()),
+        "elsewhere": (Net(), PARTS, (ModelCheckpoint("memory://saved"),)),
     }
     found = {}
     for name, (module, strategy, callbacks) in tries.items():

@@ -76,6 +76,7 @@ def test_a_resume_is_exact(sharded, case):
         ("meta", ["has no reset_parameters()", "ckpt_path"]),
         ("holder", ["ModuleList"]),
         ("unused", ["spare.weight, spare.bias", "find_unused_parameters=True"]),
+        ("elsewhere", ["'memory://saved'", "this machine alone"]),
     ],
 )
 def test_what_cannot_be_right_is_refused(sharded, case, words):

@@ -38,6 +38,16 @@ def test_a_window_that_all_leave_out_makes_no_step(ended):
     assert first["steps"] == 6
 
 
+def test_what_one_rank_finds_broken_all_go_back_from(ended):
+    """A loss that is NaN in one rank makes all go back, skip the step, or end."""
+    first, second = ended.found("guarded")
+    for action in ("rollback", "skip"):
+        assert first[action] == second[action]
+        assert not any(number != number for number in first[action]["weights"])
+    assert (first["rollback"]["back"], first["skip"]["skipped"]) == (1, 1)
+    assert all("NaN or infinity in the loss" in one["raise"]["fault"] for one in (first, second))
+
+
 def test_gradients_are_averaged_by_a_function_of_the_users(ended):
     """A hook of torch ends with the bits of one by hand; under any, what a rank asks all do."""
     first, second = ended.found("comm_hooks")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trainer_hooks.checkpoint.find import Search
     from trainer_hooks.checkpoint.folder import is_folder, size_of_folder
     from trainer_hooks.checkpoint.folder_reading import names_by_place, read_shards
-    from trainer_hooks.checkpoint.folder_writing import write_folder
+    from trainer_hooks.checkpoint.folder_writing import require_local, write_folder
     from trainer_hooks.checkpoint.hparams import (
         HyperParameters,
         arguments_from,
@@ -127,6 +127,7 @@ __all__ = [
     "remove",
     "remove_folder",
     "require_fitting",
+    "require_local",
     "require_reachable",
     "require_writable",
     "savable",
@@ -202,6 +203,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "read_summary": "seal",
             "remove": "target",
             "remove_folder": "placing",
+            "require_local": "folder_writing",
             "require_fitting": "weights",
             "require_reachable": "target",
             "require_writable": "safetensors_file",

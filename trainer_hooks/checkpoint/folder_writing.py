@@ -37,7 +37,7 @@ from trainer_hooks.errors import CheckpointError, message_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["write_folder"]
+__all__ = ["require_local", "write_folder"]
 
 Shard = "list[Any]"
 """A process's part of a tensor: it, the shape of the whole, and where in it the part begins."""
@@ -74,11 +74,7 @@ def write_folder(
         CheckpointError: it cannot be written in one of the processes; what was there is untouched.
     """
     target = located(path)
-    if is_remote(target):
-        raise CheckpointError(
-            f"checkpoint {target!r}: a folder of several processes can be saved to a path of this "
-            "machine alone. Take FSDPStrategy(state_dict_type='full'), or save to a path."
-        )
+    require_local(target)
     rank, lock = dist.get_rank(group), None
     part: Path | None = None
     try:
@@ -113,6 +109,19 @@ def write_folder(
     finally:
         if lock is not None:
             os.close(lock)
+
+
+def require_local(target: str) -> None:
+    """Make sure that a folder can be written to a place.
+
+    Raises:
+        CheckpointError: it is elsewhere than in the file system of this machine.
+    """
+    if is_remote(target):
+        raise CheckpointError(
+            f"checkpoint {target!r}: a folder of several processes can be saved to a path of this "
+            "machine alone. Take FSDPStrategy(state_dict_type='full'), or save to a path."
+        )
 
 
 @dataclass(frozen=True, slots=True)

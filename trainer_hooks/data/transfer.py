@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from trainer_hooks.data.hooks import DataHooks
-    from trainer_hooks.runtime import Precision
+    from trainer_hooks.runtime import CopyStream, Precision
 
 __all__ = ["BatchTransfer"]
 
@@ -33,6 +33,7 @@ class BatchTransfer:
 
     Attributes:
         is_needed: whether a batch can change at all; a loop leaves the call out where it cannot.
+        copies: what lets batches go to a GPU beside a step; None where hooks compute on the way.
     """
 
     def __init__(
@@ -56,8 +57,16 @@ class BatchTransfer:
         )
         self.is_needed = self._is_overridden or device.type != "cpu" or precision.converts_batches
 
+        self.copies: CopyStream | None = None
+        if device.type == "cuda" and not self._is_overridden:
+            from trainer_hooks.runtime import CopyStream
+
+            self.copies = CopyStream(device)
+
     def __call__(self, batch: Any, dataloader_idx: int = 0) -> Any:
         """Return the batch on the device."""
+        if self.copies is not None:
+            return self.copies(self._moved, batch, dataloader_idx)
         if self._is_overridden:
             with self._around():
                 return self._moved(batch, dataloader_idx)

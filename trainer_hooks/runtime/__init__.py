@@ -8,6 +8,7 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.runtime.attempt import Notes, can_be_restarted
+    from trainer_hooks.runtime.copy_stream import CopyStream
     from trainer_hooks.runtime.device import pick_device, usable_cpus
     from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
     from trainer_hooks.runtime.gradient_sync import GradientSync
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SINGLE_PROCESS",
+    "CopyStream",
     "DDPStrategy",
     "FSDPStrategy",
     "GradientSync",
@@ -76,6 +78,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
+            "CopyStream": "copy_stream",
             "DDPStrategy": "strategy",
             "FSDPStrategy": "fsdp_strategy",
             "GradientSync": "gradient_sync",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from trainer_hooks._lazy import class_if_loaded
-from trainer_hooks.checkpoint import is_inside, is_remote, try_to_write
+from trainer_hooks.checkpoint import is_inside, is_remote, require_local, try_to_write
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.folder_logger import FolderLogger, give_back_folders, open_folders
 
@@ -40,8 +40,15 @@ def look_at(session: Session, trainer: Trainer) -> None:
 
     Raises:
         OptionError: it cannot write there.
+        CheckpointError: it is to save in parts elsewhere than on this machine.
     """
-    if session.state.fn != "fit" or trainer.fast_dev_run or not trainer.is_global_zero:
+    if session.state.fn != "fit" or trainer.fast_dev_run:
+        return
+    if session.processes.saves_parts:  # found by all, as none is to wait for another
+        for saver in trainer.checkpoint_callbacks:
+            for folder in saver.folders():
+                require_local(folder)
+    if not trainer.is_global_zero:
         return
     own = next((one.log_dir for one in session.loggers if isinstance(one, FolderLogger)), None)
     elsewhere: dict[str, None] = {}
