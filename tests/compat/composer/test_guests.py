@@ -172,3 +172,18 @@ def test_methods_of_trainer_hooks_are_ones_own(bare, loader, name) -> None:
 
     own = type("Own", (Callback,), {name: method})
     bare(own()).fit(Plain(), loader(4))
+
+
+def test_who_listens_to_the_forward_of_such_a_module_is_told(bare, loader) -> None:
+    """A method that nothing will call is warned of when the fit begins."""
+
+    class Own(Plain):
+        def training_step(self, batch, batch_idx):
+            return self.loss(self(batch), batch)
+
+    class Listens(Callback):
+        def after_loss(self, state, logger):
+            pass
+
+    with pytest.warns(UserWarning, match=r"after_loss of .*Listens: .*Own has a training_step"):
+        bare(Listens()).fit(Own(), loader(4))

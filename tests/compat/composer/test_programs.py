@@ -458,3 +458,25 @@ def test_callbacks_of_trainer_hooks_take_part(make, loader) -> None:
     assert steps == [1, 2, 3, 4]
     assert [value for _, value in native.history("lr-SGD/group0")] == [0.1] * 4
     assert len(native.history("loss/train/total")) == 4
+
+
+def test_the_built_in_callbacks_take_part(make, loader) -> None:
+    """Composer's monitors log to the destinations under Composer's names."""
+    from trainer_hooks.compat.composer import callbacks
+
+    pytest.importorskip("psutil")
+    kept = InMemoryLogger()
+    some = [
+        callbacks.SpeedMonitor(window_size=1),
+        callbacks.OptimizerMonitor(batch_log_interval=1),
+        callbacks.RuntimeEstimator(),
+        callbacks.NaNMonitor(),
+        callbacks.FreeOutputs(),
+        callbacks.SystemMetricsMonitor(),
+        callbacks.ActivationMonitor(interval="1ba", only_log_wandb=False),
+    ]
+    make(*some, eval_dataloader=loader(4), loggers=[kept], max_duration="2ep").fit()
+    assert {
+        "throughput/batches_per_sec", "l2_norm/grad/global", "time/remaining_estimate",
+    } <= set(kept.data)  # fmt: skip
+    assert any(name.startswith("activations/") for name in kept.data)

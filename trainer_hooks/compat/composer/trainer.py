@@ -83,8 +83,10 @@ class Trainer:
         self.engine.run_event(Event.INIT)
         if options.auto_log_hparams:
             self.logger.log_hyperparameters(making.hyperparameters(options))
-        metrics = _metrics(options.model, is_train=True)
-        self.state.train_metrics = {name: deepcopy(one) for name, one in metrics.items()}
+        self.state.train_metrics = {
+            name: deepcopy(metric).to(device.torch_device)
+            for name, metric in _metrics(options.model, is_train=True).items()
+        }
         if options.train_dataloader is not None:
             self._take_train(options.train_dataloader, options.train_dataloader_label)
         if options.eval_dataloader is not None:

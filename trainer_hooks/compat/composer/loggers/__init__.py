@@ -10,11 +10,10 @@ from trainer_hooks.compat.composer.absent import LOGGERS
 if TYPE_CHECKING:
     from trainer_hooks.compat.composer.loggers.console import ConsoleLogger
     from trainer_hooks.compat.composer.loggers.destination import LoggerDestination
+    from trainer_hooks.compat.composer.loggers.elsewhere import CometMLLogger, NeptuneLogger
     from trainer_hooks.compat.composer.loggers.file import FileLogger
     from trainer_hooks.compat.composer.loggers.hosted import (
-        CometMLLogger,
         MLFlowLogger,
-        NeptuneLogger,
         TensorboardLogger,
         WandBLogger,
     )
@@ -39,14 +38,14 @@ __all__ = [
 __getattr__ = names(
     __name__,
     {
-        "CometMLLogger": "hosted",
+        "CometMLLogger": "elsewhere",
         "ConsoleLogger": "console",
         "FileLogger": "file",
         "InMemoryLogger": "in_memory",
         "Logger": "logger",
         "LoggerDestination": "destination",
         "MLFlowLogger": "hosted",
-        "NeptuneLogger": "hosted",
+        "NeptuneLogger": "elsewhere",
         "TensorboardLogger": "hosted",
         "WandBLogger": "hosted",
         "format_log_data_value": "texts",

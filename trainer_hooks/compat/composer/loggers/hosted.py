@@ -1,4 +1,4 @@
-"""Destinations over the loggers of trainer_hooks: W&B, TensorBoard, MLflow, Comet, Neptune."""
+"""Destinations over the loggers of trainer_hooks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from trainer_hooks.loggers import Logger
 
 __all__ = [
-    "CometMLLogger",
     "Hosted",
     "MLFlowLogger",
-    "NeptuneLogger",
     "TensorboardLogger",
     "WandBLogger",
+    "refuse_artifacts",
 ]
 
 
@@ -137,7 +136,7 @@ class WandBLogger(Hosted):
         rank_zero_only: bool = True,
         init_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        _refuse_artifacts("WandBLogger", log_artifacts)
+        refuse_artifacts("WandBLogger", log_artifacts)
         given = {"group": group, "entity": entity, "tags": tags}
         extra = {**(init_kwargs or {}), **{key: v for key, v in given.items() if v is not None}}
         wanted = extra.pop("name", None) if name is None else name
@@ -227,75 +226,8 @@ class MLFlowLogger(Hosted):
         )
 
 
-class CometMLLogger(Hosted):
-    """Log to Comet.
-
-    Args:
-        workspace: the workspace.
-        project_name: the project.
-        name: the name of the run; the trainer's `run_name` unless given.
-        rank_zero_only: True; the first process logs.
-        exp_kwargs: what else the experiment is given.
-    """
-
-    def __init__(
-        self,
-        workspace: str | None = None,
-        project_name: str | None = None,
-        name: str | None = None,
-        rank_zero_only: bool = True,
-        exp_kwargs: dict[str, Any] | None = None,
-    ) -> None:
-        def make(run_name: str) -> Logger:
-            from trainer_hooks.loggers import CometLogger
-
-            extra = {"experiment_name": name or run_name, **(exp_kwargs or {})}
-            return CometLogger(workspace=workspace, project=project_name, **extra)
-
-        super().__init__(make)
-
-
-class NeptuneLogger(Hosted):
-    """Log to Neptune.
-
-    Args:
-        project: the project.
-        api_token: the token; that of the environment unless given.
-        rank_zero_only: True; the first process logs.
-        upload_artifacts: False; checkpoints go to `save_folder`.
-        base_namespace: what is put before each name.
-        neptune_kwargs: what else the run is given.
-
-    Raises:
-        OptionError: `upload_artifacts` is True.
-    """
-
-    def __init__(
-        self,
-        *,
-        project: str | None = None,
-        api_token: str | None = None,
-        rank_zero_only: bool = True,
-        upload_artifacts: bool = False,
-        base_namespace: str = "training",
-        **neptune_kwargs: Any,
-    ) -> None:
-        _refuse_artifacts("NeptuneLogger", upload_artifacts)
-
-        def make(run_name: str) -> Logger:
-            from trainer_hooks.loggers import NeptuneLogger as Native
-
-            return Native(
-                api_key=api_token,
-                project=project,
-                prefix=base_namespace,
-                **{"name": run_name, **neptune_kwargs},
-            )
-
-        super().__init__(make)
-
-
-def _refuse_artifacts(where: str, value: bool) -> None:
+def refuse_artifacts(where: str, value: bool) -> None:
+    """Make sure that a destination is not asked to keep files."""
     if value:
         raise OptionError(
             f"{where}: files are not sent to it. Give save_folder an address such as "

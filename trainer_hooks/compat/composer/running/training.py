@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks import callback
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.core.timestamp import Timestamp
-from trainer_hooks.compat.composer.running import figures
+from trainer_hooks.compat.composer.running import figures, taking_over
 
 if TYPE_CHECKING:
     from trainer_hooks.compat.composer.running.links import Links
@@ -73,7 +73,7 @@ class TrainingEvents(callback.Callback):
     ) -> None:
         """Fire `AFTER_LOAD`, likewise."""
         if checkpoint is not None and not self._is_known:
-            self.state.timestamp = _timestamp_of(trainer)
+            self.state.timestamp = taking_over.timestamp_of(trainer)
         if self.links.is_guest:
             self.links.fire(Event.AFTER_LOAD)
 
@@ -84,7 +84,8 @@ class TrainingEvents(callback.Callback):
             state.timestamp = Timestamp()
         state.scaler = trainer.scaler
         if self.links.is_guest:
-            _look_at(trainer, self.links)
+            taking_over.look_at(trainer, self.links)
+            taking_over.warn_of_own_step(self.links, module)
         self.links.endings.begin_fit()
         self._is_exhausted = False
         self.links.fire(Event.FIT_START)
@@ -249,41 +250,3 @@ class TrainingEvents(callback.Callback):
     def on_close(self, trainer: Trainer, module: Module) -> None:
         """Close the callbacks."""
         self.links.engine.close()
-
-
-def _look_at(trainer: Trainer, links: Links) -> None:
-    """Take over how a trainer of trainer_hooks trains, on what, and for how long."""
-    state = links.state
-    state.optimizers = list(trainer.optimizers)
-    state.schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
-    state.train_dataloader = trainer.train_dataloader
-    length = trainer.num_training_batches
-    state.set_dataloader(
-        state.train_dataloader, "train", -1 if length == float("inf") else int(length)
-    )
-    duration = trainer.max_duration
-    if duration is not None and duration.unit.value != "st":
-        state.limit(str(duration))
-    elif trainer.max_steps >= 0:
-        state.limit(f"{trainer.max_steps}ba")
-    elif trainer.max_epochs >= 0:
-        state.limit(trainer.max_epochs)
-
-
-def _timestamp_of(trainer: Trainer) -> Timestamp:
-    """Return how far a training is of which no timestamp was kept."""
-    clock, progress = trainer.clock, trainer.progress
-    is_open = clock.is_epoch_open
-    return Timestamp().copy(
-        iteration=clock.iterations,
-        epoch=clock.epochs,
-        batch=progress.batches_stepped,
-        sample=clock.samples,
-        token=clock.tokens,
-        epoch_in_iteration=clock.epochs_in_iteration,
-        token_in_iteration=clock.tokens_in_iteration,
-        batch_in_epoch=clock.batches_in_epoch if is_open else 0,
-        sample_in_epoch=clock.samples_in_epoch if is_open else 0,
-        token_in_epoch=clock.tokens_in_epoch if is_open else 0,
-        total_wct=timedelta(seconds=clock.train_seconds),
-    )
