@@ -144,3 +144,18 @@ def test_values_as_texts() -> None:
         '{ "a": [1, 0.5000, "x", None, Tensor of shape torch.Size([2])], }'
     )
     assert format_log_data_value(torch.tensor(2)) == "2"
+
+
+@pytest.mark.parametrize("name", ["CometMLLogger", "NeptuneLogger", "WandBLogger"])
+def test_a_hosted_destination_opens_nothing_before_the_trainer_is_made(name) -> None:
+    """Making one needs neither its library nor a connection."""
+    destination = getattr(loggers, name)()
+    assert destination.logger is None
+    destination.log_metrics({"a": 1.0})  # nobody is there to take it
+    assert destination.state_dict() == {"run": {}}
+
+
+def test_artifacts_go_elsewhere() -> None:
+    """W&B and Neptune are sent no files."""
+    with pytest.raises(ValueError, match="files are not sent to it"):
+        loggers.WandBLogger(log_artifacts=True)

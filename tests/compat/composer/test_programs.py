@@ -480,3 +480,33 @@ def test_the_built_in_callbacks_take_part(make, loader) -> None:
         "throughput/batches_per_sec", "l2_norm/grad/global", "time/remaining_estimate",
     } <= set(kept.data)  # fmt: skip
     assert any(name.startswith("activations/") for name in kept.data)
+
+
+def test_a_resume_has_the_data_of_an_uncut_run(make, loader) -> None:
+    """Shuffled data and dropout, cut inside the second epoch: the same weights to the bit."""
+    from torch.utils.data import DataLoader
+
+    class Dropped(Classifier):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.net = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(4, 3))
+
+    def train(**options):
+        model = Dropped()
+        shuffled = DataLoader(loader().dataset, batch_size=4, shuffle=True)
+        make(
+            model=model, train_dataloader=shuffled, seed=3, save_folder="saved",
+            save_interval="3ba", save_overwrite=True, **options,
+        ).fit()  # fmt: skip
+        return model.net[1].weight
+
+    whole = train(max_duration="3ep")
+    train(max_duration="6ba")
+    assert torch.equal(train(max_duration="3ep", load_path="saved/ep1-ba6-rank0.pt"), whole)
+
+
+def test_two_callbacks_with_a_state_need_a_key_each(make) -> None:
+    """Two of a class would share one state, as in Composer: that is refused, with a way out."""
+    with pytest.raises(ValueError, match="state_key"):
+        make(Counting(), Counting())

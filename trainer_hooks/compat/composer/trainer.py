@@ -138,26 +138,13 @@ class Trainer:
             OptionError: there is nothing to train, nothing to train on, or an option differs from
                 the trainer's that one fit cannot have for itself.
         """
-        options, state = self._options, self.state
-        for name, given, known in (
-            (
-                "train_subset_num_batches",
-                train_subset_num_batches,
-                options.train_subset_num_batches,
-            ),
-            ("spin_dataloaders", spin_dataloaders, True),
-            (
-                "device_train_microbatch_size",
-                device_train_microbatch_size,
-                options.device_train_microbatch_size,
-            ),
-            ("precision", precision, state.precision.value),
-        ):
-            if given is not None and given != known:
-                raise OptionError(
-                    f"Trainer.fit({name}={given!r}): it is {known!r} for all fits of this trainer. "
-                    f"Pass Trainer({name}={given!r})."
-                )
+        state = self.state
+        self._refuse_others(
+            train_subset_num_batches=train_subset_num_batches,
+            spin_dataloaders=spin_dataloaders,
+            device_train_microbatch_size=device_train_microbatch_size,
+            precision=precision,
+        )
         if train_dataloader is not None:
             self._take_train(train_dataloader, train_dataloader_label)
         if eval_dataloader is not None:
@@ -184,18 +171,7 @@ class Trainer:
             state.limit(_scaled(state.max_duration, scale_schedule_ratio))
         self._limit()
         self._restore_labels(train_dataloader_label)
-        due = [one for one in state.evaluators if not one.is_never_due]
-        self._links.evaluators = due
-        path, self._start = self._start, None
-        wanted = self._links.endings.is_wanted
-        self.native.fit(
-            self._carrier,
-            self._links.spec.dataloader,
-            [making.native_evaluator(one, wanted) for one in due] or None,
-            ckpt_path=path,
-        )
-        for optimizer in state.optimizers:
-            optimizer.zero_grad()
+        self._run()
 
     def eval(self, eval_dataloader: Any = None, subset_num_batches: int = -1) -> None:
         """Evaluate; the values are logged, and on `state.eval_metric_values`.
@@ -292,6 +268,33 @@ class Trainer:
         return [] if self._saver is None else list(map(str, self._saver.best_k_models))
 
     # --- parts ---
+
+    def _run(self) -> None:
+        """Let the trainer of trainer_hooks train."""
+        state, links = self.state, self._links
+        assert links.spec is not None
+        links.evaluators = [one for one in state.evaluators if not one.is_never_due]
+        path, self._start = self._start, None
+        wanted = links.endings.is_wanted
+        self.native.fit(
+            self._carrier,
+            links.spec.dataloader,
+            [making.native_evaluator(one, wanted) for one in links.evaluators] or None,
+            ckpt_path=path,
+        )
+        for optimizer in state.optimizers:
+            optimizer.zero_grad()
+
+    def _refuse_others(self, **given: Any) -> None:
+        """Make sure that a fit asks for nothing that one fit cannot have for itself."""
+        for name, value in given.items():
+            known = self.state.precision.value if name == "precision" else None
+            known = known or getattr(self._options, name)
+            if value is not None and value != known:
+                raise OptionError(
+                    f"Trainer.fit({name}={value!r}): it is {known!r} for all fits of this trainer. "
+                    f"Pass Trainer({name}={value!r})."
+                )
 
     def _take_train(self, dataloader: Any, label: str) -> None:
         spec = self._links.spec = ensure_data_spec(dataloader)
