@@ -412,6 +412,9 @@ def test_a_data_spec(make, loader) -> None:
     now = trainer.state.timestamp
     assert (now.sample, now.token, now.token_in_epoch) == (7, 70, 0)
     assert trainer.state.get_elapsed_duration() == Time(1.0, TimeUnit.DURATION)
+    (outputs,) = trainer.predict(spec)
+    layer = trainer.state.model.layer
+    torch.testing.assert_close(outputs, layer(torch.full((4, 4), 2.0)))
 
 
 def test_fit_goes_on_for_a_duration(make, recorder) -> None:

@@ -215,7 +215,7 @@ class Trainer:
             return_outputs: whether to keep them; an empty list is returned otherwise.
         """
         spec = ensure_data_spec(dataloader)
-        batches = spec.dataloader
+        batches, self._links.predicted = spec.dataloader, spec
         if subset_num_batches >= 0:
             batches = list(islice(batches, subset_num_batches))
         found = self.native.predict(

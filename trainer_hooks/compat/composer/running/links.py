@@ -31,6 +31,7 @@ class Links:
         state: the state.
         endings: what is due at the end of an epoch and of a fit.
         spec: what the training loader's batches are; None for a module of trainer_hooks.
+        predicted: what the batches of a prediction are; None for a module of trainer_hooks.
         evaluators: those of the evaluation under way, in the order of their loaders.
         evaluator: what is evaluated just now; None where that is nothing that was asked for.
         whole: the training batch in work, before it was split.
@@ -47,6 +48,7 @@ class Links:
         self.state: State = engine.state
         self.endings = Endings(engine, is_guest=is_guest)
         self.spec: DataSpec | None = None
+        self.predicted: DataSpec | None = None
         self.evaluators: list[Evaluator] = []
         self.evaluator: Evaluator | None = None
         self.whole: Any = None

@@ -42,6 +42,9 @@ class PredictionEvents(callback.Callback):
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Fire `PREDICT_BATCH_START`."""
+        spec = self.links.predicted
+        if spec is not None:
+            batch = spec.microbatch_transforms(spec.batch_transforms(batch))
         self.links.state.batch = batch
         self.links.fire(Event.PREDICT_BATCH_START)
 
