@@ -52,7 +52,7 @@ class Carrier(Module):
             share = samples_in(state.batch) / samples_in(self.links.whole)
         for name, value in {**named, "total": total}.items():
             key = f"loss/train/{name}"
-            part = value.detach().mean() * share
+            part = _mean(value.detach()) * share
             whole[key] = whole[key] + part if key in whole else part
         return total
 
@@ -121,7 +121,11 @@ def _losses(loss: Any, owner: str) -> tuple[Tensor, dict[str, Tensor]]:
         return named["total"], named
     if not named and len(parts) > 1:
         named = {f"loss{index}": part for index, part in enumerate(parts)}
-    total = parts[0].mean()
+    total = _mean(parts[0])
     for part in parts[1:]:
-        total = total + part.mean()
+        total = total + _mean(part)
     return total, named
+
+
+def _mean(loss: Tensor) -> Tensor:
+    return loss.mean() if loss.ndim else loss
