@@ -2,7 +2,8 @@
 
 `<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
 stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
-behind a colon, which ones; or `extras of pyproject.toml`.
+behind a colon, which ones; `extras of pyproject.toml`; or `names of Composer` and `absences of
+Composer`.
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ def member_row(owner: type, name: str) -> str:
 def _made(kind: str, what: str) -> str:
     if (kind, what) == ("extras", "pyproject.toml"):
         return "\n".join(_extras()) + "\n"
+    if what == "Composer":
+        from composer_page import absent_rows, here_rows
+
+        return "\n".join(here_rows() if kind == "names" else absent_rows()) + "\n"
     name, _, chosen = what.partition(":")
     owner = reduce(getattr, name.strip().split("."), trainer_hooks)
     makers = {"arguments": _arguments, "attributes": _attributes, "members": _members}

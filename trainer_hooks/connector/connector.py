@@ -273,8 +273,16 @@ class CallbackConnector:
             )
         if event in self.hooks:
             self.relay.fire(event, *leading, *hooks.positional(self.hooks[event], arguments))
-        else:
-            self.relay.fire_event(event, leading, arguments, positional)
+        elif not self.relay.fire_event(event, leading, arguments, positional):
+            known = hooks.look_up(event, self.hooks)
+            if known:
+                warn(
+                    f"event {event!r} of call_event: no callback has such a method, so nothing was "
+                    f"called. It is {known[0].owner}'s name of the hook {known[0].spec.name!r}, "
+                    "which the trainer fires itself. Leave it out, or give an event of your own "
+                    "another name.",
+                    TrainerHooksWarning,
+                )
 
     def held_back(self, callback: Callback, method: str) -> AbstractContextManager[None]:
         """Treat an error of a callback's `method`, which is no hook, like one of a hook."""

@@ -75,7 +75,9 @@ class Member:
         if self.routes_events:
             return partial(self._routed(event), *leading, *positional, *arguments.values())
         method = getattr(self.implementer, event, None)
-        return None if method is None else partial(method, *positional, **arguments)
+        if method is None or getattr(method, "is_empty_hook", False) is True:
+            return None
+        return partial(method, *positional, **arguments)
 
     def shielded(self, call: Callable[..., object], hook: str) -> Callable[..., object]:
         """Return `call`, its errors handed to `on_failure` if this member has one."""

@@ -158,8 +158,12 @@ class HookRelay(Hooks):
         leading: tuple[Any, ...],
         arguments: Mapping[str, Any],
         positional: tuple[Any, ...] = (),
-    ) -> None:
-        """Call the method named `event`, which is no hook, on every member but the module."""
+    ) -> bool:
+        """Call the method named `event`, which is no hook, on every member but the module.
+
+        Returns:
+            Whether anybody has one.
+        """
         self._settle()
         listeners: list[_Listener] = []
         for member in self._members:
@@ -169,6 +173,7 @@ class HookRelay(Hooks):
                     call = self._watched(event, member, call)
                     listeners.append((member.shielded(call, event), 0, member.label))
         _fan_out(event, tuple(listeners), self._stop, _drop)()
+        return bool(listeners)
 
     def _listeners(self, members: Sequence[Member]) -> dict[str, list[_Listener]]:
         found: dict[str, list[_Listener]] = {}
