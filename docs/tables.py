@@ -39,6 +39,7 @@ _EXTRAS = {
     "mlperf": "`MLPerfCallback`",
     "ray": "a `Trainer` inside of Ray Train's workers",
     "lightning-tests": "the tests that compare with Lightning",
+    "accelerated-tests": "tests that run the same programs in pytorch-accelerated",
     "dev": "all of these, the tests and the linters",
     "bench": "the benchmarks against other trainers",
 }
