@@ -101,6 +101,15 @@ class CallbackConnector:
         self.relay = HookRelay(hooks=self.hooks)
         self.relay.connect(self._members())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out of copies and pickles what each process has."""
+        return {**self.__dict__, "hooks": None if self.hooks is HOOKS else dict(self.hooks)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up a copy."""
+        self.__dict__.update(state)
+        self.hooks = HOOKS if state["hooks"] is None else state["hooks"]
+
     def _discover(
         self, wanted: bool | str | Iterable[str], errors: str, user: Sequence[Entry]
     ) -> None:
@@ -165,7 +174,7 @@ class CallbackConnector:
             ModuleError: a hook of the module cannot be called, or is misspelt where that is one.
         """
         name = f"module {type(module).__qualname__}"
-        doubtful = doubts(module, self.hooks, known_methods)
+        doubtful = doubts(module, self.hooks, known_methods, skip=2)
         wrong = (*faults(module, self.hooks, skip=2), *(doubtful if self._is_strict else ()))
         if wrong:
             raise ModuleError(f"{name}: {' Also, '.join(wrong)}")

@@ -50,19 +50,27 @@ def doubts(
     implementer: object,
     hooks: Mapping[str, HookSpec] = HOOKS,
     known: Collection[str] = (),
+    skip: int = 0,
 ) -> tuple[str, ...]:
     """Return what will hardly work as meant, one sentence each: misspelt names.
 
     A public method that starts with `on_` and is no hook is almost always a typo, and one that
-    Composer calls, with a state and a logger, is meant to be called.
+    Composer calls, with a state and a logger, is meant to be called. A module has no use for the
+    hooks that come before there is one.
 
     Args:
         implementer: a callback or a module.
         hooks: the hooks that there are.
         known: other names that its kind has a use for.
+        skip: how many leading arguments its hooks are not given: 2 for a module.
     """
     names = {*dir(type(implementer)), *getattr(implementer, "__dict__", ())}
-    found = []
+    found = [
+        f"nothing calls the hook {spec.name!r} of a module, as it fires while the trainer is made, "
+        "before there is a module. Put the hook into a callback, or its work into setup(stage)."
+        for spec in hooks.values()
+        if skip and not spec.takes_module and overrides(implementer, spec.name, hooks)
+    ]
     for name in sorted((names & _ELSEWHERE.keys()).difference(hooks, known)):
         if _is_composers(name, _attribute(implementer, name)):
             found.append(
@@ -105,6 +113,8 @@ def _faults(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> It
                 )
     translated = getattr(type(implementer), "translated_hooks", ())  # which have other arguments
     for name, spec in (*hooks.items(), *((old, hooks[new]) for old, new in ALIASES.items())):
+        if skip and not spec.takes_module:
+            continue  # nothing calls it
         if name not in translated and overrides(implementer, name, hooks):
             yield from _uncallable(implementer, name, "hook", spec, skip)
     if skip == 0:
