@@ -202,6 +202,7 @@ class TrainStep:
         """Step with what was accumulated, unscaled and clipped."""
         optimizer = self.optimizer
         if optimizer is None:
+            self.progress.steps_completed += 1  # which max_steps would wait for
             return
         self.finish_gradients(optimizer)
         if self.precision.is_plain:
