@@ -145,7 +145,7 @@ MEANINGS = (
         "asks for validation loaders as a validation begins; a resume asks at its own epochs",
         "asks for both as the epoch begins; a resume asks at those of the run that was cut",
     ),
-    ("`benchmark`, `deterministic`", "stay switched after the run", "are put back after each run"),
+    ("`Trainer(benchmark=True)`", "stays switched after the run", "is put back after each run"),
     (
         "`profiler`",
         "names such as `[Strategy]SingleDeviceStrategy.training_step`",
@@ -225,7 +225,7 @@ MEANINGS = (
     (
         "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
         "tells of the last epoch and of a batch that was begun",
-        "tells of whole batches; `current` is 0, as no epoch is under way",
+        "tells of whole batches alone",
     ),
     (
         "`Trainer(deterministic=True)`",

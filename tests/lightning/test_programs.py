@@ -10,6 +10,13 @@ import pytest
 
 HERE = Path(__file__).parent
 ELSEWHERE = {
+    "Copying or pickling a Trainer in a run": "tests/trainer/test_copying.py",
+    "`Trainer(benchmark=True)`": "tests/trainer/options/test_barebones.py",
+    "`profiler`": "tests/profilers",
+    "`reload_dataloaders_every_n_epochs`": "tests/trainer/run/test_renewal.py",
+    "`weights_only=False` where a checkpoint is opened": (
+        "tests/trainer/test_lightning_attributes.py"
+    ),
     "SIGTERM": "tests/resume/test_preempted.py",
     "The last digit of means, of logged values and of weights in `WeightAveraging`": (
         "compare.py takes numbers for the same that differ by less than 1e-6 of them"
