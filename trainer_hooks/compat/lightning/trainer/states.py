@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from trainer_hooks.context import RunningStage, TrainerFn, TrainerStatus
+from trainer_hooks.trainer.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
 
-__all__ = ["RunningStage", "TrainerFn", "TrainerStatus"]
+__all__ = ["RunningStage", "TrainerFn", "TrainerState", "TrainerStatus"]
