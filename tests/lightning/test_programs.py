@@ -25,7 +25,7 @@ ELSEWHERE = {
 """Rows of the page that no program shows, and what does."""
 
 
-AS_IN_LIGHTNING = ["options.default_logger"]
+AS_IN_LIGHTNING = ["options.default_logger", "optimizer_steps.outputs_of_a_batch"]
 """Programs that differ with the names of trainer_hooks, and not with Lightning's."""
 
 

@@ -99,6 +99,11 @@ class Trainer(TrainerView):
         self._is_closed = False
         connector.relay.on_init_end(self)
 
+    @property
+    def divides_outputs(self) -> bool:
+        """Whether hooks get losses divided by `accumulate_grad_batches`, as in Lightning."""
+        return False
+
     @classmethod
     def default_logger(cls, root: str) -> Logger:
         """Return the logger of `Trainer(logger=True)`; override it in a trainer of your own.

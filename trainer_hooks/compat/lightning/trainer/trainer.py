@@ -19,8 +19,13 @@ class Trainer(trainer_hooks.Trainer):
     """A `trainer_hooks.Trainer`, whose options are Lightning's, with Lightning's default logger.
 
     That is TensorBoard where it is installed, else CSV files, in `lightning_logs/version_0` and so
-    on.
+    on. Hooks are given the loss of a batch divided by `accumulate_grad_batches`, as there.
     """
+
+    @property
+    def divides_outputs(self) -> bool:
+        """Whether hooks get losses divided by `accumulate_grad_batches`, as in Lightning."""
+        return True
 
     @classmethod
     def default_logger(cls, root: str) -> Logger:
