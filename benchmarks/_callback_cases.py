@@ -13,7 +13,7 @@ class Case:
     """One callback in one use.
 
     Attributes:
-        made: the expression that makes it; it sees the names of `trainer_hooks.callbacks`, `torch`,
+        made: the expression that makes it; it sees all callbacks by name, `torch`,
             and `folder`, a path.
         theirs: the same in Lightning; None where it has no such callback.
         options: options of the trainer that it needs; its baseline has them too.
@@ -60,7 +60,7 @@ CASES = {
         "LoadCheckpoint(str(folder / 'none.ckpt'), True, event='predict_start')"
     ),
     "LimitEvalStepsCallback": Case("LimitEvalStepsCallback(10**9)"),
-    "LogMetricsCallback": Case("LogMetricsCallback()"),
+    "PrintMetricsCallback": Case("PrintMetricsCallback()"),
     "MoveModulesToDeviceCallback": Case("MoveModulesToDeviceCallback()"),
     "PrintProgressCallback": Case("PrintProgressCallback()"),
     "ProgressBarCallback": Case("ProgressBarCallback()", options={"enable_progress_bar": True}),

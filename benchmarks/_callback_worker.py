@@ -27,6 +27,14 @@ _EPOCHS = 4
 _TURNS = 2
 """How often a callback and its baseline take turns: the machine's speed changes meanwhile."""
 _PACKAGES = {"trainer_hooks": "trainer_hooks", "lightning": "lightning.pytorch"}
+_CALLBACKS = {
+    "trainer_hooks": (
+        "trainer_hooks.compat.composer.callbacks",
+        "trainer_hooks.compat.accelerated.callbacks",
+        "trainer_hooks.callbacks",
+    ),
+    "lightning": ("lightning.pytorch.callbacks",),
+}
 
 
 def main(framework: str, names: list[str], result: Path) -> None:
@@ -35,7 +43,7 @@ def main(framework: str, names: list[str], result: Path) -> None:
     warnings.simplefilter("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     package = importlib.import_module(_PACKAGES[framework])
-    callbacks = importlib.import_module(f"{_PACKAGES[framework]}.callbacks")
+    rooms = [importlib.import_module(name) for name in _CALLBACKS[framework]]
     found = {}
     _trained(package, None, CASES[names[0]])  # warms up
     for name in names:
@@ -45,7 +53,7 @@ def main(framework: str, names: list[str], result: Path) -> None:
         for _ in range(_TURNS):
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 scope = {**vars(torch.nn), "torch": torch, "folder": Path(folder)}
-                scope |= {key: getattr(callbacks, key) for key in callbacks.__all__}
+                scope |= {key: getattr(room, key) for room in rooms for key in room.__all__}
                 with_it.append(_trained(package, eval(made, scope), case))
                 without.append(_trained(package, None, case))
         found[name] = {"with": min(with_it), "without": min(without)}

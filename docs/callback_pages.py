@@ -7,9 +7,11 @@ from pathlib import Path
 
 from docstrings import Docstring, read_class
 from trainer_hooks import Callback, callbacks
+from trainer_hooks.compat.accelerated import callbacks as accelerated
+from trainer_hooks.compat.composer import callbacks as composer
 from trainer_hooks.hooks import HOOKS
 
-__all__ = ["callback_pages", "example_of", "public_callbacks"]
+__all__ = ["callback_pages", "example_of", "moved_callbacks", "public_callbacks"]
 
 _COSTS = Path(__file__).with_name("callback_costs.json")
 _NOTE = "<!-- made by docs/generate.py from the class's docstring: do not edit -->"
@@ -31,6 +33,18 @@ _FAMILIES = {
     "exporting": "Exporting",
     "": "General",
 }
+_SECOND_NAMES = {
+    "EarlyStopping": ("EarlyStopper", "ThresholdStopper", "EarlyStoppingCallback"),
+    "GradientNormMonitor": ("GradMonitor", "OptimizerMonitor"),
+    "LearningRateMonitor": ("LRMonitor",),
+    "ModelCheckpoint": ("CheckpointSaver", "SaveBestModelCallback", "SaveTrainingStateCallback"),
+    "NaNGuard": ("NaNMonitor", "TerminateOnNaNCallback"),
+    "TQDMProgressBar": ("ProgressBarCallback",),
+    "ThroughputMonitor": ("SpeedMonitor",),
+}
+"""Callbacks of other systems for the job that a callback does here."""
+_SAME = {"PrintMetricsCallback": "pytorch-accelerated's newer name: `LogMetricsCallback`"}
+_SYSTEMS = {"Composer": composer, "pytorch-accelerated": accelerated}
 _SETUP = """import torch
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
@@ -92,11 +106,22 @@ def public_callbacks() -> dict[str, type[Callback]]:
     }
 
 
+def moved_callbacks() -> dict[str, type[Callback]]:
+    """Return the classes that only a compatibility package offers, by name."""
+    found = {
+        name: getattr(room, name)
+        for room in _SYSTEMS.values()
+        for name in room.__all__
+        if name not in (*callbacks.__all__, "CallbackHandler", "TrainerCallback")
+    }
+    return {name: value for name, value in found.items() if value.__name__ == name}
+
+
 def callback_pages() -> dict[str, str]:
     """Return the text of each page by its path below docs/."""
     costs = json.loads(_COSTS.read_text(encoding="utf-8")) if _COSTS.exists() else {}
     pages = {"callbacks/README.md": _index()}
-    for name, described in public_callbacks().items():
+    for name, described in {**public_callbacks(), **moved_callbacks()}.items():
         pages[f"callbacks/{name}.md"] = _page(described, read_class(described), costs.get(name))
     return pages
 
@@ -112,8 +137,10 @@ def _index() -> str:
         "",
         _NOTE,
         "",
-        "All are imported from `trainer_hooks.callbacks`. The examples on their pages go on from",
-        "these lines, a small classifier of handwritten digits:",
+        "There is one for each job, imported from `trainer_hooks.callbacks`. Beside some stand the",
+        "callbacks of other systems for the same job, which code for those can go on using:",
+        "[coming-from.md](../coming-from.md). The examples on the pages go on from these lines, a",
+        "small classifier of handwritten digits:",
         "",
         "```python",
         *_SETUP.splitlines(),
@@ -122,13 +149,16 @@ def _index() -> str:
     by_family: dict[str, list[str]] = {}
     for name, described in public_callbacks().items():
         summary = read_class(described).summary
-        by_family.setdefault(_family(described), []).append(f"| [{name}]({name}.md) | {summary} |")
+        by_family.setdefault(_family(described), []).append(
+            f"| [{name}]({name}.md) | {summary} | {_elsewhere(name)} |"
+        )
     unknown = set(by_family) - set(_FAMILIES)
     if unknown:
         raise ValueError(f"folders without a title in docs/callback_pages.py: {sorted(unknown)}.")
     for family, title in _FAMILIES.items():
         if family in by_family:
-            lines += ["", f"## {title}", "", "| callback | what it does |", "|---|---|"]
+            lines += ["", f"## {title}", "", "| callback | what it does | of other systems |"]
+            lines += ["|---|---|---|"]
             lines += sorted(by_family[family])
     others = {
         name: getattr(callbacks, name).__name__
@@ -141,6 +171,19 @@ def _index() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _elsewhere(name: str) -> str:
+    """Return the callbacks of other systems for a callback's job, with links to their pages."""
+    missing = set(moved_callbacks()) - {n for several in _SECOND_NAMES.values() for n in several}
+    if missing:
+        raise ValueError(f"names without a job in docs/callback_pages.py: {sorted(missing)}.")
+    told = [_SAME[name]] if name in _SAME else []
+    for system, room in _SYSTEMS.items():
+        theirs = [n for n in _SECOND_NAMES.get(name, ()) if n in room.__all__]
+        if theirs:
+            told.append(f"{system}: " + ", ".join(f"[{n}]({n}.md)" for n in theirs))
+    return "; ".join(told)
+
+
 def _family(described: type) -> str:
     """Return the folder of a callback's module, `""` for one that stands in none."""
     folders = described.__module__.removeprefix("trainer_hooks.callbacks.").split(".")[:-1]
@@ -149,6 +192,11 @@ def _family(described: type) -> str:
 
 def _page(described: type[Callback], doc: Docstring, cost: dict[str, float] | None) -> str:
     lines = [f"# {described.__name__}", "", _NOTE, "", doc.summary]
+    package = described.__module__.partition(".callbacks")[0]
+    if package != "trainer_hooks":
+        kept = next(k for k, names in _SECOND_NAMES.items() if described.__name__ in names)
+        lines += ["", f"It is imported from `{package}.callbacks`; without another system's names"]
+        lines += [f"the job is that of [{kept}]({kept}.md)."]
     if doc.body:
         lines += ["", doc.body]
     if not doc.example:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.trainer.options import NOT_YET
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -15,7 +13,6 @@ _KEY = "the checkpoint's key `hyper_parameters`"
 _LOOP = (
     "read `trainer.progress` and `trainer.clock`; act by `trainer.stop()`, `trainer.skip_batch()`"
 )
-_ADVICE = {name: absent.advice for name, absent in NOT_YET.items()}
 
 INSTEAD: Mapping[str, Mapping[str, str]] = {
     "top": {
@@ -30,24 +27,14 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "loops": _LOOP,
         "overrides": "DDP needs none here; [several processes](distributed.md)",
         "plugins": "`Trainer(precision=...)` takes names; plugins are [packages](plugins.md) here",
-        "profilers": "`trainer.profile_hooks()`, [torch's profiler](callbacks/Profiler.md)",
         "serve": "not available",
         "strategies": "`DDPStrategy`, `FSDPStrategy`; [several processes](distributed.md)",
-        "trainer": "`Trainer`",
         "tuner": "`Tuner`",
     },
-    "options": _ADVICE,
+    "options": {},
     "trainer": {
-        "barebones": _ADVICE["barebones"],
         "distributed_sampler_kwargs": "give the loader a DistributedSampler",
-        "enable_autolog_hparams": _ADVICE["enable_autolog_hparams"],
-        "enable_validation": "`trainer.val_dataloaders` is empty where nothing is validated",
-        "init_module": "build large layers in `configure_model`",
-        "overfit_batches": "`trainer.limit_train_batches` has its value",
         "predict_loop": _LOOP,
-        "profiler": _ADVICE["profiler"],
-        "received_sigterm": "`trainer.is_leaving`",
-        "reload_dataloaders_every_n_epochs": _ADVICE["reload_dataloaders_every_n_epochs"],
         "test_loop": _LOOP,
         "val_check_batch": "`trainer.val_check_interval`",
         "validate_loop": _LOOP,
@@ -85,12 +72,12 @@ MEANINGS = (
     (
         "The module argument of hooks",
         "`pl_module`",
-        "`module`; hooks are called by position, and those of `Callback` itself take both names",
+        "`module`; hooks are called by position; those of built-in callbacks take both names",
     ),
     (
         "What hooks return",
         "-1 from the module's `on_train_batch_start` ends the epoch, without its validation",
-        "-1 ends the epoch there too, with its validation; any other value gives a warning",
+        "-1 ends the epoch there too, with its hooks and validation; other values are warned of",
     ),
     (
         "Order of a step",
@@ -148,6 +135,22 @@ MEANINGS = (
         "puts it first",
         "registers it; its [band](writing-a-callback.md#its-order) decides its place",
     ),
+    (
+        "`weights_only=False` where a checkpoint is opened",
+        "runs the code that the file names",
+        "has no effect: no file is opened in a way that could run code",
+    ),
+    (
+        "`reload_dataloaders_every_n_epochs`",
+        "asks for validation loaders as a validation begins; a resume asks at its own epochs",
+        "asks for both as the epoch begins; a resume asks at those of the run that was cut",
+    ),
+    ("`Trainer(benchmark=True)`", "stays switched after the run", "is put back after each run"),
+    (
+        "`profiler`",
+        "names such as `[Strategy]SingleDeviceStrategy.training_step`",
+        "`training_step`; all [actions](profiling.md#actions)",
+    ),
     ("Sanity check on a resume", "is run", "is not run"),
     (
         "A resume inside an epoch",
@@ -155,6 +158,11 @@ MEANINGS = (
         "goes on at the next batch, bit for bit",
     ),
     ("`teardown` after an exception", "is not called", "is called for callbacks, module and data"),
+    (
+        "The module's mode after an exception in an evaluation",
+        "stays that of evaluation",
+        "is what it was before",
+    ),
     ("Ctrl-C", "raises `SystemExit`", "raises `KeyboardInterrupt`, after the batch"),
     ("SIGTERM", "exit code 0", "saves a checkpoint; exit code 143"),
     (
@@ -185,6 +193,136 @@ MEANINGS = (
         "-1 for no end; -1 for all; a number",
     ),
     (
+        "`trainer.min_epochs`, `min_steps`, `gradient_clip_algorithm` that were not given",
+        "None",
+        "0, 0 and `norm`",
+    ),
+    (
+        "`trainer.num_training_batches`, `num_val_batches` with a limit of 0",
+        "infinity; an empty list",
+        "0; a list of 0",
+    ),
+    (
+        "`trainer.num_training_batches` of a loader without a length, after the fit",
+        "infinity",
+        "the batches of the last epoch",
+    ),
+    (
+        "`trainer.num_val_batches` of a `CombinedLoader`",
+        "has a number for each of its loaders",
+        "has one number, of the batches that are run",
+    ),
+    (
+        '`CombinedLoader(mode="sequential")` in training',
+        "is an error",
+        "trains on one loader after another",
+    ),
+    (
+        "A loader without batches",
+        "is warned of, and nothing is run",
+        "is an error",
+    ),
+    (
+        "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
+        "tells of the last epoch and of a batch that was begun",
+        "tells of whole batches alone",
+    ),
+    (
+        "`Trainer(deterministic=True)`",
+        "holds from then on, also after the run",
+        "holds during a run; what was set before is put back",
+    ),
+    (
+        "The class of some errors",
+        "`MisconfigurationException`, or any class of Python",
+        "a `TrainerHooksError`, most of which are a `ValueError`, `TypeError` or `RuntimeError`",
+    ),
+    (
+        "`trainer.global_step` after a batch that made no step",
+        "counts it: the loss was None, or an `optimizer_step` of its own did not step",
+        "counts the steps that were made",
+    ),
+    (
+        "`on_before_zero_grad` in manual optimization",
+        "is not called",
+        "is called by `optimizer.zero_grad()`",
+    ),
+    (
+        '`outputs["loss"]` of `on_train_batch_end` with accumulation',
+        "is divided by `accumulate_grad_batches`",
+        "is what the step returned",
+    ),
+    (
+        "A step with the argument `dataloader_iter`",
+        "takes its batches itself",
+        "is an error; each step is given a batch",
+    ),
+    (
+        "The last digit of means, of logged values and of weights in `WeightAveraging`",
+        "sums up in 32 bits; on the CPU adds the difference, divided",
+        "sums up in 64 bits; interpolates, as torch does on a GPU",
+    ),
+    (
+        "`EarlyStopping` at a value that ends the run by a threshold or by not being finite",
+        "does not look further at it",
+        "counts it in `best_score` and `wait_count`, too",
+    ),
+    (
+        "An unknown `annealing_strategy` of `StochasticWeightAveraging`",
+        "is taken",
+        "is an error",
+    ),
+    (
+        '`lr_find(...).results["loss"]`',
+        "is half of the loss at first, as the mean is corrected for one value too many",
+        "is the smoothed loss",
+    ),
+    (
+        "`trainer.state.status` in `teardown`",
+        "is running",
+        "is finished, or interrupted",
+    ),
+    (
+        "A hyperparameter of one name with two values in module and data module",
+        "is an error if there is a logger",
+        "is warned of; the loggers are given the module's",
+    ),
+    (
+        "`reduce_fx` that is a function of one's own",
+        "is an error",
+        "is called with the tensor of all values",
+    ),
+    (
+        "`clip_gradients` with other values than the Trainer was given",
+        "is an error",
+        "clips by them",
+    ),
+    (
+        "`frequency` of a scheduler that steps by step",
+        "counts the batches, from 1 in each epoch",
+        "counts optimizer steps over all epochs",
+    ),
+    (
+        "Callbacks and counters on a resume",
+        "are restored before `configure_optimizers`, and after `on_fit_start`",
+        "are all restored between these two",
+    ),
+    (
+        "A fit with nothing left to train",
+        "calls neither `on_train_start` nor `on_train_end`; beyond `max_epochs` it is an error",
+        "calls both, and is warned of",
+    ),
+    (
+        '`fit(ckpt_path="last")` where nothing was saved',
+        "begins a new training, with a warning",
+        'is an error; `"auto"` begins a new training',
+    ),
+    (
+        "`ModelCheckpoint(save_top_k=-1)` with a filename that does not change",
+        "writes over its file",
+        "keeps all, as `-v1`, `-v2` ...",
+    ),
+    (
         "`ModelCheckpoint(save_on_exception=True)`",
         "writes `filename`",
         "writes `exception-epoch=E-step=S.ckpt`",
@@ -200,6 +338,13 @@ MEANINGS = (
         "gives a warning",
         "is an error",
     ),
-    ("Copying or pickling a Trainer", "works", "is a `TypeError`; a copied Module has no trainer"),
+    (
+        "Copying or pickling a Trainer in a run",
+        "works",
+        "is a `TypeError`; at rest it works",
+    ),
 )
-"""What has one name and two meanings: where, in Lightning, here."""
+"""What has one name and two meanings: where, in Lightning, here.
+
+The programs in tests/lightning/programs show them, and name them by the first column.
+"""

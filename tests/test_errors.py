@@ -26,6 +26,7 @@ TREE = {
     "CheckpointStateError": ("CheckpointError", "TypeError"),
     "ExportError": ("TrainerHooksError", "RuntimeError"),
     "NonFiniteError": ("TrainerHooksError", "ArithmeticError"),
+    "MovedError": ("TrainerHooksError", "ImportError"),
     "UsageError": ("TrainerHooksError", "RuntimeError"),
     "StopTraining": ("TrainerHooksError",),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -40,6 +41,7 @@ NAMES = [
     "every",
     "loggers",
     "once",
+    "profilers",
     "rank_zero_deprecation",
     "rank_zero_info",
     "rank_zero_only",
@@ -55,29 +57,23 @@ CALLBACKS = [
     "BatchSizeFinder",
     "Callback",
     "Checkpoint",
-    "CheckpointSaver",
     "ConvertSyncBatchNormCallback",
     "DeviceStatsMonitor",
     "EMAWeightAveraging",
-    "EarlyStopper",
     "EarlyStopping",
-    "EarlyStoppingCallback",
     "ExportForInferenceCallback",
     "FreeOutputs",
     "GarbageCollection",
     "Generate",
-    "GradMonitor",
     "GradientAccumulationScheduler",
     "GradientNormMonitor",
     "ImageVisualizer",
-    "LRMonitor",
     "LambdaCallback",
     "LearningRateFinder",
     "LearningRateMonitor",
     "LimitBatchesCallback",
     "LimitEvalStepsCallback",
     "LoadCheckpoint",
-    "LogMetricsCallback",
     "MLPerfCallback",
     "MemoryMonitor",
     "MemorySnapshot",
@@ -87,27 +83,21 @@ CALLBACKS = [
     "ModelSummary",
     "MoveModulesToDeviceCallback",
     "NaNGuard",
-    "NaNMonitor",
     "Notify",
     "OOMObserver",
     "OnExceptionCheckpoint",
-    "OptimizerMonitor",
     "PrintMetricsCallback",
     "PrintProgressCallback",
     "Profiler",
     "ProgressBar",
     "ProgressBarBase",
-    "ProgressBarCallback",
     "QuantizationAwareTraining",
     "RichModelSummary",
     "RichProgressBar",
     "RunManifest",
     "RuntimeEstimator",
     "SampleInspector",
-    "SaveBestModelCallback",
-    "SaveTrainingStateCallback",
     "SlowStepDetector",
-    "SpeedMonitor",
     "SpikeDetection",
     "StepBasedEvaluationCallback",
     "StochasticWeightAveraging",
@@ -115,17 +105,31 @@ CALLBACKS = [
     "StopTrainingError",
     "SystemMetricsMonitor",
     "TQDMProgressBar",
-    "TerminateOnNaNCallback",
-    "ThresholdStopper",
     "ThroughputMonitor",
     "Timer",
     "WSDCheckpointCallback",
     "WeightAveraging",
     "export_for_inference",
 ]
+MOVED = {
+    "CheckpointSaver": "composer",
+    "EarlyStopper": "composer",
+    "EarlyStoppingCallback": "accelerated",
+    "GradMonitor": "composer",
+    "LRMonitor": "composer",
+    "LogMetricsCallback": "accelerated",
+    "NaNMonitor": "composer",
+    "OptimizerMonitor": "composer",
+    "ProgressBarCallback": "accelerated",
+    "SaveBestModelCallback": "accelerated",
+    "SaveTrainingStateCallback": "accelerated",
+    "SpeedMonitor": "composer",
+    "TerminateOnNaNCallback": "accelerated",
+    "ThresholdStopper": "composer",
+}
+"""Second names of a job, and the system whose name it is."""
 ALIASES = {
     "ProgressBarBase": "ProgressBar",
-    "PrintMetricsCallback": "LogMetricsCallback",
     "StopTrainingError": "StopTraining",
 }
 TESTING = [
@@ -242,6 +246,31 @@ def test_the_callbacks_that_are_promised() -> None:
     assert set(CALLBACKS) <= set(callbacks.__all__)
     for name in callbacks.__all__:
         assert getattr(callbacks, name).__name__ == ALIASES.get(name, name)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_second_name_of_a_job_says_where_it_is(name: str) -> None:
+    """`trainer_hooks.callbacks` has one callback for a job; other systems' names are theirs."""
+    from trainer_hooks import callbacks
+
+    home = f"trainer_hooks.compat.{MOVED[name]}.callbacks"
+    with pytest.raises(ImportError, match=rf"Write `from {home} import {name}`"):
+        exec(f"from trainer_hooks.callbacks import {name}")
+    assert name not in dir(callbacks)
+    moved = getattr(importlib.import_module(home), name)
+    assert moved.__name__ == {"LogMetricsCallback": "PrintMetricsCallback"}.get(name, name)
+
+
+@pytest.mark.parametrize("system", ["composer", "accelerated"])
+def test_a_compatibility_package_hands_out_its_callbacks(system: str) -> None:
+    """Each of its names can be had; what has the same name here is the same class."""
+    theirs = importlib.import_module(f"trainer_hooks.compat.{system}.callbacks")
+    assert theirs.__all__ == dir(theirs) == sorted(theirs.__all__)
+    for name in theirs.__all__:
+        value = getattr(theirs, name)
+        assert value is getattr(theirs, name)
+        if name in trainer_hooks.callbacks.__all__:
+            assert value is getattr(trainer_hooks.callbacks, name)
 
 
 def test_the_names_of_the_test_kit_are_frozen() -> None:

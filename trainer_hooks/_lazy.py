@@ -22,21 +22,33 @@ def class_if_loaded(module: str, name: str) -> type | tuple[type, ...]:
     return kind
 
 
-def loader_of(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def loader_of(
+    package: str, homes: Mapping[str, str], moved: Mapping[str, str] | None = None
+) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package whose names live in other modules.
 
     Args:
         package: the package's name.
         homes: the module of each name, below the package; an empty text where the name is that of
-            a module in the package itself.
+            a module in the package itself; the whole name of one elsewhere, after a colon.
+        moved: the module that each name is imported from now, of names that were here.
     """
 
     def load(name: str) -> Any:
-        if name not in homes:
+        home = homes.get(name)
+        if home is None:
+            if moved is not None and name in moved:
+                from trainer_hooks.errors import MovedError
+
+                raise MovedError(
+                    f"{name!r} is no longer in {package}: it must be imported from where it is "
+                    f"now. Write `from {moved[name]} import {name}`."
+                )
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if not homes[name]:
+        if not home:
             return importlib.import_module(f"{package}.{name}")
-        value = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        module = home[1:] if home[0] == ":" else f"{package}.{home}"
+        value = getattr(importlib.import_module(module), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -17,6 +17,7 @@
     |-- ExportError            (RuntimeError)  a module cannot be exported
     |-- NonFiniteError         (ArithmeticError)  NaN or infinity in a loss, gradient or weight
     |-- UsageError             (RuntimeError)  a call that makes no sense at this moment
+    |-- MovedError             (ImportError)   a name is imported from where it was once
     `-- StopTraining                           raised by a hook or step to end the run in order
 
 Each message says what, where, the rule, and what to do. `TerminationSignal` is no error: it is the
@@ -41,6 +42,7 @@ __all__ = [
     "ExportError",
     "MetricError",
     "ModuleError",
+    "MovedError",
     "NonFiniteError",
     "OptimizationError",
     "OptionError",
@@ -127,6 +129,10 @@ class NonFiniteError(TrainerHooksError, ArithmeticError):
 
 class UsageError(TrainerHooksError, RuntimeError):
     """Raised for a call that makes no sense at this moment."""
+
+
+class MovedError(TrainerHooksError, ImportError):
+    """A name is imported from where it was once."""
 
 
 class StopTraining(TrainerHooksError):  # noqa: N818 - it is a request, not a fault

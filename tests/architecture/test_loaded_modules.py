@@ -47,7 +47,7 @@ seen["fit"] = ours()
 print(json.dumps(seen))
 """
 UNUSED = [
-    "callbacks.progress", "callbacks.saving", "callbacks.summary", "callbacks.reporting",
+    "compat", "callbacks.progress", "callbacks.saving", "callbacks.summary", "callbacks.reporting",
     "checkpoint.file", "checkpoint.lightning", "checkpoint.encoding", "checkpoint.hparams",
     "connector.admission", "data.evaluator", "data.indices", "data.splitting", "hooks.discovery",
     "hooks.installation", "hooks.profile", "hooks.tree", "loggers.csv", "loggers.guard",

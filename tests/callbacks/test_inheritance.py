@@ -8,18 +8,20 @@ import trainer_hooks.callbacks
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks import (
     Checkpoint,
-    CheckpointSaver,
     ModelCheckpoint,
     ModelEmaCallback,
     OnExceptionCheckpoint,
     ProgressBar,
-    ProgressBarCallback,
     RichProgressBar,
-    SaveBestModelCallback,
-    SaveTrainingStateCallback,
     TQDMProgressBar,
     WSDCheckpointCallback,
 )
+from trainer_hooks.compat.accelerated.callbacks import (
+    ProgressBarCallback,
+    SaveBestModelCallback,
+    SaveTrainingStateCallback,
+)
+from trainer_hooks.compat.composer.callbacks import CheckpointSaver
 
 LIMIT = 2
 

@@ -11,8 +11,8 @@ from trainer_hooks.callbacks import (
     Generate,
     ImageVisualizer,
     LearningRateMonitor,
-    OptimizerMonitor,
 )
+from trainer_hooks.compat.composer.callbacks import OptimizerMonitor
 from trainer_hooks.loggers import InMemoryLogger
 from trainer_hooks.testing import TinyModule
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from trainer_hooks import Module
+from trainer_hooks import DataModule, Module
 from trainer_hooks.checkpoint.weights import load_weights
-from trainer_hooks.errors import CheckpointError
+from trainer_hooks.errors import CheckpointError, ModuleError
 
 
 @pytest.fixture
@@ -159,3 +159,10 @@ def test_long_lists_of_names_are_cut_short():
         load_weights(module, {}, "x.ckpt")
     assert "missing: 0.weight, 0.bias, 1.weight" in str(caught.value)
     assert "and 12 more" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Module, DataModule])
+def test_on_an_object_it_is_refused(kind) -> None:
+    """An object would stay as it is, so the method is the class's alone; it can be looked up."""
+    with pytest.raises(ModuleError, match=r"Write loaded = \w+\.load_from_checkpoint\(\.\.\.\)"):
+        kind().load_from_checkpoint("a.ckpt")

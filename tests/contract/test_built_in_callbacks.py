@@ -20,12 +20,9 @@ from trainer_hooks.callbacks import (
     BasePredictionWriter,
     BatchSizeFinder,
     Checkpoint,
-    CheckpointSaver,
     ConvertSyncBatchNormCallback,
     DeviceStatsMonitor,
-    EarlyStopper,
     EarlyStopping,
-    EarlyStoppingCallback,
     EMAWeightAveraging,
     ExportForInferenceCallback,
     FreeOutputs,
@@ -33,7 +30,6 @@ from trainer_hooks.callbacks import (
     Generate,
     GradientAccumulationScheduler,
     GradientNormMonitor,
-    GradMonitor,
     ImageVisualizer,
     LambdaCallback,
     LearningRateFinder,
@@ -41,8 +37,6 @@ from trainer_hooks.callbacks import (
     LimitBatchesCallback,
     LimitEvalStepsCallback,
     LoadCheckpoint,
-    LogMetricsCallback,
-    LRMonitor,
     MemoryMonitor,
     MemorySnapshot,
     MLPerfCallback,
@@ -52,38 +46,50 @@ from trainer_hooks.callbacks import (
     ModelSummary,
     MoveModulesToDeviceCallback,
     NaNGuard,
-    NaNMonitor,
     Notify,
     OnExceptionCheckpoint,
     OOMObserver,
-    OptimizerMonitor,
     PrintMetricsCallback,
     PrintProgressCallback,
     Profiler,
     ProgressBar,
     ProgressBarBase,
-    ProgressBarCallback,
     QuantizationAwareTraining,
     RichModelSummary,
     RichProgressBar,
     RunManifest,
     RuntimeEstimator,
     SampleInspector,
-    SaveBestModelCallback,
-    SaveTrainingStateCallback,
     SlowStepDetector,
-    SpeedMonitor,
     SpikeDetection,
     StepBasedEvaluationCallback,
     StochasticWeightAveraging,
     SystemMetricsMonitor,
-    TerminateOnNaNCallback,
-    ThresholdStopper,
     ThroughputMonitor,
     Timer,
     TQDMProgressBar,
     WeightAveraging,
     WSDCheckpointCallback,
+)
+from trainer_hooks.compat.accelerated import callbacks as accelerated_callbacks
+from trainer_hooks.compat.accelerated.callbacks import (
+    EarlyStoppingCallback,
+    LogMetricsCallback,
+    ProgressBarCallback,
+    SaveBestModelCallback,
+    SaveTrainingStateCallback,
+    TerminateOnNaNCallback,
+)
+from trainer_hooks.compat.composer import callbacks as composer_callbacks
+from trainer_hooks.compat.composer.callbacks import (
+    CheckpointSaver,
+    EarlyStopper,
+    GradMonitor,
+    LRMonitor,
+    NaNMonitor,
+    OptimizerMonitor,
+    SpeedMonitor,
+    ThresholdStopper,
 )
 from trainer_hooks.runtime import rng
 from trainer_hooks.testing import TinyModule
@@ -378,6 +384,12 @@ CASES = {
         # when a file is done that a thread writes is a matter of chance; the end is compared
         {"may_differ": ("_saves", "_writer", "ledger")},
     ),
+    "ModelCheckpoint, by samples and at a moment": (
+        lambda: ModelCheckpoint(
+            "kept", monitor="train_loss", save_interval=every("3sp") | once("0.5dur")
+        ),
+        {},
+    ),
     "ModelCheckpoint, steps": (
         lambda: ModelCheckpoint(
             dirpath="kept", monitor="train_loss", every_n_train_steps=1, save_top_k=-1
@@ -540,7 +552,8 @@ def test_no_built_in_callback_is_left_out() -> None:
     """A callback that is made public must be added to the table."""
     public = {
         name
-        for name in callbacks.__all__
-        if isinstance(value := getattr(callbacks, name), type) and issubclass(value, Callback)
-    } - {"Callback"}
+        for room in (callbacks, composer_callbacks, accelerated_callbacks)
+        for name in room.__all__
+        if isinstance(value := getattr(room, name), type) and issubclass(value, Callback)
+    } - {"Callback", "TrainerCallback"}  # to derive from
     assert public == {name.partition(",")[0] for name in CASES}

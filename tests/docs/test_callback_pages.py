@@ -16,11 +16,11 @@ finally:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* does nothing. it needs a CUDA device:UserWarning")
-@pytest.mark.parametrize("name", pages.public_callbacks())
+@pytest.mark.parametrize("name", [*pages.public_callbacks(), *pages.moved_callbacks()])
 def test_the_example_of_a_callback_runs(name, tmp_path, monkeypatch) -> None:
     """The example on each page runs as it stands."""
     monkeypatch.chdir(tmp_path)
-    code = pages.example_of(pages.public_callbacks()[name])
+    code = pages.example_of({**pages.public_callbacks(), **pages.moved_callbacks()}[name])
     exec(compile(code, f"the example of {name}", "exec"), {"__name__": "__main__"})
 
 

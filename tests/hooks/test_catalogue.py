@@ -23,6 +23,7 @@ FIRING_ORDER = """
     on_train_batch_end on_batch_checkpoint on_train_batches_end
     on_validation_run_start on_validation_start on_validation_epoch_start
     on_validation_batch_start on_validation_before_forward on_validation_after_forward
+    on_validation_after_loss
     on_validation_batch_end on_validation_epoch_end on_validation_end on_validation_run_end
     on_train_epoch_end on_epoch_end on_epoch_checkpoint on_iteration_end on_iteration_checkpoint
     on_train_end on_fit_end

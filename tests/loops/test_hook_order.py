@@ -314,6 +314,7 @@ def test_the_default_step(bare, defaulted, recorder, batches) -> None:
         "on_validation_batch_start(batch, 0)",
         "on_validation_before_forward",
         "on_validation_after_forward(batch)",
+        "on_validation_after_loss(loss)",
         "on_validation_batch_end(batch, batch, 0)",
         "on_validation_epoch_end",
         "on_epoch_end",

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from trainer_hooks import Callback, TrainerHooksWarning
-from trainer_hooks.callbacks import NaNGuard, NaNMonitor, TerminateOnNaNCallback
+from trainer_hooks.callbacks import NaNGuard
+from trainer_hooks.compat.accelerated.callbacks import TerminateOnNaNCallback
+from trainer_hooks.compat.composer.callbacks import NaNMonitor
 from trainer_hooks.errors import NonFiniteError, UsageError
 from trainer_hooks.loggers import InMemoryLogger
 

@@ -107,3 +107,14 @@ def test_any_number_of_arguments() -> None:
     module.training_step = training_step
     Trainer(**QUIET).fit(module, DATA)
     assert seen == [2, 2]
+
+
+def test_a_step_that_wants_the_loader(Tiny, quiet_trainer, batches) -> None:
+    """Lightning's `training_step(self, dataloader_iter)` is refused with what to write."""
+
+    class Net(Tiny):
+        def training_step(self, dataloader_iter):
+            return super().training_step(next(dataloader_iter)[0], 0)
+
+    with pytest.raises(ModuleError, match=r"training_step\(dataloader_iter\): .*self, batch, ba"):
+        quiet_trainer().fit(Net(), batches(1))

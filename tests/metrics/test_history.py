@@ -12,10 +12,12 @@ import pytest
 import torch
 
 from trainer_hooks import Callback
+from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.clock.progress import Progress
 from trainer_hooks.errors import MetricError
 from trainer_hooks.metrics.history import History
 from trainer_hooks.metrics.series import LIMIT, Point, Series
+from trainer_hooks.testing import TinyModule
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
@@ -48,11 +50,16 @@ def test_deleting_what_is_not_there_is_an_error(history) -> None:
 
 
 @pytest.mark.parametrize("value", ["1", None, [1.0], {"a": 1}, torch.ones(2), 1j])
-def test_what_is_no_number_is_not_added(history, value) -> None:
-    """update_metric takes a number or a tensor with one element."""
-    with pytest.raises(MetricError, match="'x'"):
-        history.update_metric("x", value)
-    assert history.get_metric_names() == set()
+def test_what_is_no_number_is_kept_as_it_is(history, value) -> None:
+    """update_metric takes any value, and a later change of it does not reach the history."""
+    history.update_metric("x", value)
+    history.update_metric("x", value)
+    assert history.get_metric_names() == {"x"}
+    found = history.get_metric_values("x")
+    assert len(found) == 2
+    assert found[0] is not value or value in ("1", None, 1j)
+    assert torch.equal(found[0], value) if isinstance(value, torch.Tensor) else found[0] == value
+    assert len(history.get_metric_points("x")) == 2
 
 
 def test_names_and_prefixes_are_strings(history) -> None:
@@ -139,6 +146,7 @@ def test_a_restored_series_goes_on_as_the_uncut_one(cut) -> None:
 _MILLIONS = """
 import json, resource
 from trainer_hooks.metrics.history import History
+from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.clock.progress import Progress
 
 def memory():
@@ -296,3 +304,58 @@ def test_a_library_that_is_not_installed_is_named(history, monkeypatch, method, 
     monkeypatch.setitem(sys.modules, f"{package}.pyplot", None)
     with pytest.raises(MetricError, match=r"pip install trainer-hooks\[plots\]"):
         getattr(history, method)()
+
+
+# --- values that are no numbers, and who watches those that are ---
+
+
+def test_objects_come_back_from_a_state_and_make_room(history) -> None:
+    """The last thousand values of a name are kept, with their places, over a checkpoint."""
+    history.update_metric("matrix", 1.0)  # a name may become one of objects
+    for number in range(1003):
+        history.update_metric("matrix", torch.full((2, 2), float(number)))
+    history.update_metric("matrix", 2.5)
+    restored = History(Progress())
+    restored.load_state_dict(history.state_dict())
+    for kept in (history, restored):
+        values = kept.get_metric_values("matrix")
+        assert len(values) == 1000
+        assert values[-1] == kept.get_latest_metric("matrix") == 2.5
+        assert torch.equal(values[-2], torch.full((2, 2), 1002.0))
+    assert history.to_pandas().empty
+
+
+@pytest.mark.parametrize("has_own_step", [True, False])
+def test_a_value_that_a_callback_adds_can_be_watched(
+    quiet_trainer, Tiny, batches, has_own_step
+) -> None:
+    """EarlyStopping and ModelCheckpoint find what was put into the history."""
+
+    class Own(Callback):
+        def on_validation_epoch_end(self, trainer, module):
+            trainer.run_history.update_metric("matrix", torch.zeros(3, 3))
+            value = 1.0 - trainer.current_epoch
+            trainer.run_history.update_metric("mine", torch.tensor([value]))
+
+    stopper = EarlyStopping("mine", mode="max", patience=1)
+    module = net_of(Tiny) if has_own_step else TinyModule()
+    loaders = (batches(2), batches(2)) if has_own_step else ()
+    trainer = quiet_trainer(max_epochs=5, callbacks=[Own(), stopper], num_sanity_val_steps=0)
+    trainer.fit(module, *loaders)
+    assert trainer.current_epoch == 2
+    assert float(stopper.best_score) == 1.0
+    assert trainer.callback_metrics["mine"].shape == ()
+
+
+def test_the_default_step_keeps_the_mean_loss_of_each_epoch(quiet_trainer) -> None:
+    """`train_loss_epoch` is there however short the fit, and is the mean weighted by batch size."""
+
+    class Losses(TinyModule):
+        def loss(self, outputs, batch):
+            value = [1.0, 9.0][self.trainer.clock.batches_in_epoch] if self.training else 1.0
+            return outputs.sum() * 0 + value
+
+    trainer = quiet_trainer(max_epochs=1)
+    trainer.fit(Losses(), [(torch.ones(3, 2), torch.zeros(3, 2)), (torch.ones(1, 2),) * 2])
+    assert trainer.history.get_metric_values("train_loss_epoch") == [3.0]
+    assert float(trainer.callback_metrics["train_loss_epoch"]) == 3.0

@@ -869,7 +869,7 @@ def test_forward_and_loss_are_enough(Default, quiet_trainer, batches) -> None:
     data = [batch / 4 for batch in batches(4)]
     [before] = trainer.validate(net, data, verbose=False)
     trainer.fit(net, data, data)
-    assert set(trainer.callback_metrics) == {"train_loss", "val_loss"}
+    assert set(trainer.callback_metrics) == {"train_loss", "train_loss_epoch", "val_loss"}
     assert set(trainer.progress_bar_metrics) == {"train_loss", "val_loss"}
     [after] = trainer.validate(net, data, verbose=False)
     assert after["val_loss"] < before["val_loss"] / 3

@@ -583,7 +583,7 @@ def test_no_configure_optimizers(quiet_trainer, batches) -> None:
 
 
 def test_training_without_an_optimizer(Tiny, quiet_trainer, batches) -> None:
-    """None means that gradients are computed and nothing steps."""
+    """None means that gradients are computed and nothing steps; limits of steps are kept."""
 
     class Net(Tiny):
         def configure_optimizers(self):
@@ -594,9 +594,11 @@ def test_training_without_an_optimizer(Tiny, quiet_trainer, batches) -> None:
     trainer = quiet_trainer()
     trainer.fit(module, batches(3))
     assert torch.equal(module.layer.weight, before)
-    assert trainer.global_step == 0
-    assert trainer.progress.batches_completed == 3
+    assert trainer.global_step == trainer.progress.batches_completed == 3
     assert trainer.optimizers == []
+    trainer = quiet_trainer(max_epochs=None, max_steps=4)
+    trainer.fit(Net(), batches(3))
+    assert trainer.global_step == 4
 
 
 def test_lbfgs_is_given_a_closure(quiet_trainer) -> None:

@@ -27,25 +27,19 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.guarding.free_outputs import FreeOutputs
     from trainer_hooks.callbacks.guarding.garbage_collection import GarbageCollection
     from trainer_hooks.callbacks.guarding.nan_guard import NaNGuard
-    from trainer_hooks.callbacks.guarding.nan_monitor import NaNMonitor
     from trainer_hooks.callbacks.guarding.spike_detection import (
         SpikeDetection,
         TrainingSpikeException,
     )
-    from trainer_hooks.callbacks.guarding.terminate_on_nan import TerminateOnNaNCallback
     from trainer_hooks.callbacks.lambda_callback import LambdaCallback
     from trainer_hooks.callbacks.limiting.limit_batches import LimitBatchesCallback
     from trainer_hooks.callbacks.limiting.limit_eval_steps import LimitEvalStepsCallback
     from trainer_hooks.callbacks.limiting.step_based_evaluation import StepBasedEvaluationCallback
     from trainer_hooks.callbacks.placing.convert_sync_batch_norm import ConvertSyncBatchNormCallback
     from trainer_hooks.callbacks.placing.move_modules_to_device import MoveModulesToDeviceCallback
-    from trainer_hooks.callbacks.progress.log_metrics import (
-        LogMetricsCallback,
-        PrintMetricsCallback,
-    )
+    from trainer_hooks.callbacks.progress.print_metrics import PrintMetricsCallback
     from trainer_hooks.callbacks.progress.print_progress import PrintProgressCallback
     from trainer_hooks.callbacks.progress.progress_bar import ProgressBar, ProgressBarBase
-    from trainer_hooks.callbacks.progress.progress_bar_callback import ProgressBarCallback
     from trainer_hooks.callbacks.progress.rich_progress import RichProgressBar, RichProgressBarTheme
     from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
     from trainer_hooks.callbacks.reporting.generate import Generate
@@ -55,18 +49,12 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
     from trainer_hooks.callbacks.reporting.sample_inspector import SampleInspector
     from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
-    from trainer_hooks.callbacks.saving.checkpoint_saver import CheckpointSaver
     from trainer_hooks.callbacks.saving.load_checkpoint import LoadCheckpoint
     from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
     from trainer_hooks.callbacks.saving.on_exception_checkpoint import OnExceptionCheckpoint
-    from trainer_hooks.callbacks.saving.save_best_model import SaveBestModelCallback
-    from trainer_hooks.callbacks.saving.save_training_state import SaveTrainingStateCallback
     from trainer_hooks.callbacks.saving.wsd_checkpoint import WSDCheckpointCallback
-    from trainer_hooks.callbacks.stopping.early_stopper import EarlyStopper
     from trainer_hooks.callbacks.stopping.early_stopping import EarlyStopping
-    from trainer_hooks.callbacks.stopping.early_stopping_callback import EarlyStoppingCallback
     from trainer_hooks.callbacks.stopping.stop_training import StopTraining, StopTrainingError
-    from trainer_hooks.callbacks.stopping.threshold_stopper import ThresholdStopper
     from trainer_hooks.callbacks.stopping.timer import Timer
     from trainer_hooks.callbacks.summary.model_summary import ModelSummary
     from trainer_hooks.callbacks.summary.rich_model_summary import RichModelSummary
@@ -74,20 +62,16 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
     from trainer_hooks.callbacks.tuning.lr_finder import LearningRateFinder
     from trainer_hooks.callbacks.watching.activation_monitor import ActivationMonitor
-    from trainer_hooks.callbacks.watching.composer_lr_monitor import LRMonitor
     from trainer_hooks.callbacks.watching.device_stats_monitor import DeviceStatsMonitor
-    from trainer_hooks.callbacks.watching.grad_monitor import GradMonitor
     from trainer_hooks.callbacks.watching.gradient_norm_monitor import GradientNormMonitor
     from trainer_hooks.callbacks.watching.lr_monitor import LearningRateMonitor
     from trainer_hooks.callbacks.watching.memory_monitor import MemoryMonitor
     from trainer_hooks.callbacks.watching.memory_snapshot import MemorySnapshot
     from trainer_hooks.callbacks.watching.oom_observer import OOMObserver
-    from trainer_hooks.callbacks.watching.optimizer_monitor import OptimizerMonitor
     from trainer_hooks.callbacks.watching.peak_flops import measure_flops
     from trainer_hooks.callbacks.watching.profiler import Profiler
     from trainer_hooks.callbacks.watching.runtime_estimator import RuntimeEstimator
     from trainer_hooks.callbacks.watching.slow_step_detector import SlowStepDetector
-    from trainer_hooks.callbacks.watching.speed_monitor import SpeedMonitor
     from trainer_hooks.callbacks.watching.system_metrics_monitor import SystemMetricsMonitor
     from trainer_hooks.callbacks.watching.throughput import Throughput
     from trainer_hooks.callbacks.watching.throughput_monitor import ThroughputMonitor
@@ -104,29 +88,23 @@ __all__ = [
     "BatchSizeFinder",
     "Callback",
     "Checkpoint",
-    "CheckpointSaver",
     "ConvertSyncBatchNormCallback",
     "DeviceStatsMonitor",
     "EMAWeightAveraging",
-    "EarlyStopper",
     "EarlyStopping",
-    "EarlyStoppingCallback",
     "ExportForInferenceCallback",
     "FreeOutputs",
     "GarbageCollection",
     "Generate",
-    "GradMonitor",
     "GradientAccumulationScheduler",
     "GradientNormMonitor",
     "ImageVisualizer",
-    "LRMonitor",
     "LambdaCallback",
     "LearningRateFinder",
     "LearningRateMonitor",
     "LimitBatchesCallback",
     "LimitEvalStepsCallback",
     "LoadCheckpoint",
-    "LogMetricsCallback",
     "MLPerfCallback",
     "MemoryMonitor",
     "MemorySnapshot",
@@ -136,17 +114,14 @@ __all__ = [
     "ModelSummary",
     "MoveModulesToDeviceCallback",
     "NaNGuard",
-    "NaNMonitor",
     "Notify",
     "OOMObserver",
     "OnExceptionCheckpoint",
-    "OptimizerMonitor",
     "PrintMetricsCallback",
     "PrintProgressCallback",
     "Profiler",
     "ProgressBar",
     "ProgressBarBase",
-    "ProgressBarCallback",
     "QuantizationAwareTraining",
     "RichModelSummary",
     "RichProgressBar",
@@ -154,10 +129,7 @@ __all__ = [
     "RunManifest",
     "RuntimeEstimator",
     "SampleInspector",
-    "SaveBestModelCallback",
-    "SaveTrainingStateCallback",
     "SlowStepDetector",
-    "SpeedMonitor",
     "SpikeDetection",
     "StepBasedEvaluationCallback",
     "StochasticWeightAveraging",
@@ -165,8 +137,6 @@ __all__ = [
     "StopTrainingError",
     "SystemMetricsMonitor",
     "TQDMProgressBar",
-    "TerminateOnNaNCallback",
-    "ThresholdStopper",
     "Throughput",
     "ThroughputMonitor",
     "Timer",
@@ -178,6 +148,24 @@ __all__ = [
     "measure_flops",
 ]
 
+_SECOND_NAMES = {
+    "CheckpointSaver": "composer",
+    "EarlyStopper": "composer",
+    "EarlyStoppingCallback": "accelerated",
+    "GradMonitor": "composer",
+    "LRMonitor": "composer",
+    "LogMetricsCallback": "accelerated",
+    "NaNMonitor": "composer",
+    "OptimizerMonitor": "composer",
+    "ProgressBarCallback": "accelerated",
+    "SaveBestModelCallback": "accelerated",
+    "SaveTrainingStateCallback": "accelerated",
+    "SpeedMonitor": "composer",
+    "TerminateOnNaNCallback": "accelerated",
+    "ThresholdStopper": "composer",
+}
+"""What another system calls a callback that is here under another name, and the system."""
+
 __getattr__ = loader_of(
     __name__,
     {
@@ -187,29 +175,23 @@ __getattr__ = loader_of(
         "BasePredictionWriter": "writing.prediction_writer",
         "BatchSizeFinder": "tuning.batch_size_finder",
         "Checkpoint": "saving.checkpoint",
-        "CheckpointSaver": "saving.checkpoint_saver",
         "ConvertSyncBatchNormCallback": "placing.convert_sync_batch_norm",
         "DeviceStatsMonitor": "watching.device_stats_monitor",
         "EMAWeightAveraging": "averaging.ema_weight_averaging",
-        "EarlyStopper": "stopping.early_stopper",
         "EarlyStopping": "stopping.early_stopping",
-        "EarlyStoppingCallback": "stopping.early_stopping_callback",
         "ExportForInferenceCallback": "exporting.export_for_inference_callback",
         "FreeOutputs": "guarding.free_outputs",
         "GarbageCollection": "guarding.garbage_collection",
         "Generate": "reporting.generate",
-        "GradMonitor": "watching.grad_monitor",
         "GradientAccumulationScheduler": "tuning.accumulation",
         "GradientNormMonitor": "watching.gradient_norm_monitor",
         "ImageVisualizer": "reporting.image_visualizer",
-        "LRMonitor": "watching.composer_lr_monitor",
         "LambdaCallback": "lambda_callback",
         "LearningRateFinder": "tuning.lr_finder",
         "LearningRateMonitor": "watching.lr_monitor",
         "LimitBatchesCallback": "limiting.limit_batches",
         "LimitEvalStepsCallback": "limiting.limit_eval_steps",
         "LoadCheckpoint": "saving.load_checkpoint",
-        "LogMetricsCallback": "progress.log_metrics",
         "MLPerfCallback": "reporting.mlperf_callback",
         "MemoryMonitor": "watching.memory_monitor",
         "MemorySnapshot": "watching.memory_snapshot",
@@ -219,17 +201,14 @@ __getattr__ = loader_of(
         "ModelSummary": "summary.model_summary",
         "MoveModulesToDeviceCallback": "placing.move_modules_to_device",
         "NaNGuard": "guarding.nan_guard",
-        "NaNMonitor": "guarding.nan_monitor",
         "Notify": "reporting.notify",
         "OOMObserver": "watching.oom_observer",
         "OnExceptionCheckpoint": "saving.on_exception_checkpoint",
-        "OptimizerMonitor": "watching.optimizer_monitor",
-        "PrintMetricsCallback": "progress.log_metrics",
+        "PrintMetricsCallback": "progress.print_metrics",
         "PrintProgressCallback": "progress.print_progress",
         "Profiler": "watching.profiler",
         "ProgressBar": "progress.progress_bar",
         "ProgressBarBase": "progress.progress_bar",
-        "ProgressBarCallback": "progress.progress_bar_callback",
         "QuantizationAwareTraining": "compression.quantization_aware_training",
         "RichModelSummary": "summary.rich_model_summary",
         "RichProgressBar": "progress.rich_progress",
@@ -237,10 +216,7 @@ __getattr__ = loader_of(
         "RunManifest": "reporting.run_manifest",
         "RuntimeEstimator": "watching.runtime_estimator",
         "SampleInspector": "reporting.sample_inspector",
-        "SaveBestModelCallback": "saving.save_best_model",
-        "SaveTrainingStateCallback": "saving.save_training_state",
         "SlowStepDetector": "watching.slow_step_detector",
-        "SpeedMonitor": "watching.speed_monitor",
         "SpikeDetection": "guarding.spike_detection",
         "StepBasedEvaluationCallback": "limiting.step_based_evaluation",
         "StochasticWeightAveraging": "averaging.stochastic_weight_averaging",
@@ -248,8 +224,6 @@ __getattr__ = loader_of(
         "StopTrainingError": "stopping.stop_training",
         "SystemMetricsMonitor": "watching.system_metrics_monitor",
         "TQDMProgressBar": "progress.tqdm_progress",
-        "TerminateOnNaNCallback": "guarding.terminate_on_nan",
-        "ThresholdStopper": "stopping.threshold_stopper",
         "Throughput": "watching.throughput",
         "ThroughputMonitor": "watching.throughput_monitor",
         "Timer": "stopping.timer",
@@ -259,6 +233,9 @@ __getattr__ = loader_of(
         "WriteInterval": "writing.prediction_writer",
         "export_for_inference": "exporting.export",
         "measure_flops": "watching.peak_flops",
+    },
+    moved={
+        name: f"trainer_hooks.compat.{system}.callbacks" for name, system in _SECOND_NAMES.items()
     },
 )
 

@@ -27,7 +27,13 @@ from trainer_hooks.connector.state_versions import (
     under_present_keys,
     upgraded_state,
 )
-from trainer_hooks.errors import CallbackError, ModuleError, TrainerHooksWarning, nearest
+from trainer_hooks.errors import (
+    CallbackError,
+    ModuleError,
+    TrainerHooksWarning,
+    UsageError,
+    nearest,
+)
 from trainer_hooks.hooks import HOOKS, HookRelay, Member, PluginFilter, doubts, faults, in_order
 
 if TYPE_CHECKING:
@@ -95,6 +101,15 @@ class CallbackConnector:
         self.relay = HookRelay(hooks=self.hooks)
         self.relay.connect(self._members())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out of copies and pickles what each process has."""
+        return {**self.__dict__, "hooks": None if self.hooks is HOOKS else dict(self.hooks)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up a copy."""
+        self.__dict__.update(state)
+        self.hooks = HOOKS if state["hooks"] is None else state["hooks"]
+
     def _discover(
         self, wanted: bool | str | Iterable[str], errors: str, user: Sequence[Entry]
     ) -> None:
@@ -159,7 +174,7 @@ class CallbackConnector:
             ModuleError: a hook of the module cannot be called, or is misspelt where that is one.
         """
         name = f"module {type(module).__qualname__}"
-        doubtful = doubts(module, self.hooks, known_methods)
+        doubtful = doubts(module, self.hooks, known_methods, skip=2)
         wrong = (*faults(module, self.hooks, skip=2), *(doubtful if self._is_strict else ()))
         if wrong:
             raise ModuleError(f"{name}: {' Also, '.join(wrong)}")
@@ -241,7 +256,11 @@ class CallbackConnector:
         self._change()
 
     def call_event(
-        self, event: str, leading: tuple[Any, ...], arguments: Mapping[str, Any]
+        self,
+        event: str,
+        leading: tuple[Any, ...],
+        arguments: Mapping[str, Any],
+        positional: tuple[Any, ...] = (),
     ) -> None:
         """Fire an event that is none of trainer_hooks' own.
 
@@ -249,16 +268,30 @@ class CallbackConnector:
             event: a hook that a plugin adds, or the name of a method that callbacks may have.
             leading: the trainer and the module.
             arguments: what listeners are given; by name, unless it is a hook.
+            positional: what listeners are given before it, by place; nothing where it is a hook.
 
         Raises:
             UsageError: the event is one of trainer_hooks' hooks, is misspelt, or the arguments are
                 not those of the hook.
         """
         hooks.check_event(event, self.hooks, _RESERVED)
+        if event in self.hooks and positional:
+            raise UsageError(
+                f"call_event({event!r}, ...) with {len(positional)} arguments by place: those of a "
+                "hook are given by name. Write their names."
+            )
         if event in self.hooks:
             self.relay.fire(event, *leading, *hooks.positional(self.hooks[event], arguments))
-        else:
-            self.relay.fire_event(event, leading, arguments)
+        elif not self.relay.fire_event(event, leading, arguments, positional):
+            known = hooks.look_up(event, self.hooks)
+            if known:
+                warn(
+                    f"event {event!r} of call_event: no callback has such a method, so nothing was "
+                    f"called. It is {known[0].owner}'s name of the hook {known[0].spec.name!r}, "
+                    "which the trainer fires itself. Leave it out, or give an event of your own "
+                    "another name.",
+                    TrainerHooksWarning,
+                )
 
     def held_back(self, callback: Callback, method: str) -> AbstractContextManager[None]:
         """Treat an error of a callback's `method`, which is no hook, like one of a hook."""

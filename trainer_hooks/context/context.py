@@ -120,6 +120,8 @@ class RunContext:
         self.wishes.stop_requests += 1
         if self.wishes.stop_requests == 1:
             self.asked.stop_message = message_of(request)
+            if self.asked.stop_message and not self.trainer.stop_reason:
+                self.trainer.stop(self.asked.stop_message)
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
 
     def end_epoch(self) -> None:
@@ -168,6 +170,7 @@ class RunContext:
         found: dict[str, Any] = {
             "evaluators": dict(self.validation.evaluators),
             "inside_batch": self.batch.is_taken,
+            "renewed": dict(self.data.renewed),
             "loop": self.loop_state(),
         }
         if self.data.stream is not None:

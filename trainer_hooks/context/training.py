@@ -64,4 +64,4 @@ class Training:
     newest_batches: int = 0
 
     def __post_init__(self) -> None:
-        self.history = History(self.progress)
+        self.history = History(self.progress, self.metrics.show)

@@ -168,7 +168,7 @@ class Hooks:
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Called after a training batch, when it is counted; `outputs` is empty if skipped."""
+        """Called after a training batch is counted, with its whole loss; empty if skipped."""
 
     @_known_as(composer="batch_checkpoint")
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
@@ -203,6 +203,9 @@ class Hooks:
     @_known_as(composer="eval_after_forward")
     def on_validation_after_forward(self, trainer: Trainer, module: Module, outputs: Any) -> None:
         """Called after the forward of a validation batch, if there is no `validation_step`."""
+
+    def on_validation_after_loss(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
+        """Called after the loss of a validation batch, if there is no `validation_step`."""
 
     @_known_as(lightning="same", composer="eval_batch_end", accelerated="on_eval_step_end")
     def on_validation_batch_end(

@@ -80,9 +80,10 @@ _VALIDATION = Block(
             "for each loader, for each batch",
             "on_validation_batch_start",
             _if(
-                "if the module has no validation_step, around its forward",
+                "if the module has no validation_step, around its forward and after its loss",
                 "on_validation_before_forward",
                 "on_validation_after_forward",
+                "on_validation_after_loss",
             ),
             "on_validation_batch_end",
         ),

@@ -43,6 +43,7 @@ class ClosureStep(TrainStep):
     def __init__(self, context: RunContext, inner: TrainStep) -> None:
         """Make one whose batches are run by `inner`, forward and backward."""
         self._inner = inner
+        self._made = 0
         self._may_evaluate = may_evaluate(context)
         super().__init__(context)
         self.missing = inner.missing
@@ -95,6 +96,7 @@ class ClosureStep(TrainStep):
             return loss
 
         wrapped = ManualOptimizer(optimizer, self)
+        self._made = 0
         self.module.optimizer_step(self.progress.epochs_completed, batch_idx, wrapped, closure)
         if not inner.is_repeating:
             raise OptimizationError(
@@ -103,6 +105,9 @@ class ClosureStep(TrainStep):
                 "optimizer_step call optimizer.step(closure=optimizer_closure), or the closure "
                 "alone where no step is to be made."
             )
+        for _ in range(self._made):  # counted now: an override goes by the steps before its own
+            self.progress.steps_completed += 1
+            self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
         return outputs
 
     def _who_drops_it(self) -> str:
@@ -120,8 +125,7 @@ class ClosureStep(TrainStep):
             if closure is not None and not self.progress.has_gradients:
                 return result
             self.precision.step(optimizer)
-        self.progress.steps_completed += 1
-        self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
+        self._made += 1
         return result
 
     def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:

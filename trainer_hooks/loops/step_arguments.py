@@ -28,7 +28,7 @@ def fitted(module: Module, name: str, num_loaders: int = 1) -> Callable[..., Any
         num_loaders: how many loaders there are; the loader's number is given where several are.
 
     Raises:
-        ModuleError: it takes fewer arguments than it must, or more.
+        ModuleError: it takes fewer arguments than it must, or more, or wants the loader.
     """
     step: Callable[..., Any] = getattr(module, name)
     try:
@@ -50,6 +50,11 @@ def fitted(module: Module, name: str, num_loaders: int = 1) -> Callable[..., Any
         raise ModuleError(
             f"{where}({', '.join(p.name for p in positional)}): it is called with "
             f"({', '.join(_GIVEN[:given])}). Take these, and give what else it takes a default."
+        )
+    if positional[0].name == "dataloader_iter":
+        raise ModuleError(
+            f"{where}(dataloader_iter): a step takes no batches from the loader here, it is given "
+            f"one after another. Write def {name}(self, batch, batch_idx)."
         )
     if len(positional) == 1:
         return lambda batch, *_: step(batch)

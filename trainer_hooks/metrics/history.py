@@ -8,9 +8,12 @@ from trainer_hooks.errors import MetricError, nearest
 from trainer_hooks.metrics.series import Point, Series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from torch import Tensor
 
     from trainer_hooks.clock import Progress
+    from trainer_hooks.metrics.objects_kept import Objects
 
 __all__ = ["History"]
 
@@ -27,13 +30,19 @@ class History:
 
     It is part of a checkpoint; after a resume it is what it would be without the cut.
 
+    What callbacks add may be no number: the last 1 000 values of such a name are kept as they are.
+
     Args:
         progress: the counters that say where in the run a value belongs.
+        show: is given each number that a callback adds, with its name, for those who watch it.
     """
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(
+        self, progress: Progress, show: Callable[[str, Tensor | float], None] | None = None
+    ) -> None:
         self._progress = progress
-        self._series: dict[str, Series] = {}
+        self._show = show
+        self._series: dict[str, Series | Objects] = {}
         self._deferred: list[tuple[str, int, int, Any]] = []
         self._prefix = ""
 
@@ -54,7 +63,7 @@ class History:
         self._copy_deferred()
         return set(self._series)
 
-    def get_metric_values(self, metric_name: str) -> list[float]:
+    def get_metric_values(self, metric_name: str) -> list[Any]:
         """Return the values of a name, oldest first; none where there is no such name."""
         self._copy_deferred()
         series = self._series.get(metric_name)
@@ -65,7 +74,7 @@ class History:
         self._copy_deferred()
         return list(self._series.get(metric_name, ()))
 
-    def get_latest_metric(self, metric_name: str) -> float:
+    def get_latest_metric(self, metric_name: str) -> Any:
         """Return the last value of a name.
 
         Raises:
@@ -89,7 +98,7 @@ class History:
         from trainer_hooks.metrics.history_views import frame_of
 
         self._copy_deferred()
-        return frame_of({name: list(series) for name, series in self._series.items()})
+        return frame_of({name: list(series) for name, series in self._numbers().items()})
 
     def plot(self, *metric_names: str, x: str = "step", ax: Any = None) -> Any:
         """Draw names over the run and return matplotlib's axes.
@@ -109,7 +118,7 @@ class History:
             raise MetricError(f"history.plot(x={x!r}): must be 'step' or 'epoch'.")
         self._copy_deferred()
         chosen = [found for name in metric_names for found in self._forks_of(name)]
-        names = dict.fromkeys(chosen) if metric_names else self._series
+        names = dict.fromkeys(chosen) if metric_names else self._numbers()
         return drawn({name: list(self._series[name]) for name in names}, x, ax)
 
     # --- what is written ---
@@ -126,18 +135,33 @@ class History:
         self._prefix = prefix
 
     def update_metric(self, metric_name: str, metric_value: Any) -> None:
-        """Add a value of your own: a number, or a tensor with one element.
+        """Add a value of your own.
 
-        A tensor is copied from its device later, together with others.
+        A number, or a tensor with one element, is in `trainer.callback_metrics` from now on too, so
+        that callbacks can watch it; a tensor is copied from its device later, together with others.
+        Of anything else a copy is kept, which can be read here alone. For checkpoints it must be
+        plain data, arrays and tensors.
 
         Raises:
-            MetricError: the name is no string, or the value no number.
+            MetricError: the name is no string.
         """
-        from trainer_hooks.metrics.values import taken
+        from trainer_hooks.metrics.objects_kept import Objects, copied
+        from trainer_hooks.metrics.values import is_single, taken
 
         if not isinstance(metric_name, str):
             raise MetricError(f"update_metric({metric_name!r}, ...): the name must be a string.")
-        self.defer({metric_name: taken(metric_name, metric_value)})
+        name = self._prefix + metric_name
+        if is_single(metric_value):
+            value = taken(metric_name, metric_value)
+            self.defer({metric_name: value})
+            if self._show is not None:
+                self._show(name, value)
+            return
+        self._copy_deferred()
+        kept = self._series.get(name)
+        if not isinstance(kept, Objects):
+            kept = self._series[name] = Objects(kept or ())
+        kept.add(self._progress.epochs_completed, self.present_step, copied(metric_value))
 
     def delete_metric(self, metric_name: str) -> None:
         """Forget the values of a name.
@@ -187,7 +211,12 @@ class History:
         self._copy_deferred()
         return {
             "prefix": self._prefix,
-            "series": {name: series.state_dict() for name, series in self._series.items()},
+            "series": {name: series.state_dict() for name, series in self._numbers().items()},
+            "objects": {
+                name: kept.state_dict()
+                for name, kept in self._series.items()
+                if not isinstance(kept, Series)
+            },
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -195,8 +224,17 @@ class History:
         self.reset()
         self._prefix = state_dict.get("prefix", "")
         for name, state in state_dict.get("series", {}).items():
-            self._series[name] = Series()
-            self._series[name].load_state_dict(state)
+            series = self._series[name] = Series()
+            series.load_state_dict(state)
+        objects = state_dict.get("objects")
+        if objects:
+            from trainer_hooks.metrics.objects_kept import Objects
+
+            self._series.update({name: Objects.of(state) for name, state in objects.items()})
+
+    def _numbers(self) -> dict[str, Series]:
+        """Return the names whose values are numbers."""
+        return {name: kept for name, kept in self._series.items() if isinstance(kept, Series)}
 
     def _add(self, name: str, epoch: int, step: int, value: float) -> None:
         series = self._series.get(name)
@@ -216,8 +254,9 @@ class History:
             self._add(name, epoch, step, value)
 
     def _forks_of(self, name: str) -> Iterable[str]:
-        forks = [name] if name in self._series else [f"{name}_step", f"{name}_epoch"]
-        found = [fork for fork in forks if fork in self._series]
+        numbers = self._numbers()
+        forks = [name] if name in numbers else [f"{name}_step", f"{name}_epoch"]
+        found = [fork for fork in forks if fork in numbers]
         if not found:
             raise MetricError(self._unknown(name, "plot"))
         return found

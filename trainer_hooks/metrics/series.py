@@ -20,7 +20,7 @@ class Point(NamedTuple):
 
     epoch: int
     step: int
-    value: float
+    value: Any
 
 
 class Series:

@@ -105,6 +105,10 @@ class MetricStore(LoggedValues):
         slots = self._tables.get((scope, dataloader_idx), {}).values()
         return {s.epoch_key: s.reduce() for s in slots if s.on_epoch and s.logger and s.has_values}
 
+    def show(self, name: str, value: Tensor | float) -> None:
+        """Put a value that a callback added to the history where callbacks find what was logged."""
+        self.callback_metrics[name] = torch.as_tensor(value).reshape(())
+
     def note_logged(self, metrics: Mapping[str, Any]) -> None:
         """Keep what the loggers were given otherwise than by `log`."""
         self.logged_metrics.update({k: torch.as_tensor(v) for k, v in metrics.items()})

@@ -13,7 +13,7 @@ from trainer_hooks.errors import MetricError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["floats", "in_one_piece", "number", "scalar", "single", "taken"]
+__all__ = ["floats", "in_one_piece", "is_single", "number", "scalar", "single", "taken"]
 
 
 def single(name: str, value: Tensor) -> Tensor:
@@ -64,6 +64,13 @@ def in_one_piece(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for names in alike.values():
         found.update(zip(names, torch.stack([values[name] for name in names]), strict=True))
     return found
+
+
+def is_single(value: Any) -> bool:
+    """Return whether a value is a real number or a tensor with one that is."""
+    if isinstance(value, Tensor):
+        return value.numel() == 1 and not value.is_complex()
+    return isinstance(value, Number) and not isinstance(value, complex)
 
 
 def taken(name: str, value: Any) -> Tensor | float:

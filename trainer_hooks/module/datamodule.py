@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trainer_hooks import checkpoint
 from trainer_hooks.data import DataHooks
+from trainer_hooks.module.loading import MethodOfClass
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class DataModule(DataHooks):
         """What of the hyperparameters loggers are given, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None
 
-    @classmethod
+    @MethodOfClass
     def load_from_checkpoint(
         cls,
         checkpoint_path: str | os.PathLike[str],

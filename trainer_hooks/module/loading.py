@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks import checkpoint as files
+from trainer_hooks.errors import ModuleError
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
-__all__ = ["load_module"]
+    MethodOfClass = classmethod
+else:
+
+    class MethodOfClass(classmethod):
+        """A classmethod that an object refuses, since it would stay as it is itself."""
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Callable[..., Any]:
+            """Return the method, of an object one that raises when it is called."""
+            return super().__get__(instance, owner) if instance is None else _refusal(owner)
+
+
+__all__ = ["MethodOfClass", "load_module"]
 
 
 def load_module(
@@ -47,3 +60,14 @@ def load_module(
     if is_device:
         module.to(map_location)
     return module
+
+
+def _refusal(kind: type[Any]) -> Callable[..., Any]:
+    def load_from_checkpoint(*_: Any, **__: Any) -> Any:
+        raise ModuleError(
+            f"load_from_checkpoint was called on an object of {kind.__qualname__}: it makes a new "
+            f"object, and this one would stay as it is. Write loaded = {kind.__name__}."
+            "load_from_checkpoint(...)."
+        )
+
+    return load_from_checkpoint

@@ -14,7 +14,7 @@ from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.hooks import HOOKS, empty_hook
 from trainer_hooks.module.clipping import clip_gradients
 from trainer_hooks.module.gathering import gathered
-from trainer_hooks.module.loading import load_module
+from trainer_hooks.module.loading import MethodOfClass, load_module
 from trainer_hooks.module.log_rules import require_metric, warn_of_dropped
 from trainer_hooks.module.toggling import toggle, untoggle
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.optim import Optimizer
 
-    from trainer_hooks.metrics import MetricStore
+    from trainer_hooks.metrics import MetricStore, MutedMetrics
     from trainer_hooks.module.hyperparameters import KeptArguments
     from trainer_hooks.module.optimization import ManualOptimizer
 
@@ -44,7 +44,8 @@ class Module(nn.Module, DataHooks):
     """Subclass it: define `training_step` and `configure_optimizers`, and what else you need.
 
     Or define `forward(batch)` and `loss(outputs, batch)` and no step at all: the default steps then
-    run them, log `train_loss`, `val_loss` and `test_loss`, and fire the forward and loss hooks.
+    run them, log `train_loss`, its mean `train_loss_epoch`, `val_loss` and `test_loss`, and fire
+    the forward and loss hooks.
 
     Every hook of the catalogue may be defined too, without the arguments `trainer` and `module`.
 
@@ -61,7 +62,7 @@ class Module(nn.Module, DataHooks):
     strict_loading: bool = True
 
     _trainer: Any = None
-    _metrics: MetricStore | None = None
+    _metrics: MetricStore | MutedMetrics | None = None
     _manual: _Manual | None = None
     _kept: KeptArguments | None = None
 
@@ -477,7 +478,7 @@ class Module(nn.Module, DataHooks):
         """What of the hyperparameters loggers are given, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None
 
-    @classmethod
+    @MethodOfClass
     def load_from_checkpoint(
         cls,
         checkpoint_path: str | os.PathLike[str],
@@ -514,7 +515,7 @@ class Module(nn.Module, DataHooks):
 
     # --- the run it is in ---
 
-    def attach(self, trainer: Any, metrics: MetricStore | None) -> None:
+    def attach(self, trainer: Any, metrics: MetricStore | MutedMetrics | None) -> None:
         """Tell the module, and modules inside it, which trainer runs it; the trainer calls this."""
         for part in self.modules():
             if isinstance(part, Module):

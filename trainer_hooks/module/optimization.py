@@ -160,6 +160,11 @@ class ManualOptimizer:
         self.optimizer = optimizer
         self._stepper = stepper
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[Optimizer]:  # type: ignore[override]
+        """Return the wrapped optimizer's class, so that `isinstance` takes this for it."""
+        return type(self.optimizer)
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Let the optimizer step, with the run's precision; count it and fire the hooks."""
         return self._stepper.step_manually(self.optimizer, closure)

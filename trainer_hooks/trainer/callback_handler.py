@@ -50,20 +50,22 @@ class CallbackHandler:
         return iter(self._trainer.callbacks)
 
     @property
-    def callback_list(self) -> str:
-        """The names of the callbacks' classes in the order of their turns, a line for each."""
-        return "\n".join(type(callback).__name__ for callback in self)
+    def callback_list(self) -> list[str]:
+        """The names of the callbacks' classes in the order of their turns."""
+        return [type(callback).__name__ for callback in self]
 
-    def call_event(self, event: str, trainer: Any = None, **kwargs: Any) -> None:
+    def call_event(self, event: str, *args: Any, **kwargs: Any) -> None:
         """Call the method named `event` on each callback that has it, with these arguments.
 
         Args:
             event: a name of your own; hooks are fired by the trainer itself.
-            trainer: what the method is given as `trainer`.
+            *args: what the method is given, the trainer first; where there is neither this nor a
+                `trainer` by name, it is given this trainer by name.
             **kwargs: what else it is given.
 
         Raises:
             UsageError: the event is a hook of trainer_hooks, or looks like one.
         """
-        given = self._trainer if trainer is None else trainer
-        self._trainer.call_event(event, trainer=given, **kwargs)
+        if not args:
+            kwargs.setdefault("trainer", self._trainer)
+        self._trainer.call_event(event, *args, **kwargs)

@@ -12,12 +12,11 @@ from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import (
     Checkpoint,
     EarlyStopping,
-    EarlyStoppingCallback,
     EMAWeightAveraging,
     ModelCheckpoint,
     ModelEmaCallback,
-    SaveBestModelCallback,
 )
+from trainer_hooks.compat.accelerated.callbacks import EarlyStoppingCallback, SaveBestModelCallback
 from trainer_hooks.errors import (
     CallbackError,
     MetricError,

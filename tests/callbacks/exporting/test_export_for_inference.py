@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Module, callbacks
 from trainer_hooks.callbacks import ExportForInferenceCallback, export_for_inference
+from trainer_hooks.compat.accelerated.callbacks import SaveBestModelCallback
 from trainer_hooks.errors import (
     CheckpointError,
     ExportError,
@@ -695,7 +696,7 @@ class Worsening(Digits):
 def test_the_best_weights_are_exported(digits, bare, tmp_path):
     """After a callback that puts the best weights back, these are what is exported."""
     module = Worsening()
-    best = callbacks.SaveBestModelCallback(tmp_path / "best.pt", "val_loss")
+    best = SaveBestModelCallback(tmp_path / "best.pt", "val_loss")
     export = ExportForInferenceCallback("pt2", tmp_path / "a.pt2")
     trainer = bare(best, export, max_epochs=2, enable_checkpointing=True)
     trainer.fit(module, loader_of(digits), loader_of(digits))

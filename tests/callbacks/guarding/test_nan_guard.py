@@ -12,7 +12,7 @@ from trainer_hooks.callbacks import NaNGuard
 from trainer_hooks.errors import NonFiniteError, OptionError
 
 BAD = [
-    ({"action": "ignore"}, r"action 'ignore' of NaNGuard: .*'raise', 'skip', 'rollback'"),
+    ({"action": "ignore"}, r"action 'ignore' of NaNGuard: .*'raise', 'stop', 'skip', 'rollback'"),
     ({"check": "weights"}, r"check 'weights' of NaNGuard"),
     ({"check": []}, r"check \[\] of NaNGuard"),
     ({"check": 3}, r"check 3 of NaNGuard"),

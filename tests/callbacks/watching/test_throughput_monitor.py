@@ -97,6 +97,7 @@ def test_names_and_values(bare, clock, MemoryLogger):
         "train/device/items_per_sec": 10.0,
         "train/device/flops_per_sec": 25.0,
         "train/device/mfu": 0.25,
+        "epoch": 1,
     }
     validated = logged(logger, "validate")
     assert [step for step, _ in validated] == [2, 4]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from trainer_hooks import Module, Trainer
+from trainer_hooks import DataModule, Module, Trainer
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.loggers import InMemoryLogger
 from trainer_hooks.loops import loading_watch
@@ -178,3 +178,26 @@ def test_where_there_are_workers_enough(clock, recwarn, monkeypatch) -> None:
     monkeypatch.setattr(loading_watch, "usable_cpus", lambda: 1)
     fit(clock, loading=0.3, working=0.1)
     assert told(recwarn) == []
+
+
+def test_hyperparameters_with_two_values(recwarn) -> None:
+    """One name in the module and in the data module is said, if the values differ."""
+
+    class Data(DataModule):
+        def __init__(self, size: int = 1, depth: int = 1) -> None:
+            super().__init__()
+            self.save_hyperparameters()
+
+        def train_dataloader(self):
+            return loader()
+
+    class Sized(Net):
+        def __init__(self, size: int = 1, depth: int = 2) -> None:
+            super().__init__()
+            self.save_hyperparameters()
+
+    logger = InMemoryLogger()
+    Trainer(max_epochs=1, logger=logger, log_every_n_steps=4, **OFF).fit(Sized(), datamodule=Data())
+    (said,) = told(recwarn)
+    assert said.startswith("the hyperparameters 'depth' have one value in the data module")
+    assert logger.hparams["depth"] == 2

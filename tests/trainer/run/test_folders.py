@@ -10,15 +10,17 @@ import pytest
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import (
-    CheckpointSaver,
     ModelCheckpoint,
     ModelEmaCallback,
     OnExceptionCheckpoint,
     RunManifest,
-    SaveBestModelCallback,
-    SaveTrainingStateCallback,
     WSDCheckpointCallback,
 )
+from trainer_hooks.compat.accelerated.callbacks import (
+    SaveBestModelCallback,
+    SaveTrainingStateCallback,
+)
+from trainer_hooks.compat.composer.callbacks import CheckpointSaver
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers import CSVLogger, MLflowLogger, TensorBoardLogger
 

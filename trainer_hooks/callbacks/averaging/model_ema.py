@@ -15,7 +15,6 @@ from trainer_hooks.callbacks.metric_names import name_of_metric
 from trainer_hooks.callbacks.monitoring import check_choice, check_monitor, has_validation
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.callbacks.saving.one_file import OneFile
-from trainer_hooks.callbacks.saving.save_best_model import SaveBestModelCallback
 from trainer_hooks.callbacks.saving.saver_options import check_flags
 from trainer_hooks.callbacks.weight_owner import require_no_owner, require_whole_weights
 from trainer_hooks.connector import collect
@@ -39,7 +38,6 @@ __all__ = ["ModelEmaCallback"]
 _WHERE = "ModelEmaCallback"
 
 
-@SaveBestModelCallback.register
 class ModelEmaCallback(ModelCheckpoint):
     """Keep an exponential moving average of the weights, validate it too, and save the best one.
 

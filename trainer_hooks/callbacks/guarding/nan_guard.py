@@ -1,4 +1,4 @@
-"""NaNGuard: look for NaN and infinity, and raise, skip the step, or go back to a good state."""
+"""NaNGuard: look for NaN and infinity, and raise, end the run, skip the step, or go back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from trainer_hooks.callbacks.guarding.finite import (
     read_flags,
 )
 from trainer_hooks.callbacks.guarding.good_state import GoodState
-from trainer_hooks.callbacks.guarding.nan_options import CHECKS, check_device
+from trainer_hooks.callbacks.guarding.nan_options import (
+    ACTIONS,
+    CHECKS,
+    check_device,
+    found_by_any,
+    give_up,
+    stop,
+)
 from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_several
 from trainer_hooks.callbacks.weight_owner import require_whole_weights
 from trainer_hooks.context import NEVER
@@ -43,7 +50,7 @@ _EVERY = 50
 
 
 class NaNGuard(Callback):
-    """Look for NaN and infinity in a training, and raise, skip the step, or go back.
+    """Look for NaN and infinity in a training, and raise, end the run, skip the step, or go back.
 
     Losses are looked at in every batch, but the answer stays on the device. Every so many steps,
     before the optimizer steps, the gradients of the window, the trainable parameters and the
@@ -57,6 +64,8 @@ class NaNGuard(Callback):
     What is done about it:
 
     - `"raise"`: a `NonFiniteError` says what is broken, by name.
+    - `"stop"`: the run ends in order, and `trainer.stop_reason` says why. A checkpoint of that
+      moment ends a fit that resumes it as well: resume from an earlier one.
     - `"skip"`: the optimizer does not step with these gradients: it finds none. It is asked at each
       step, so this costs a wait at each. The step counts, as a step of a scheduler too. Broken
       parameters cannot be mended so, and raise.
@@ -75,7 +84,7 @@ class NaNGuard(Callback):
     optimizer skips them by itself: gradients are not looked at.
 
     Args:
-        action: `"raise"`, `"skip"` or `"rollback"`.
+        action: `"raise"`, `"stop"`, `"skip"` or `"rollback"`.
         check: what to look at: of `"loss"`, `"gradients"` and `"parameters"` one or more.
         check_every_n_steps: how many optimizer steps lie between two looks. Unless given, the
             trainer's `log_every_n_steps`, where a GPU is waited for anyway; 1 with `"skip"`.
@@ -118,7 +127,7 @@ class NaNGuard(Callback):
         snapshot_device: str | torch.device | None = None,
         save_snapshot: bool = True,
     ) -> None:
-        self.action: str = check_choice("action", action, _WHERE, ("raise", "skip", "rollback"))
+        self.action: str = check_choice("action", action, _WHERE, ACTIONS)
         self.check = check_several("check", check, _WHERE, CHECKS)
         if check_every_n_steps is not None:
             check_count("check_every_n_steps", check_every_n_steps, _WHERE, least=1)
@@ -190,6 +199,9 @@ class NaNGuard(Callback):
             NonFiniteError: the weights are broken already.
         """
         self._is_to_clear = False
+        if self.action == "stop" and self.events:
+            last = self.events[-1]
+            stop(trainer, last["found"], last.get("epoch", trainer.current_epoch))
         if self.action == "rollback" and self._good is None:
             if read_flags({"parameters": broken_weights(module)}):
                 raise NonFiniteError(
@@ -251,7 +263,7 @@ class NaNGuard(Callback):
         """
         if "parameters" in self.check:
             flags["parameters"] = broken_weights(module)
-        found = _found_by_any(trainer, read_flags(flags))
+        found = found_by_any(trainer, read_flags(flags))
         self._loss_is_broken, self._is_unchecked = None, False
         if found:
             self._act(trainer, module, found, step)
@@ -268,21 +280,15 @@ class NaNGuard(Callback):
         Raises:
             NonFiniteError: that is to raise, or it was done too often in a row.
         """
+        if self.action == "stop":
+            self.end_run(trainer, found)
         self._in_a_row += 1
         what = described(module, found)
         where = f"epoch {trainer.current_epoch}, up to optimizer step {step}"
         if self.action == "raise" or (self.action == "skip" and "parameters" in found):
-            raise NonFiniteError(
-                f"NaN or infinity in {what} ({where}): a training cannot go on from there. Lower "
-                "the learning rate, clip the gradients, look at the data of these steps, or use "
-                f"{_WHERE}('rollback')."
-            )
+            give_up(f"{what} ({where})")
         if self._in_a_row > self.patience:
-            raise NonFiniteError(
-                f"NaN or infinity in {what} ({where}): found {self._in_a_row} times in a row, and "
-                f"patience={self.patience} of {_WHERE} is used up. Lower the learning rate, clip "
-                "the gradients, or look at the data of these steps."
-            )
+            give_up(f"{what} ({where})", self._in_a_row, self.patience)
         self.events.append({"step": trainer.global_step, "found": found, "action": self.action})
         if self.action == "skip":
             self.skipped_steps += 1
@@ -299,6 +305,20 @@ class NaNGuard(Callback):
             self._good.step,
         )
 
+    def end_run(self, trainer: Trainer, found: list[str]) -> None:
+        """End the run because of what was found; once it is to end, for the first reason.
+
+        Raises:
+            StopTraining: it is to end.
+        """
+        if trainer.should_stop and self.events:
+            return
+        epoch = trainer.current_epoch
+        self.events.append(
+            {"step": trainer.global_step, "epoch": epoch, "found": found, "action": "stop"}
+        )
+        stop(trainer, found, epoch)
+
     def _copy(self, trainer: Trainer, module: Module) -> None:
         self._good = GoodState.of(
             module, trainer.optimizers, trainer.global_step, self.snapshot_device
@@ -309,12 +329,3 @@ class NaNGuard(Callback):
         self.skipped_steps = self.rollbacks = self._in_a_row = 0
         self._loss_is_broken = self._good = None
         self._is_unchecked = False
-
-
-def _found_by_any(trainer: Trainer, found: list[str]) -> list[str]:
-    """Return what any process has found, so that all do the same."""
-    if trainer.world_size == 1:
-        return found
-    told = torch.tensor([float(what in found) for what in CHECKS])
-    by_any = trainer.strategy.reduce(told, reduce_op="max").tolist()
-    return [what for what, is_found in zip(CHECKS, by_any, strict=True) if is_found]

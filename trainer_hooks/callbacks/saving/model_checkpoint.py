@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from trainer_hooks.clock import Time
+    from trainer_hooks.clock import Time, When
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 
@@ -64,8 +64,8 @@ class ModelCheckpoint(Checkpoint):
         auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
         every_n_train_steps: save after every so many optimizer steps.
         train_time_interval: save when so much time has passed: `"30m"`, a `Time` or a timedelta.
-        every_n_epochs: save after every so many epochs; 1 where no trigger is given. The three
-            exclude each other; 0 switches one off.
+        every_n_epochs: save after every so many epochs; 1 where no trigger is given. These three
+            and `save_interval` exclude each other; 0 switches one off.
         save_on_train_epoch_end: whether `every_n_epochs` acts at the end of the training epoch
             (True) or after each validation (False); by default the former where each epoch has
             one validation, at its end, and where there is none.
@@ -74,6 +74,8 @@ class ModelCheckpoint(Checkpoint):
             state is copied in memory, and as long as the save before is still being written. A
             failure is raised at the next save; the end of a run waits for what is under way. What
             `save_on_exception` writes is waited for.
+        save_interval: save when `"500ba"`, `"1e6tok"`, `"0.1dur"`, a `Time`, a filter or a function
+            of `trainer.clock` says, which is asked at the end of each batch and epoch.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -124,6 +126,7 @@ class ModelCheckpoint(Checkpoint):
         save_on_train_epoch_end: bool | None = None,
         enable_version_counter: bool = True,
         async_save: bool = False,
+        save_interval: When | int | None = None,
     ) -> None:
         check_flags(
             _WHERE,
@@ -150,7 +153,9 @@ class ModelCheckpoint(Checkpoint):
         self.save_on_exception = save_on_exception
         self.last_exception_path = ""
         self._schedule = Schedule(
-            Triggers.chosen(every_n_train_steps, every_n_epochs, train_time_interval, _WHERE),
+            Triggers.chosen(
+                every_n_train_steps, every_n_epochs, train_time_interval, _WHERE, save_interval
+            ),
             save_on_train_epoch_end,
         )
         self.ledger = Ledger(mode)
@@ -165,12 +170,15 @@ class ModelCheckpoint(Checkpoint):
     def state_key(self) -> str:
         """The class with what tells two instances apart: the monitor and the trigger."""
         triggers = self._schedule.triggers
+        when = triggers.save_interval
+        chosen = {} if when is None else {"save_interval": repr(when)}
         return self._generate_state_key(
             monitor=self.monitor,
             mode=self.mode,
             every_n_train_steps=triggers.every_n_train_steps,
             every_n_epochs=triggers.every_n_epochs,
             train_time_interval=triggers.train_time_interval,
+            **chosen,
         )
 
     @property

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.monitoring import acts_at_train_epoch_end, check_count
-from trainer_hooks.clock import TimeUnit, parse_time
+from trainer_hooks.callbacks.monitoring import (
+    acts_at_train_epoch_end,
+    check_count,
+    decided_by_first,
+)
+from trainer_hooks.clock import Cue, Filter, TimeUnit, When, parse_time, parse_when
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -20,20 +24,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Schedule", "Triggers"]
 
+_UNITS = tuple(unit for unit in TimeUnit if unit is not TimeUnit.ITERATION)
+"""What an interval may be counted in; iterations end outside of the slots."""
+
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """What sets off a save; one of the three, or none.
+    """What sets off a save; one of the four, or none.
 
     Attributes:
         every_n_train_steps: optimizer steps between two saves, or 0.
         every_n_epochs: epochs between two saves, or 0.
         train_time_interval: the least time between two saves, or None.
+        save_interval: what says at the end of batches and epochs, or None.
     """
 
     every_n_train_steps: int
     every_n_epochs: int
     train_time_interval: timedelta | None
+    save_interval: Filter | None = None
 
     @classmethod
     def chosen(
@@ -42,6 +51,7 @@ class Triggers:
         epochs: int | None,
         interval: str | Time | timedelta | None,
         where: str,
+        when: When | int | None = None,
     ) -> Triggers:
         """Return the triggers for what the user chose; each epoch if that is nothing.
 
@@ -56,16 +66,20 @@ class Triggers:
             units = (TimeUnit.SECOND,)
             least = parse_time(interval, "train_time_interval", where, units=units)
             interval = timedelta(seconds=least.value)
+        asked = None
+        if when is not None:
+            asked = parse_when(when, "save_interval", where, units=_UNITS, bare=TimeUnit.EPOCH)
         chosen = [name for name, value in given.items() if value]
         chosen += ["train_time_interval"] if interval is not None else []
+        chosen += ["save_interval"] if asked is not None else []
         if len(chosen) > 1:
             raise OptionError(
                 f"triggers {', '.join(chosen)} of {where}: they exclude each other. Keep one, and "
                 f"use a second {where} for the other."
             )
-        if steps is None and epochs is None and interval is None:
+        if steps is None and epochs is None and interval is None and asked is None:
             return cls(0, 1, None)
-        return cls(given["every_n_train_steps"], given["every_n_epochs"], interval)
+        return cls(given["every_n_train_steps"], given["every_n_epochs"], interval, asked)
 
 
 class Schedule:
@@ -83,12 +97,15 @@ class Schedule:
         self._at_train_epoch_end = True
         self._watches_batches = False
         self._batches_at_start: int | None = None
+        self._cue = None if triggers.save_interval is None else Cue(triggers.save_interval)
         self.reset()
 
     def reset(self) -> None:
         """Forget what happened in an earlier training."""
         self._step_seen: int | None = None
         self._deferred_at: int | None = None
+        if self._cue is not None:
+            self._cue.forget()
 
     def start(self, trainer: Trainer) -> None:
         """Begin, or go on: the clock starts, counts go on from where they were."""
@@ -96,6 +113,9 @@ class Schedule:
         by_batches = self.triggers.every_n_train_steps > 0
         by_time = self.triggers.train_time_interval is not None
         self._watches_batches = by_batches or by_time or not self._at_train_epoch_end
+        if self._cue is not None:
+            self._cue.start(trainer.clock)
+            self._watches_batches = True
         self._last_time = _now(trainer)
         self._batches_at_start = trainer.progress.batches_completed
         if self._step_seen is None:
@@ -117,6 +137,8 @@ class Schedule:
         """
         if not self._watches_batches:
             return None
+        if self._cue is not None:
+            return self._is_asked_for(trainer) or None
         triggers, step = self.triggers, trainer.global_step
         if triggers.every_n_train_steps > 0:
             every, before, self._step_seen = triggers.every_n_train_steps, self._step_seen, step
@@ -133,7 +155,8 @@ class Schedule:
 
         It is None where saves are not set off in this slot.
         """
-        if self._deferred_at == trainer.progress.batches_completed:
+        is_asked_for = self._is_asked_for(trainer)
+        if self._deferred_at == trainer.progress.batches_completed or is_asked_for:
             return True
         is_turn = self._at_train_epoch_end or _is_validated(trainer)
         return self._is_due_epoch(trainer) if is_turn and self._goes_by_epochs else None
@@ -144,12 +167,22 @@ class Schedule:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is under way as plain data."""
-        return {"step_seen": self._step_seen, "deferred_at": self._deferred_at}
+        state: dict[str, Any] = {"step_seen": self._step_seen, "deferred_at": self._deferred_at}
+        return state if self._cue is None else {**state, "asked": self._cue.state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take back what was under way."""
         self._step_seen = state_dict.get("step_seen")
         self._deferred_at = state_dict.get("deferred_at")
+        if self._cue is not None and "asked" in state_dict:
+            self._cue.load_state_dict(state_dict["asked"])
+
+    def _is_asked_for(self, trainer: Trainer) -> bool:
+        """Return whether the interval says so now, which it is asked in each slot."""
+        if self._cue is None:
+            return False
+        is_due = self._cue.is_due(trainer.clock)
+        return decided_by_first(trainer, lambda: is_due)  # each counts its own samples and tokens
 
     def _is_time_up(self, interval: timedelta, trainer: Trainer) -> bool:
         """Return whether so much time has passed, and count anew if it has."""
@@ -166,7 +199,8 @@ class Schedule:
     @property
     def _goes_by_epochs(self) -> bool:
         triggers = self.triggers
-        return triggers.every_n_train_steps == 0 and triggers.train_time_interval is None
+        by_batches = triggers.every_n_train_steps != 0 or self._cue is not None
+        return not by_batches and triggers.train_time_interval is None
 
 
 def _now(trainer: Trainer) -> float:

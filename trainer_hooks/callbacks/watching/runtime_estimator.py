@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
 from trainer_hooks.callbacks.watching.due import is_logged
-from trainer_hooks.callbacks.watching.speed_monitor import SECONDS
 
 if TYPE_CHECKING:
     from trainer_hooks.clock import Clock
     from trainer_hooks.context import Trainer
     from trainer_hooks.module import Module
 
-__all__ = ["RuntimeEstimator"]
+__all__ = ["SECONDS", "RuntimeEstimator"]
 
 _WHERE = "RuntimeEstimator"
+SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
+"""How many seconds a unit of time has."""
 
 
 class RuntimeEstimator(Callback):

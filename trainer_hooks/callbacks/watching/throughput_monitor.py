@@ -252,7 +252,9 @@ class ThroughputMonitor(Callback):
         if is_due:
             metrics = throughput.compute()
             separator = self.separator
-            trainer.log_metrics({f"{name}{separator}{k}": v for k, v in metrics.items()}, step)
+            named = {f"{name}{separator}{k}": v for k, v in metrics.items()}
+            epoch = trainer.current_epoch if name == "train" else None
+            trainer.log_metrics(named, step, epoch=epoch)
 
 
 def _whole(value: object, function: str) -> int:

@@ -26,6 +26,7 @@ def advise(session: Session, context: RunContext) -> None:
         ("length", _on_length(session, context)),
         ("logging", _on_logging(session, context)),
         ("modes", _on_modes(context)),
+        ("hparams", _on_hparams(session)),
     ):
         if advice and subject not in session.advised:
             session.advised.add(subject)
@@ -91,4 +92,18 @@ def _on_modes(context: RunContext) -> str:
         f"{', '.join(names[:3])}{more} will be trained in eval mode, in which dropout and batch "
         "statistics are off. Call train() on it before fit, or freeze it with "
         "requires_grad_(False)."
+    )
+
+
+def _on_hparams(session: Session) -> str:
+    if not session.loggers or session.datamodule is None or session.module is None:
+        return ""
+    data, module = session.datamodule.logged_hparams or {}, session.module.logged_hparams or {}
+    both = sorted(name for name in data if name in module and data[name] != module[name])
+    if not both:
+        return ""
+    return (
+        f"the hyperparameters {', '.join(map(repr, both))} have one value in the data module and "
+        "another in the module, whose value the loggers are given. Rename them, or leave them out "
+        "with save_hyperparameters(ignore=...) in one of the two."
     )

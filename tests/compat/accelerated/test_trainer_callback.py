@@ -1,0 +1,410 @@
+"""Callbacks and trainers that are written with the names of pytorch-accelerated."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torchmetrics import Accuracy, ConfusionMatrix, MetricCollection, Precision
+
+from trainer_hooks import StopTraining, StopTrainingError, Trainer
+from trainer_hooks.callbacks import LambdaCallback
+from trainer_hooks.compat.accelerated import TrainerCallback
+from trainer_hooks.errors import CallbackError, UsageError
+from trainer_hooks.testing import TinyModule
+
+QUIET = {
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "plugins": False,
+    "accelerator": "cpu",
+}
+THEIRS = (
+    "on_training_run_start", "on_train_epoch_start", "on_train_step_start", "on_train_step_end",
+    "on_train_epoch_end", "on_eval_epoch_start", "on_eval_step_start", "on_eval_step_end",
+    "on_eval_epoch_end", "on_training_run_epoch_end", "on_training_run_end",
+    "on_evaluation_run_start", "on_evaluation_run_end",
+)  # fmt: skip
+
+
+def _noting(calls: list) -> TrainerCallback:
+    def method(name: str):
+        return lambda self, trainer, **kwargs: calls.append((name, tuple(sorted(kwargs))))
+
+    return type("Noting", (TrainerCallback,), {name: method(name) for name in THEIRS})()
+
+
+class _Written(TinyModule):
+    """Has a training step of its own, which fires no hooks around its forward."""
+
+    def training_step(self, batch, batch_idx):
+        return self.loss(self(batch), batch)
+
+    def validation_step(self, batch, batch_idx):
+        return {"loss": self.loss(self(batch), batch), "model_outputs": self(batch)}
+
+    def on_validation_batch_end(self, outputs, batch, batch_idx):
+        super().on_validation_batch_end(outputs["model_outputs"], batch, batch_idx)
+
+
+@pytest.mark.parametrize("module", [TinyModule, _Written])
+def test_hooks_are_called_in_their_order_with_their_keywords(module) -> None:
+    """A fit and a validation fire the hooks as pytorch-accelerated does, whoever made the steps."""
+    calls: list = []
+    trainer = Trainer(max_epochs=1, callbacks=[_noting(calls)], **QUIET)
+    model = module()
+    trainer.fit(model)
+    step = [
+        ("on_train_step_start", ()),
+        ("on_train_step_end", ("batch", "batch_output", "step")),
+    ]
+    evaluation = [
+        ("on_eval_epoch_start", ("is_intermediate",)),
+        *[("on_eval_step_start", ()), ("on_eval_step_end", ("batch", "batch_output"))] * 2,
+        ("on_eval_epoch_end", ("is_intermediate",)),
+    ]
+    assert calls == [
+        ("on_training_run_start", ()),
+        ("on_train_epoch_start", ()),
+        *step * 3,
+        ("on_train_epoch_end", ()),
+        *evaluation,
+        ("on_training_run_epoch_end", ()),
+        ("on_training_run_end", ()),
+    ]
+    calls.clear()
+    trainer.validate(model, verbose=False)
+    assert calls == [
+        ("on_evaluation_run_start", ()),
+        *evaluation,
+        ("on_evaluation_run_end", ()),
+    ]
+
+
+def test_a_step_ends_before_its_backward_with_what_the_model_returned() -> None:
+    """The loss has its graph still, the outputs are the model's, and the batch is the batch."""
+    seen = []
+
+    class Looking(TrainerCallback):
+        def on_train_step_end(self, trainer, batch, batch_output, step, **kwargs):
+            outputs, loss = batch_output["model_outputs"], batch_output["loss"]
+            assert loss.requires_grad
+            assert torch.equal(trainer.model.loss(outputs, batch), loss)
+            seen.append((step, batch_output["batch_size"], len(batch[0])))
+
+    Trainer(max_epochs=1, callbacks=[Looking()], **QUIET).fit(TinyModule())
+    assert [place for place, *_ in seen] == [0, 1, 2]
+    assert all(size == length for _, size, length in seen)
+
+
+def test_a_validation_between_batches_is_intermediate() -> None:
+    """`is_intermediate` tells a validation inside an epoch from the one at its end."""
+    told = []
+
+    class Looking(TrainerCallback):
+        def on_eval_epoch_end(self, trainer, is_intermediate, **kwargs):
+            told.append(is_intermediate)
+
+    trainer = Trainer(max_epochs=1, val_check_interval=2, callbacks=[Looking()], **QUIET)
+
+    class Asking(TrainerCallback):
+        def on_train_epoch_end(self, trainer, **kwargs):
+            trainer.request_validation()
+
+    trainer.add_callback(Asking())
+    trainer.fit(TinyModule())
+    assert told == [True, False]
+
+
+class ClassificationMetricsCallback(TrainerCallback):
+    """As on the page of pytorch-accelerated, but for the import."""
+
+    def __init__(self, num_classes):
+        kind = {"task": "multiclass", "num_classes": num_classes}
+        self.metrics = MetricCollection(
+            {"accuracy": Accuracy(**kind), "precision": Precision(**kind)}
+        )
+        self.confusion_matrix = ConfusionMatrix(**kind)
+
+    def _move_to_device(self, trainer):
+        self.metrics.to(trainer.device)
+        self.confusion_matrix.to(trainer.device)
+
+    def on_training_run_start(self, trainer, **kwargs):
+        self._move_to_device(trainer)
+
+    def on_evaluation_run_start(self, trainer, **kwargs):
+        self._move_to_device(trainer)
+
+    def on_eval_step_end(self, trainer, batch, batch_output, **kwargs):
+        predictions = batch_output["model_outputs"].argmax(dim=-1)
+        self.metrics.update(predictions, batch[1])
+        self.confusion_matrix.update(predictions, batch[1])
+
+    def on_eval_epoch_end(self, trainer, **kwargs):
+        for name, value in self.metrics.compute().items():
+            trainer.run_history.update_metric(name, value.cpu())
+        self.matrix = self.confusion_matrix.compute()
+        self.metrics.reset()
+        self.confusion_matrix.reset()
+
+
+def test_the_metrics_callback_of_their_page_runs() -> None:
+    """It records what torchmetrics computes of each validation, which the module's own equals."""
+    callback = ClassificationMetricsCallback(2)
+    trainer = Trainer(max_epochs=2, callbacks=[callback], **QUIET)
+    module = TinyModule()
+    trainer.fit(module)
+    values = trainer.run_history.get_metric_values("accuracy")
+    assert len(values) == 2
+    assert values[-1] == pytest.approx(trainer.callback_metrics["val_acc"].item(), abs=0.3)
+    right = sum((module(b).argmax(1) == b[1]).sum().item() for b in module.val_dataloader())
+    total = sum(len(b[1]) for b in module.val_dataloader())
+    assert callback.matrix.diagonal().sum() == right
+    assert callback.matrix.sum() == total
+
+
+class TrainerWithCustomCallbackEvent(Trainer):
+    """As on the page of pytorch-accelerated, but for the import."""
+
+    def calculate_train_batch_loss(self, batch):
+        xb, yb = batch
+        self.callback_handler.call_event("verify_train_batch", trainer=self, xb=xb, yb=yb)
+        return super().calculate_train_batch_loss(batch)
+
+
+class VerifyBatchCallback(TrainerCallback):
+    """Has a method for the event above."""
+
+    def __init__(self):
+        self.shapes = []
+
+    def verify_train_batch(self, trainer, xb, yb):
+        assert trainer.training
+        self.shapes.append((xb.shape, yb.shape))
+
+
+def test_the_custom_event_of_their_page_runs() -> None:
+    """Each batch fires the event, with keywords, and the training is what it is without."""
+    callback, plain, verified = VerifyBatchCallback(), TinyModule(), TinyModule()
+    others = [_noting([])]  # without a method for it, they are passed over
+    TrainerWithCustomCallbackEvent(max_epochs=2, callbacks=[callback, *others], **QUIET).fit(
+        verified
+    )
+    Trainer(max_epochs=2, **QUIET).fit(plain)
+    batch = next(iter(plain.train_dataloader()))
+    assert callback.shapes == [(batch[0].shape, batch[1].shape)] * 6
+    for ours, theirs in zip(plain.parameters(), verified.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_batch_loss_that_is_computed_otherwise_is_what_is_learned_from() -> None:
+    """What the trainer's method returns takes the place of the module's step, in evaluation too."""
+
+    class Halved(Trainer):
+        def calculate_train_batch_loss(self, batch):
+            output = super().calculate_train_batch_loss(batch)
+            return {**output, "loss": output["loss"] * 0}
+
+        def calculate_eval_batch_loss(self, batch):
+            evaluated.append(super().calculate_eval_batch_loss(batch))
+            return evaluated[-1]
+
+    evaluated: list = []
+    module = TinyModule()
+    before = [p.clone() for p in module.parameters()]
+    Halved(max_epochs=1, **QUIET).fit(module)
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    assert len(evaluated) == 4  # the sanity check's two as well
+    with pytest.raises(UsageError, match="no batch in work"):
+        Halved(**QUIET).calculate_train_batch_loss(None)
+
+
+class _Moments(Trainer):
+    calls: list
+
+    def train_epoch_end(self):
+        super().train_epoch_end()
+        self.calls.append("method")
+
+    def eval_epoch_start(self):
+        self.calls.append("eval method")
+
+
+def test_a_trainers_own_methods_run_before_the_callbacks() -> None:
+    """`train_epoch_end` runs just before `on_train_epoch_end`; a sanity check calls neither."""
+    calls: list = []
+
+    class Told(TrainerCallback):
+        def on_train_epoch_end(self, trainer, **kwargs):
+            calls.append("callback")
+
+        def on_eval_epoch_start(self, trainer, **kwargs):
+            calls.append("eval callback")
+
+    trainer = _Moments(max_epochs=2, callbacks=[Told()], **QUIET)
+    trainer.calls = calls
+    trainer.fit(TinyModule())
+    assert calls == ["method", "callback", "eval method", "eval callback"] * 2
+
+
+def test_a_trainer_that_overrides_nothing_listens_to_nothing() -> None:
+    """The relay of a plain Trainer has no member for it, that of a subclass one for what it has."""
+
+    def listened(kind: type[Trainer]) -> set[str]:
+        trainer = kind(**QUIET)
+        trainer.callback_handler.clear_callbacks()
+        relay = trainer._session.connector.relay
+        relay.on_init_end(trainer)  # lets it see who takes part
+        return set(relay.listened)
+
+    assert listened(Trainer) == listened(type("Same", (Trainer,), {})) == set()
+    assert listened(_Moments) == {
+        "on_train_batches_end", "on_validation_epoch_start", "on_test_epoch_start"
+    }  # fmt: skip
+
+
+def test_a_callback_that_overrides_nothing_listens_to_nothing() -> None:
+    """Hooks of theirs that are not overridden cost nothing."""
+    trainer = Trainer(callbacks=[TrainerCallback()], **QUIET)
+    assert set(trainer._session.connector.relay.listened) == set()
+
+
+def test_the_handler_takes_classes_and_instances() -> None:
+    """It adds both, any number of a class, lists them, and takes all out."""
+
+    class Mine(TrainerCallback):
+        pass
+
+    trainer = Trainer(**QUIET)
+    handler = trainer.callback_handler
+    handler.clear_callbacks()
+    handler.add_callbacks([Mine, Mine()])
+    handler.add_callback(Mine)
+    assert [type(callback) for callback in handler] == [Mine] * 3
+    assert handler.callback_list == ["Mine", "Mine", "Mine"]
+    with pytest.raises(CallbackError, match="must be an instance"):
+        handler.add_callback(3)
+    handler.clear_callbacks()
+    assert list(handler) == []
+    with pytest.raises(UsageError, match="is a hook"):
+        handler.call_event("on_train_epoch_end", trainer=trainer)
+
+
+def test_a_misspelt_attribute_in_a_hook_raises() -> None:
+    """It is an AttributeError, and the rest of the hook is not passed over in silence."""
+
+    class Misspelt(TrainerCallback):
+        def on_train_epoch_start(self, trainer, **kwargs):
+            self.counter += 1
+
+    assert not hasattr(Misspelt(), "counter")
+    with pytest.raises(AttributeError, match="counter"):
+        Trainer(max_epochs=1, callbacks=[Misspelt()], **QUIET).fit(TinyModule())
+
+
+def test_a_stop_is_told_and_the_run_ends_in_order() -> None:
+    """StopTrainingError is StopTraining; `on_stop_training_error` and the run's end still fire."""
+    calls = []
+
+    class Stopping(TrainerCallback):
+        def on_train_step_end(self, trainer, **kwargs):
+            raise StopTrainingError("enough")
+
+        def on_stop_training_error(self, trainer, **kwargs):
+            calls.append("stopped")
+
+        def on_training_run_end(self, trainer, **kwargs):
+            calls.append("ended")
+
+    trainer = Trainer(max_epochs=3, callbacks=[Stopping()], **QUIET)
+    trainer.fit(TinyModule())
+    assert calls == ["stopped", "ended"]
+    assert trainer.global_step == 0
+    assert StopTrainingError is StopTraining
+
+
+def test_hooks_of_both_kinds_stand_beside_each_other() -> None:
+    """A hook that they do not have is called as it is here."""
+    calls = []
+
+    class Both(TrainerCallback):
+        def on_before_optimizer_step(self, trainer, module, optimizer):
+            calls.append("native")
+
+        def on_train_step_start(self, trainer, **kwargs):
+            calls.append("theirs")
+
+    Trainer(max_epochs=1, callbacks=[Both()], **QUIET).fit(TinyModule())
+    assert calls == ["theirs", "native"] * 3
+
+
+def test_a_resumed_run_trains_its_epochs_and_no_more(tmp_path) -> None:
+    """A run of 3 epochs that is resumed after the second trains the third alone."""
+    epochs = []
+
+    class Counting(TrainerCallback):
+        def on_train_epoch_start(self, trainer, **kwargs):
+            epochs.append(trainer.run_history.current_epoch)
+
+    first = Trainer(max_epochs=2, callbacks=[Counting()], **QUIET)
+    first.fit(TinyModule())
+    first.save_checkpoint(tmp_path / "two.ckpt")
+    Trainer(max_epochs=3, callbacks=[Counting()], **QUIET).fit(
+        TinyModule(), ckpt_path=tmp_path / "two.ckpt"
+    )
+    assert epochs == [1, 2, 3]
+
+
+class _Returning(TinyModule):
+    """Returns the loss of its own validation step alone."""
+
+    def validation_step(self, batch, batch_idx):
+        return self.loss(self(batch), batch)
+
+    def on_validation_batch_end(self, outputs, batch, batch_idx):
+        pass
+
+
+@pytest.mark.parametrize("module", [TinyModule, _Written, _Returning])
+def test_the_end_of_an_evaluation_step_is_given_the_loss(module) -> None:
+    """`batch_output["loss"]` is there whichever way the step of the validation is written."""
+    losses: list = []
+
+    class Seen(TrainerCallback):
+        def on_eval_step_end(self, trainer, batch, batch_output, **kwargs):
+            losses.append(batch_output["loss"])
+            assert batch_output["batch_size"] == len(batch[0])
+
+    Trainer(max_epochs=1, callbacks=[Seen()], **QUIET).fit(module())
+    assert losses
+    assert all(isinstance(loss, torch.Tensor) and loss.numel() == 1 for loss in losses)
+
+
+def test_an_event_of_ones_own_takes_positional_arguments() -> None:
+    """`call_event(name, trainer, 3)` calls the method with these; so does the trainer's verb."""
+    got: list = []
+
+    class Listening(TrainerCallback):
+        def my_event(self, trainer, x, y=0):
+            got.append((trainer, x, y))
+
+    trainer = Trainer(max_epochs=1, callbacks=[Listening()], **QUIET)
+    trainer.callback_handler.call_event("my_event", trainer, 3)
+    trainer.callback_handler.call_event("my_event", x=4, y=5)
+    trainer.call_event("my_event", trainer, 6)
+    assert got == [(trainer, 3, 0), (trainer, 4, 5), (trainer, 6, 0)]
+
+
+@pytest.mark.parametrize("hook", ["on_train_start", "on_train_batch_end", "on_validation_end"])
+def test_the_message_of_a_request_to_stop_is_the_reason(hook) -> None:
+    """What `StopTrainingError` was raised with is `trainer.stop_reason`."""
+
+    def stop(*args):
+        raise StopTrainingError("enough")
+
+    callback = LambdaCallback(**{hook: stop})
+    trainer = Trainer(max_epochs=3, callbacks=[callback], num_sanity_val_steps=0, **QUIET)
+    trainer.fit(TinyModule())
+    assert trainer.stop_reason == "enough"

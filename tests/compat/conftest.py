@@ -1,0 +1,8 @@
+"""What the tests of the callbacks share serves these too."""
+
+from __future__ import annotations
+
+from tests.callbacks.conftest import Scripted, fake, host_copies, quiet, scores, trained
+from tests.callbacks.saving.conftest import fit
+
+__all__ = ["Scripted", "fake", "fit", "host_copies", "quiet", "scores", "trained"]

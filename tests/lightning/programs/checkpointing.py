@@ -1,0 +1,244 @@
+"""Checkpoints: what is in them, and what a resume does."""
+
+from __future__ import annotations
+
+import torch
+from shared import cut_run
+
+from programs import differs, error
+
+
+def keys_of_a_file(x):
+    """The keys of Lightning that a checkpoint has, and its counters."""
+
+    class Net(x.Net):
+        def __init__(self, width=3):
+            super().__init__()
+            self.save_hyperparameters()
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), 0.1)
+            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
+
+    trainer, module = x.trainer(max_epochs=2), Net()
+    trainer.fit(module, x.loader(3))
+    trainer.save_checkpoint(x.folder / "a.ckpt")
+    found = torch.load(x.folder / "a.ckpt", weights_only=False)
+    known = (
+        "epoch", "global_step", "state_dict", "loops", "callbacks", "optimizer_states",
+        "lr_schedulers", "hparams_name", "hyper_parameters",
+    )  # fmt: skip
+    return {
+        "there": [name for name in known if name in found],
+        "epoch": found["epoch"], "step": found["global_step"],
+        "weights": dict(found["state_dict"]), "hparams": dict(found["hyper_parameters"]),
+        "optimizers": len(found["optimizer_states"]),
+        "scheduler": found["lr_schedulers"][0]["last_epoch"],
+        "name": found["hparams_name"],
+    }  # fmt: skip
+
+
+@differs("The class of some errors", resumed=(error("KeyError"), error("CheckpointError")))
+def weights_alone(x):
+    """`save_checkpoint(weights_only=True)`."""
+    trainer, module = x.trainer(), x.Net()
+    trainer.fit(module, x.loader(3))
+    trainer.save_checkpoint(x.folder / "a.ckpt", weights_only=True)
+    found = torch.load(x.folder / "a.ckpt", weights_only=True)
+    full = ("loops", "optimizer_states", "lr_schedulers", "callbacks")
+    return {
+        "full": [name for name in full if name in found], "weights": dict(found["state_dict"]),
+        "resumed": x.error(
+            lambda: x.trainer().fit(x.Net(), x.loader(1), ckpt_path=x.folder / "a.ckpt")
+        ),
+    }  # fmt: skip
+
+
+def resume_at_the_end_of_an_epoch(x):
+    """Counters, hooks and weights of a run that goes on."""
+    path = cut_run(x)
+    hooks = x.hooks("on_train_start", "on_train_epoch_start", "on_train_batch_start")
+    trainer, module = x.trainer(hooks, max_epochs=3), x.Net()
+    trainer.fit(module, x.loader(3), x.loader(1), ckpt_path=path)
+    return {
+        "calls": hooks.calls, "counters": x.counters(trainer), "weights": x.weights(module),
+        "path": str(trainer.ckpt_path).rpartition("/")[2],
+    }  # fmt: skip
+
+
+@differs("Sanity check on a resume", checked=(1, 0))
+def resume_and_the_sanity_check(x):
+    """Whether a resume begins with a sanity check."""
+    path = cut_run(x)
+    hooks = x.hooks("on_sanity_check_start")
+    x.trainer(hooks, max_epochs=2, num_sanity_val_steps=1).fit(
+        x.Net(), x.loader(3), x.loader(1), ckpt_path=path
+    )
+    return {"checked": len(hooks.calls)}
+
+
+@differs("A resume inside an epoch", same=(False, True))
+def resume_inside_an_epoch(x):
+    """A run that is cut after two of four batches, and goes on."""
+
+    class Saver(x.Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            if trainer.global_step == 2:
+                trainer.save_checkpoint(x.folder / "inside.ckpt")
+
+    uncut = x.Net()
+    torch.manual_seed(5)
+    x.trainer(Saver(), max_epochs=2).fit(uncut, x.loader(4, shuffle=True))
+    module, trainer = x.Net(), x.trainer(max_epochs=2)
+    trainer.fit(module, x.loader(4, shuffle=True), ckpt_path=x.folder / "inside.ckpt")
+    return {
+        "same": x.weights(uncut) == x.weights(module), "counters": x.counters(trainer),
+    }  # fmt: skip
+
+
+def resume_restores_optimizers(x):
+    """Momentum and schedulers go on."""
+
+    class Net(x.Net):
+        def configure_optimizers(self):
+            optimizer = torch.optim.Adam(self.parameters(), 0.05)
+            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)]
+
+    path = cut_run(x, module=Net())
+    module, trainer = Net(), x.trainer(max_epochs=3)
+    trainer.fit(module, x.loader(3), x.loader(1), ckpt_path=path)
+    return {"weights": x.weights(module), "rate": trainer.optimizers[0].param_groups[0]["lr"]}
+
+
+@differs(
+    "Callbacks and counters on a resume",
+    restored=("before configure_optimizers", "after configure_optimizers"),
+    step=(0, 3),
+)
+def resume_order_of_hooks(x):
+    """When a resume calls what restores, and when state is there."""
+    calls: list[str] = []
+    steps: list[int] = []
+
+    class Keeper(x.Callback):
+        def state_dict(self):
+            return {"a": 1}
+
+        def load_state_dict(self, state_dict):
+            calls.append(f"load_state_dict {state_dict}")
+
+        def on_load_checkpoint(self, trainer, module, checkpoint):
+            calls.append("callback on_load_checkpoint")
+
+        def setup(self, trainer, module, stage):
+            calls.append("setup")
+
+        def on_fit_start(self, trainer, module):
+            calls.append("on_fit_start")
+            steps.append(trainer.global_step)
+
+        def on_train_start(self, trainer, module):
+            calls.append(f"on_train_start {trainer.global_step} {trainer.current_epoch}")
+
+    class Net(x.Net):
+        def on_load_checkpoint(self, checkpoint):
+            calls.append("module on_load_checkpoint")
+
+        def configure_optimizers(self):
+            calls.append("configure_optimizers")
+            return super().configure_optimizers()
+
+    path = cut_run(x, Keeper())
+    calls.clear()
+    x.trainer(Keeper(), max_epochs=2).fit(Net(), x.loader(3), ckpt_path=path)
+    made = calls.index("configure_optimizers")
+    is_late = made < calls.index("callback on_load_checkpoint")
+    calls.remove("configure_optimizers")
+    return {
+        "calls": calls,
+        "restored": f"{'after' if is_late else 'before'} configure_optimizers",
+        "step": steps[-1],
+    }
+
+
+def callback_state(x):
+    """State under `state_key`, for two callbacks of one class."""
+    seen = []
+
+    class Counter(x.Callback):
+        def __init__(self, what):
+            self.what, self.count = what, 0
+
+        @property
+        def state_key(self):
+            return f"Counter[what={self.what}]"
+
+        def on_train_batch_end(self, *args):
+            self.count += 1 if self.what == "batches" else 10
+
+        def state_dict(self):
+            return {"count": self.count}
+
+        def load_state_dict(self, state_dict):
+            seen.append([self.what, state_dict["count"]])
+            self.count = state_dict["count"]
+
+    first = [Counter("batches"), Counter("tens")]
+    path = cut_run(x, *first)
+    keys = sorted(torch.load(path, weights_only=False)["callbacks"])
+    second = [Counter("tens"), Counter("batches")]
+    x.trainer(*second, max_epochs=2).fit(x.Net(), x.loader(3), ckpt_path=path)
+    return {"keys": keys, "seen": sorted(seen), "counts": [one.count for one in second]}
+
+
+def save_and_load_hooks(x):
+    """`on_save_checkpoint` adds to the file, `on_load_checkpoint` reads it."""
+    seen = []
+
+    class Net(x.Net):
+        def on_save_checkpoint(self, checkpoint):
+            checkpoint["module's"] = [1, 2]
+
+        def on_load_checkpoint(self, checkpoint):
+            seen.append(checkpoint["module's"])
+
+    class Adds(x.Callback):
+        def on_save_checkpoint(self, trainer, module, checkpoint):
+            checkpoint["callback's"] = "text"
+
+        def on_load_checkpoint(self, trainer, module, checkpoint):
+            seen.append(checkpoint["callback's"])
+
+    path = cut_run(x, Adds(), module=Net())
+    x.trainer(Adds(), max_epochs=2).fit(Net(), x.loader(3), ckpt_path=path)
+    Net.load_from_checkpoint(path)
+    return {"seen": seen}
+
+
+@differs(
+    "A fit with nothing left to train",
+    calls=([], ["on_train_start()", "on_train_end()"]),
+    fewer=(error("MisconfigurationException"), "none"),
+)
+def resume_a_run_that_is_done(x):
+    """A resume with the same `max_epochs` trains nothing."""
+    path = cut_run(x, epochs=2)
+    hooks = x.hooks("on_train_start", "on_train_epoch_start", "on_train_end")
+    trainer, module = x.trainer(hooks, max_epochs=2), x.Net()
+    trainer.fit(module, x.loader(3), ckpt_path=path)
+    return {
+        "calls": hooks.calls, "counters": x.counters(trainer), "weights": x.weights(module),
+        "fewer": x.error(
+            lambda: x.trainer(max_epochs=1).fit(x.Net(), x.loader(3), ckpt_path=path)
+        ),
+    }  # fmt: skip
+
+
+@differs("A second `fit` with another module", epochs=(1, 2))
+def another_module_in_a_second_fit(x):
+    """The same trainer, two modules."""
+    hooks = x.hooks("on_train_epoch_start")
+    trainer = x.trainer(hooks)
+    trainer.fit(x.Net(), x.loader(1))
+    trainer.fit(x.Net(), x.loader(1))
+    return {"epochs": len(hooks.calls)}

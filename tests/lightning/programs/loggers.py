@@ -1,0 +1,150 @@
+"""Loggers: hyperparameters, files, several of them."""
+
+from __future__ import annotations
+
+from programs import differs, error
+
+
+def several_loggers(x):
+    """Each logger is given the same."""
+    first, second = x.journal(), x.journal()
+
+    class Net(x.Net):
+        def training_step(self, batch, batch_idx):
+            loss = self.cost(batch)
+            self.log("loss", loss)
+            return loss
+
+    trainer = x.trainer(logger=[first, second], log_every_n_steps=2)
+    trainer.fit(Net(), x.loader(4))
+    return {
+        "rows": [first.rows, second.rows],
+        "first": trainer.logger is first,
+        "loggers": len(trainer.loggers),
+    }
+
+
+def hyperparameters(x):
+    """What a logger is given of the hyperparameters, of module and data module."""
+
+    class Net(x.Net):
+        def __init__(self, width=3, depth=2):
+            super().__init__()
+            self.save_hyperparameters()
+
+    class Data(x.DataModule):
+        def __init__(self, size=2):
+            super().__init__()
+            self.save_hyperparameters()
+
+        def train_dataloader(self):
+            return x.loader(1, self.hparams.size)
+
+    journal = x.journal()
+    x.trainer(logger=journal).fit(Net(width=5), datamodule=Data(size=4))
+    return {"hparams": journal.hparams}
+
+
+@differs(
+    "A hyperparameter of one name with two values in module and data module",
+    error=(error("RuntimeError"), "none"),
+)
+def hyperparameters_that_clash(x):
+    """The same name with two values in module and data module."""
+
+    class Net(x.Net):
+        def __init__(self, size=1):
+            super().__init__()
+            self.save_hyperparameters()
+
+    class Data(x.DataModule):
+        def __init__(self, size=2):
+            super().__init__()
+            self.save_hyperparameters()
+
+        def train_dataloader(self):
+            return x.loader(1)
+
+    trainer = x.trainer(logger=x.journal())
+    return {"error": x.error(lambda: trainer.fit(Net(), datamodule=Data()))}
+
+
+def hyperparameters_not_logged(x):
+    """`save_hyperparameters(logger=False)`."""
+
+    class Net(x.Net):
+        def __init__(self, width=3):
+            super().__init__()
+            self.save_hyperparameters(logger=False)
+
+    journal = x.journal()
+    module = Net()
+    x.trainer(logger=journal).fit(module, x.loader(1))
+    return {"hparams": journal.hparams, "kept": dict(module.hparams)}
+
+
+def csv_logger(x):
+    """The files and rows of `CSVLogger`."""
+    logger = x.loggers.CSVLogger(x.folder, name="runs", version="one")
+
+    class Net(x.Net):
+        def training_step(self, batch, batch_idx):
+            self.log("loss", float(batch_idx), on_step=True, on_epoch=True)
+            return self.cost(batch)
+
+    x.trainer(logger=logger, log_every_n_steps=1, max_epochs=2).fit(Net(), x.loader(2), x.loader(1))
+    rows = (x.folder / "runs" / "one" / "metrics.csv").read_text().splitlines()
+    header = rows[0].split(",")
+    table = [
+        {name: float(value) for name, value in zip(header, row.split(","), strict=True) if value}
+        for row in rows[1:]
+    ]
+    return {"table": table, "name": logger.name, "version": logger.version}
+
+
+def a_callback_that_evaluates(x):
+    """A callback reads `outputs` and writes to the logger itself."""
+
+    class Writes(x.Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            trainer.logger.log_metrics({"own": float(outputs["loss"])}, step=trainer.global_step)
+
+    journal = x.journal()
+    x.trainer(Writes(), logger=journal).fit(x.Net(), x.loader(2))
+    return {"rows": journal.rows}
+
+
+def tensorboard_logger(x):
+    """Names and folders of the TensorBoardLogger."""
+    logger = x.loggers.TensorBoardLogger(x.folder, name="runs", version="one")
+
+    class Net(x.Net):
+        def __init__(self, width=3):
+            super().__init__()
+            self.save_hyperparameters()
+
+    x.trainer(logger=logger, log_every_n_steps=1).fit(Net(), x.loader(2), x.loader(1))
+    return {
+        "name": logger.name, "version": logger.version,
+        "folder": str(logger.log_dir).replace(str(x.folder), ""),
+        "files": [name.partition(".")[0] for name in x.files("runs/**/events*")],
+        "hparams": x.files("runs/**/hparams.yaml"),
+    }  # fmt: skip
+
+
+def versions_of_a_csv_logger(x):
+    """A second run has the next version."""
+    seen = []
+    for _ in range(2):
+        logger = x.loggers.CSVLogger(x.folder, name="runs")
+        x.trainer(logger=logger).fit(x.Net(), x.loader(1), x.loader(1))
+        seen.append([logger.version, str(logger.log_dir).replace(str(x.folder), "")])
+    return {"seen": seen}
+
+
+def checkpoints_in_the_loggers_folder(x):
+    """Without `dirpath` the files go to the logger's folder."""
+    logger = x.loggers.CSVLogger(x.folder, name="runs", version="one")
+    trainer = x.trainer(logger=logger, enable_checkpointing=True)
+    trainer.fit(x.Net(), x.loader(2))
+    return {"files": x.files("**/*.ckpt")}

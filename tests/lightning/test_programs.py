@@ -1,0 +1,99 @@
+"""The same programs on Lightning and here: what differs is what the docs say, and no more."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ELSEWHERE = {
+    "Copying or pickling a Trainer in a run": "tests/trainer/test_copying.py",
+    "`Trainer(benchmark=True)`": "tests/trainer/options/test_barebones.py",
+    "`profiler`": "tests/profilers",
+    "`reload_dataloaders_every_n_epochs`": "tests/trainer/run/test_renewal.py",
+    "`weights_only=False` where a checkpoint is opened": (
+        "tests/trainer/test_lightning_attributes.py"
+    ),
+    "SIGTERM": "tests/resume/test_preempted.py",
+    "The last digit of means, of logged values and of weights in `WeightAveraging`": (
+        "compare.py takes numbers for the same that differ by less than 1e-6 of them"
+    ),
+}
+"""Rows of the page that no program shows, and what does."""
+
+
+AS_IN_LIGHTNING = ["options.default_logger", "optimizer_steps.outputs_of_a_batch"]
+"""Programs that differ with the names of trainer_hooks, and not with Lightning's."""
+
+
+@pytest.fixture
+def compare(monkeypatch):
+    """The module that runs the programs and compares what they give."""
+    monkeypatch.syspath_prepend(str(HERE))
+    return importlib.import_module("compare")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("pytorch_lightning") is None,
+    reason="needs Lightning: pip install -c constraints.txt trainer-hooks[lightning-tests]",
+)
+def test_every_program_does_the_same(compare) -> None:
+    """What a program does on Lightning it does here, but for what it declares to be different.
+
+    It does with the names of trainer_hooks, and with Lightning's, by its import lines alone.
+    """
+    found = compare.run_all()
+    wrong = [
+        f"{name}, {value}, {half}: {text}"
+        for name, program in compare.all_programs().items()
+        for half in ("here", "ported")
+        for value, text in compare.objections(
+            program, found["lightning"][name]["values"], found[half][name]["values"]
+        ).items()
+        if half == "here" or name not in AS_IN_LIGHTNING
+    ]
+    assert wrong == [], "\n".join(wrong)
+    for name in AS_IN_LIGHTNING:
+        values = [found[half][name]["values"] for half in ("lightning", "ported")]
+        assert not compare.compare(*values), values
+
+
+def test_each_difference_stands_in_the_docs(compare, monkeypatch) -> None:
+    """A program names a row of the page, and each row is shown by a program or elsewhere."""
+    monkeypatch.syspath_prepend(str(HERE.parents[1] / "docs"))
+    rows = {row[0] for row in importlib.import_module("lightning_reasons").MEANINGS}
+    shown = {
+        difference.row
+        for program in compare.all_programs().values()
+        for difference in compare.differences_of(program).values()
+    }
+    assert shown - rows == set(), "say these in MEANINGS of docs/lightning_reasons.py"
+    assert rows - shown == set(ELSEWHERE), "write a program, or say in ELSEWHERE what shows it"
+
+
+def test_each_program_says_what_it_is_about(compare) -> None:
+    """A program has a docstring."""
+    assert [name for name, program in compare.all_programs().items() if not program.__doc__] == []
+
+
+def test_a_new_difference_is_found_and_one_that_is_gone(compare) -> None:
+    """Declared differences must be as declared; errors need one class in common."""
+
+    @sys.modules["programs"].differs("a row", known=(1, 2), gone=(1, 2))
+    def program(x): ...
+
+    lightning = {"known": 1, "gone": 1, "error": {"kinds": ["TypeError"]}, "new": [0.1]}
+    here = {"known": 2, "gone": 1, "error": {"kinds": ["OptionError", "TypeError"]}, "new": [0.2]}
+    wrong = compare.objections(program, lightning, here)
+    assert {name: text.partition(":")[0] for name, text in wrong.items()} == {
+        "new": "a new difference",
+        "gone": "the same by now, 1",
+    }
+    other = {**here, "known": 3, "gone": 2, "new": [0.1]}
+    assert "not what is declared" in compare.objections(program, lightning, other)["known"]
+    assert compare.compare({"weights": [0.1]}, {"weights": [0.1 + 1e-9]})
+    assert not compare.compare({"mean": [0.1]}, {"mean": [0.1 + 1e-9]})

@@ -1,0 +1,49 @@
+"""The names of pytorch-accelerated over what is here; each is loaded when it is first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.compat.accelerated import callbacks, run_config, tracking, trainer
+    from trainer_hooks.compat.accelerated.callback_handler import CallbackHandler
+    from trainer_hooks.compat.accelerated.placeholders import TrainerPlaceholderValues
+    from trainer_hooks.compat.accelerated.run_config import TrainerRunConfig
+    from trainer_hooks.compat.accelerated.trainer import Trainer
+    from trainer_hooks.compat.accelerated.trainer_callback import TrainerCallback
+    from trainer_hooks.errors import StopTrainingError
+
+__all__ = [
+    "CallbackHandler",
+    "StopTrainingError",
+    "Trainer",
+    "TrainerCallback",
+    "TrainerPlaceholderValues",
+    "TrainerRunConfig",
+    "callbacks",
+    "run_config",
+    "tracking",
+    "trainer",
+]
+
+__getattr__ = loader_of(
+    __name__,
+    {
+        "CallbackHandler": "callback_handler",
+        "StopTrainingError": ":trainer_hooks.errors",
+        "Trainer": "trainer",
+        "TrainerCallback": "trainer_callback",
+        "TrainerPlaceholderValues": "placeholders",
+        "TrainerRunConfig": "run_config",
+        "callbacks": "",
+        "run_config": "",
+        "tracking": "",
+        "trainer": "",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

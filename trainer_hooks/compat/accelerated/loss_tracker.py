@@ -1,0 +1,144 @@
+"""LossTracker: the mean losses that pytorch-accelerated keeps of epochs and evaluations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from trainer_hooks.callback import Callback
+from trainer_hooks.clock import EpochStage
+from trainer_hooks.hooks import Band
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
+
+__all__ = ["LossTracker", "is_intermediate"]
+
+_INTERMEDIATE = "intermediate_eval_loss"
+
+
+class LossTracker(Callback):
+    """Record the losses of epochs and evaluations in the run's history, weighted by batch size.
+
+    `train_loss_epoch` is there before an epoch's evaluation begins, and `eval_loss_epoch`, or
+    outside of a training `evaluation_loss`, before the callbacks hear of an evaluation's end. It
+    has its turn before all other callbacks.
+
+    Attributes:
+        former: the state of a history that the next fit goes on with.
+
+    State: the sum of the epoch under way.
+    """
+
+    band: ClassVar[Band] = Band.TRANSFORM
+
+    def __init__(self) -> None:
+        self._train = _Mean()
+        self._eval: _Mean | None = None
+        self.former: dict[str, Any] | None = None
+
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether it takes part in the evaluation under way."""
+        return self._eval is not None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sum."""
+        return {"total": self._train.total, "count": self._train.count}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with it."""
+        self._train = _Mean(state_dict["total"], state_dict["count"])
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Go on with the history of the training before, if that is wanted."""
+        former, self.former = self.former, None
+        if former is not None:
+            trainer.history.load_state_dict(former)
+
+    def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
+        """Begin anew."""
+        self._train = _Mean()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
+    ) -> None:
+        """Add the loss of a batch, divided as for its backward."""
+        if outputs:
+            loss = outputs["loss"] / trainer.accumulate_grad_batches
+            self._train.add(loss, outputs["batch_size"])
+
+    def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
+        """Record the epoch's loss."""
+        self._record(trainer, "train_loss_epoch", self._train)
+
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
+        """Begin anew."""
+        self._eval = _Mean()
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        module: Module,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Add the loss of a batch."""
+        if self._eval is not None and outputs:
+            self._eval.add(outputs["loss"], outputs["batch_size"])
+
+    def on_validation_epoch_end(self, trainer: Trainer, module: Module) -> None:
+        """Record the evaluation's loss."""
+        if self._eval is not None:
+            name = "eval_loss_epoch" if trainer.state.fn == "fit" else "evaluation_loss"
+            self._record(trainer, _INTERMEDIATE if is_intermediate(trainer) else name, self._eval)
+
+    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
+        """Forget the loss of an evaluation inside an epoch, once all have seen it."""
+        self._eval = None
+        if _INTERMEDIATE in trainer.history.get_metric_names():
+            trainer.history.delete_metric(_INTERMEDIATE)
+
+    def on_stop_training_error(
+        self, trainer: Trainer, module: Module, exception: BaseException
+    ) -> None:
+        """Print why the training ends."""
+        trainer.print(trainer.stop_reason)
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Forget an evaluation that was broken off."""
+        self._eval = None
+
+    def _record(self, trainer: Trainer, name: str, mean: _Mean) -> None:
+        if mean.count:
+            trainer.history.update_metric(name, mean.value)
+
+
+class _Mean:
+    """A mean that is summed where the losses are."""
+
+    def __init__(self, total: Tensor | None = None, count: int = 0) -> None:
+        self.total = total
+        self.count = count
+
+    @property
+    def value(self) -> Tensor:
+        assert self.total is not None
+        return (self.total / self.count).to(torch.float32)
+
+    def add(self, loss: Tensor, size: int) -> None:
+        wide = torch.float32 if loss.device.type == "mps" else torch.float64
+        part = loss.detach().mean().to(wide) * size
+        self.total = part if self.total is None else self.total.to(part.device) + part
+        self.count += size
+
+
+def is_intermediate(trainer: Trainer) -> bool:
+    """Return whether this is a validation between two batches of an epoch."""
+    return trainer.state.fn == "fit" and trainer.progress.stage is EpochStage.BATCHES
