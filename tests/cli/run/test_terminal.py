@@ -60,11 +60,12 @@ def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b""
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [50, 120])
 def test_the_help_keeps_to_the_terminal(tmp_path, columns: int) -> None:
-    """`--help` fits a narrow terminal and a wide one; a type alone may be wider than a line."""
+    """`--help` fits a narrow terminal and a wide one; the name of an option alone may not."""
     code, shown = on_terminal(tmp_path, ["fit", "--help"], columns)
     assert code == 0
-    wide = [line for line in shown.splitlines() if len(line) > columns]
-    assert [line for line in wide if " " in line.strip()] == []
+    names = ("usage:", "ARG:", "ENV:")
+    text = [line for line in shown.splitlines() if not line.strip().startswith(names)]
+    assert [line for line in text if len(line) > columns and " " in line.strip()] == []
     assert "--trainer.max_epochs" in shown
 
 
