@@ -55,6 +55,18 @@ class Trained(Line):
         return torch.optim.SGD(self.parameters(), lr=self.hparams.lr)
 
 
+class Keyed(Trained):
+    """A line that is told secrets.
+
+    Args:
+        api_key: a secret.
+        address: another one.
+    """
+
+    def __init__(self, api_key: str = "s3cret", address: str = "http://me:s3cret@x") -> None:
+        super().__init__()
+
+
 class Points(DataModule):
     """Random points.
 

@@ -108,6 +108,14 @@ def test_a_resume_with_another_config_says_in_what_it_differs(ask, config, caplo
     assert yaml.safe_load((RUN / "config-2.yaml").read_text())["trainer"]["max_epochs"] == 3
 
 
+def test_secrets_stay_in_the_file(ask, config) -> None:
+    """What goes by a secret's name is in `config.yaml`, and in no journal, checkpoint or report."""
+    ask("fit", "--config", config("model: configured.Keyed\ndata: configured.Points"))
+    assert (RUN / "config.yaml").read_text().count("s3cret") == 2
+    assert "s3cret" not in (RUN / "run.jsonl").read_text()
+    assert "s3cret" not in str(last_of()["config"])
+
+
 def test_a_dry_run_writes_nothing(ask, config) -> None:
     """`fast_dev_run` leaves no config."""
     ask("fit", "--config", config(LINE), "--trainer.fast_dev_run", "true")

@@ -32,8 +32,9 @@ class RunConfig(Callback):
     that goes on from a checkpoint whose config was another says in what they differ.
 
     Args:
-        text: the config as a file holds it.
-        values: the same as plain data.
+        text: the config as the file in the run's folder holds it.
+        values: the same as plain data, without secrets, for checkpoints.
+        shown: the same as text, without secrets, for journal and report.
         identity: what of it tells this run from others; `ckpt_path="auto"` goes by that.
         filename: the name of the file.
         overwrite: whether to write over another one.
@@ -45,12 +46,14 @@ class RunConfig(Callback):
         self,
         text: str,
         values: Mapping[str, Any],
+        shown: str | None = None,
         identity: Mapping[str, Any] | None = None,
         filename: str = "config.yaml",
         overwrite: bool = False,
     ) -> None:
         self.text = text
         self.values = dict(values)
+        self.shown = text if shown is None else shown
         self.identity = dict(self.values if identity is None else identity)
         self.filename = filename
         self.overwrite = overwrite

@@ -22,7 +22,7 @@ _LONGEST_MESSAGE = 2000
 
 def manifest_of(trainer: Trainer) -> dict[str, Any]:
     """Return what a run is made with."""
-    configs = (c.text for c in trainer.callbacks if isinstance(c, RunConfig))
+    configs = (c.shown for c in trainer.callbacks if isinstance(c, RunConfig))
     return {
         "versions": run_facts.versions(),
         "git": run_facts.git_state(),

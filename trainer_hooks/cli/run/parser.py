@@ -95,6 +95,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
     def add_trainer_args(self, trainer_class: type[Trainer], key: str = "trainer") -> None:
         """Add the options of the Trainer, and what a subclass takes beside them."""
         self.add_class_arguments(TrainerConfig, key, instantiate=False)
+        self._entitle(key, "the Trainer")
         docs = {f"{key}.{name}": doc for name, _, doc in option_docs()}
         for name, type_, default in _own_arguments(trainer_class, {n for n, _, _ in option_docs()}):
             self.add_argument(f"--{key}.{name}", type=type_, default=default)
@@ -126,6 +127,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
             added: list[str] = self.add_subclass_arguments(
                 kind, key, fail_untyped=False, required=required
             )
+            self._entitle(key, f"{key}: any {kind.__name__}")
         elif isinstance(kind, type):
             added = self.add_class_arguments(kind, key, fail_untyped=False, sub_configs=True)
         else:
@@ -161,6 +163,12 @@ class TrainerParser(jsonargparse.ArgumentParser):
             lr_scheduler_class, nested_key, link_to, {"optimizer"}
         )
 
+    def _entitle(self, key: str, title: str) -> None:
+        """Give a group a title that fits a line."""
+        group = (self.groups or {}).get(key)
+        if group is not None:
+            group.title = title
+
     def _add_made(
         self, kind: type | tuple[type, ...], key: str, link_to: str, skip: set[str]
     ) -> Made:
@@ -168,6 +176,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
             self.add_subclass_arguments(
                 kind, key, fail_untyped=False, required=False, instantiate=False, skip=skip
             )
+            self._entitle(key, f"{key}: any {kind[0].__name__}")
             return Made(kind, is_open=True, link_to=link_to)
         self.add_class_arguments(
             kind, key, fail_untyped=False, instantiate=False, sub_configs=True, skip=skip

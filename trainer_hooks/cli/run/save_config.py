@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.reporting.run_config import RunConfig
+from trainer_hooks.callbacks.reporting.run_facts import without_secrets
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
@@ -42,7 +43,9 @@ class SaveConfigCallback(RunConfig):
         text = parser.dump(config, skip_unset=False)
         chosen = yaml.safe_load(parser.dump(config, skip_default=True)) or {}
         chosen.pop("ckpt_path", None)
-        super().__init__(text, yaml.safe_load(text), chosen, config_filename, overwrite)
+        values = without_secrets(yaml.safe_load(text))
+        shown = yaml.safe_dump(values, sort_keys=False)
+        super().__init__(text, values, shown, chosen, config_filename, overwrite)
         self.parser = parser
         self.config = config
         self.save_to_log_dir = save_to_log_dir
