@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -137,6 +138,20 @@ def test_links_stand_in_the_config(ask, config) -> None:
     cli = TrainerCLI(args=["fit", "--config", file])
     assert (cli.model.hparams.outputs, cli.model.hparams.width) == (3, 4)
     assert cli.model.layer.out_features == 3
+
+
+@pytest.mark.slow
+def test_several_processes_train_from_one_config(config, classes) -> None:
+    """Two processes resolve the same config, and the first alone writes it down."""
+    path = os.pathsep.join([str(Path(__file__).parents[3]), str(classes)])
+    words = ["fit", "--config", config(LINE), "--trainer.devices", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer_hooks", *words],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in Path("trainer_logs").glob("*/config*")] == ["config.yaml"]
 
 
 def test_an_answer_at_once_loads_neither_torch_nor_the_parser(here) -> None:
