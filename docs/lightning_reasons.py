@@ -21,7 +21,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     },
     "packages": {
         "accelerators": "`Trainer(accelerator=...)` takes names",
-        "cli": "not available yet; [by hand](sweeps-and-configs.md)",
+        "cli": "`TrainerCLI`; [the command line](command-line.md)",
         "core": "`Module`, `DataModule`",
         "demos": "`trainer-hooks demo`",
         "loops": _LOOP,

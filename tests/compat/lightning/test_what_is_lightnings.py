@@ -109,3 +109,22 @@ def test_a_logger_of_ones_own_has_its_experiment():
             self.experiment.append(metrics)
 
     assert Mine().experiment == ["made"]
+
+
+def test_the_command_line_has_lightnings_name(tmp_path, monkeypatch):
+    """`LightningCLI` makes Lightning's Trainer, and writes the config beside its logs."""
+    from trainer_hooks.compat.lightning.cli import LightningCLI
+
+    monkeypatch.chdir(tmp_path)
+
+    class Numbers(pl.LightningDataModule):
+        def train_dataloader(self):
+            return DATA
+
+    words = ["fit", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
+    cli = LightningCLI(Line, Numbers, args=[*words, "--trainer.enable_progress_bar=false"])
+    assert type(cli.trainer) is pl.Trainer
+    assert cli.trainer.global_step == 2
+    assert (Path(cli.trainer.log_dir) / "config.yaml").exists()
+    with pytest.raises(ImportError, match="instantiate_class is not in trainer_hooks: the command"):
+        from trainer_hooks.compat.lightning.cli import instantiate_class  # noqa: F401

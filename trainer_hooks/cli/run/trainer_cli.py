@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS, subcommand_in
@@ -41,7 +41,7 @@ class TrainerCLI:
         datamodule_class: the same for the data module; with None there may be none.
         save_config_callback: what writes the config down; None: nothing does.
         save_config_kwargs: further arguments for it.
-        trainer_class: the class of the Trainer.
+        trainer_class: the class of the Trainer; `default_trainer_class` unless given.
         trainer_defaults: defaults of the Trainer's options; its `callbacks` always take part.
         seed_everything_default: the seed; True: `PL_GLOBAL_SEED` or 0; False: none is set.
         parser_kwargs: arguments for the parser, those for a command's alone under its name.
@@ -66,13 +66,15 @@ class TrainerCLI:
             line. With `parser_kwargs={"exit_on_error": False}` a UsageError is raised instead.
     """
 
+    default_trainer_class: ClassVar[type[Trainer]] = Trainer
+
     def __init__(
         self,
         model_class: type[Module] | Callable[..., Module] | None = None,
         datamodule_class: type[DataModule] | Callable[..., DataModule] | None = None,
         save_config_callback: Callable[..., Callback] | None = SaveConfigCallback,
         save_config_kwargs: Mapping[str, Any] | None = None,
-        trainer_class: type[Trainer] = Trainer,
+        trainer_class: type[Trainer] | None = None,
         trainer_defaults: Mapping[str, Any] | None = None,
         seed_everything_default: bool | int = True,
         parser_kwargs: Mapping[str, Any] | None = None,
@@ -90,7 +92,7 @@ class TrainerCLI:
         self.datamodule_class = datamodule_class
         self.save_config_callback = save_config_callback
         self.save_config_kwargs = dict(save_config_kwargs or {})
-        self.trainer_class = trainer_class
+        self.trainer_class = trainer_class or self.default_trainer_class
         self.trainer_defaults = dict(trainer_defaults or {})
         self.seed_everything_default = seed_everything_default
         self.subclass_mode_model = subclass_mode_model or model_class is None

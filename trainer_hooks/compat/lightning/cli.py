@@ -1,26 +1,22 @@
-"""Lightning's command line, which is not here yet."""
+"""The command line of a training, where Lightning has it."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from trainer_hooks.cli.run import SaveConfigCallback, TrainerCLI
+from trainer_hooks.cli.run import TrainerParser as LightningArgumentParser
 from trainer_hooks.compat.lightning._refusing import refusing
+from trainer_hooks.compat.lightning.trainer.trainer import Trainer
 
-__all__: list[str] = []
+__all__ = ["LightningArgumentParser", "LightningCLI", "SaveConfigCallback"]
 
-_BY_HAND = (
-    "a training from the command line is written by hand here, with jsonargparse or Hydra; see "
-    "docs/sweeps-and-configs.md"
-)
+_MADE = "the command line makes objects of classes by itself; elsewhere call the class"
 
-__getattr__ = refusing(
-    __name__,
-    dict.fromkeys(
-        (
-            "LightningArgumentParser",
-            "LightningCLI",
-            "SaveConfigCallback",
-            "instantiate_class",
-            "instantiate_module",
-        ),
-        _BY_HAND,
-    ),
-)
+__getattr__ = refusing(__name__, {"instantiate_class": _MADE, "instantiate_module": _MADE})
+
+
+class LightningCLI(TrainerCLI):
+    """A `trainer_hooks.TrainerCLI` with Lightning's Trainer."""
+
+    default_trainer_class: ClassVar[type[Trainer]] = Trainer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from trainer_hooks.trainer.states import RunningStage, TrainerFn, TrainerState, TrainerStatus
+from trainer_hooks.context import RunningStage, TrainerFn, TrainerStatus
+from trainer_hooks.context import RunState as TrainerState
 
 __all__ = ["RunningStage", "TrainerFn", "TrainerState", "TrainerStatus"]
