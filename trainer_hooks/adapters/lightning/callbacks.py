@@ -1,0 +1,171 @@
+"""LightningGuest: a callback of Lightning in a Trainer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trainer_hooks.adapters.hosted import HostedCallback
+from trainer_hooks.adapters.lightning.views import module_view, trainer_view, unwrapped
+from trainer_hooks.callbacks import (
+    Checkpoint,
+    EarlyStopping,
+    ModelSummary,
+    ProgressBar,
+    Timer,
+)
+from trainer_hooks.hooks import HOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer_hooks.callback import Callback
+
+__all__ = ["BASES", "SAME_HOOKS", "SAVER_SLOTS", "LightningGuest", "adapt"]
+
+BASES = frozenset(
+    {
+        "lightning.pytorch.callbacks.callback.Callback",
+        "pytorch_lightning.callbacks.callback.Callback",
+    }
+)
+"""The base class of callbacks, in the two packages that hold it."""
+
+SAME_HOOKS = frozenset(name for name, spec in HOOKS.items() if spec.lightning == "same")
+"""Hooks that have one name and one meaning in both."""
+
+SAVER_SLOTS = {
+    "on_train_epoch_end": "on_epoch_checkpoint",
+    "on_train_batch_end": "on_batch_checkpoint",
+}
+"""Where a saver's hooks are called here, so that a resume does not fire what was fired before."""
+
+_KINDS: dict[str, type[Callback]] = {
+    "callbacks.checkpoint.Checkpoint": Checkpoint,
+    "callbacks.progress.progress_bar.ProgressBar": ProgressBar,
+    "callbacks.early_stopping.EarlyStopping": EarlyStopping,
+    "callbacks.model_summary.ModelSummary": ModelSummary,
+    "callbacks.timer.Timer": Timer,
+}
+"""What Lightning's classes count as."""
+
+_PACKAGES = ("lightning.pytorch.", "pytorch_lightning.")
+
+
+def adapt(guest: Any) -> Callback:
+    """Return the adapter of a callback of Lightning."""
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(guest).__mro__}
+    kinds = [
+        kind
+        for name, kind in _KINDS.items()
+        if any(f"{package}{name}" in names for package in _PACKAGES)
+    ]
+    return LightningGuest.hosting(guest, *kinds)
+
+
+class LightningGuest(HostedCallback):
+    """Stand for a callback of Lightning; what it overrides is called as in Lightning.
+
+    `setup`, `on_exception` and the others that both have are called at the same moment. A saver's
+    `on_train_epoch_end` and `on_train_batch_end` are called in the slots of savers, and what it
+    saves after a validation of a fit waits for the next slot. `teardown` is left out after an
+    exception, as there.
+    """
+
+    framework: ClassVar[str] = "lightning"
+    bases: ClassVar[frozenset[str]] = BASES
+
+    def __init__(self, guest: Any) -> None:
+        super().__init__(guest)
+        self._seen: tuple[Any, Any] = (None, None)
+        self._given: tuple[Any, Any] = (None, None)
+        self._is_due = False
+        self._batch: tuple[Any, ...] = (None, None, -1)
+
+    def attach_module(self, module: Any) -> None:
+        """Bind the guest's `log` and `log_dict` to the module of the run, as Lightning does."""
+        super().attach_module(module)
+        if module is None:
+            self._seen = self._given = (None, None)
+        names = vars(self.guest)
+        for name in ("log", "log_dict"):
+            if module is not None:
+                names[name] = getattr(unwrapped(module), name)
+            else:
+                names.pop(name, None)
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return what calls the guest's method at `hook`, or None if it has none."""
+        if isinstance(self, Checkpoint):
+            found = self._slot_of_saver(hook)
+            if found is not None:
+                return found
+            if hook in SAVER_SLOTS:
+                return None
+        if hook not in SAME_HOOKS or not self.guest_has(hook):
+            return None
+        method = getattr(self.guest, hook)
+        if hook == "teardown":
+            return self._unless_interrupted(method)
+        return self._handing_over(method)
+
+    def _handing_over(self, method: Callable[..., object]) -> Callable[..., object]:
+        def call(trainer: Any, module: Any, *arguments: Any) -> None:
+            seen = self._seen
+            if trainer is not seen[0] or module is not seen[1]:
+                self._meet(trainer, module)
+            method(*self._given, *arguments)
+
+        return call
+
+    def _meet(self, trainer: Any, module: Any) -> None:
+        self._seen = trainer, module
+        self._given = trainer_view(trainer, self.guest), module_view(module, trainer, self.guest)
+
+    def _unless_interrupted(self, method: Callable[..., object]) -> Callable[..., object]:
+        called = self._handing_over(method)
+
+        def call(trainer: Any, module: Any, stage: str) -> None:
+            if not trainer.interrupted:
+                called(trainer, module, stage)
+
+        return call
+
+    def _slot_of_saver(self, hook: str) -> Callable[..., object] | None:
+        """Return what is called in a saver's slot, or instead of a validation's end."""
+        has_validation = self.guest_has("on_validation_end")
+        if hook == "on_validation_end" and has_validation:
+            return self._put_off
+        if hook == "on_epoch_checkpoint":
+            return self._slot("on_train_epoch_end", takes_batch=False)
+        if hook == "on_batch_checkpoint":
+            return self._slot("on_train_batch_end", takes_batch=True)
+        if hook == "on_train_batch_end" and self.guest_has(hook):
+            return self._keep_batch
+        return None
+
+    def _keep_batch(self, _trainer: Any, _module: Any, outputs: Any, batch: Any, idx: int) -> None:
+        self._batch = (outputs, batch, idx)
+
+    def _put_off(self, trainer: Any, module: Any) -> None:
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
+            self._handing_over(self.guest.on_validation_end)(trainer, module)
+        else:
+            self._is_due = True
+
+    def _slot(self, name: str, *, takes_batch: bool) -> Callable[..., object] | None:
+        validated = self.guest_has("on_validation_end")
+        if not validated and not self.guest_has(name):
+            return None
+        at_end = self._handing_over(self.guest.on_validation_end) if validated else None
+        at_slot = self._handing_over(getattr(self.guest, name)) if self.guest_has(name) else None
+
+        def call(trainer: Any, module: Any) -> None:
+            if takes_batch and at_slot is not None:
+                at_slot(trainer, module, *self._batch)
+            if self._is_due and at_end is not None:
+                self._is_due = False
+                at_end(trainer, module)
+            if not takes_batch and at_slot is not None:
+                at_slot(trainer, module)
+
+        return call
