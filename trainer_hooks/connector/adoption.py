@@ -1,4 +1,4 @@
-"""Adoption: the one gate through which callbacks of other frameworks take part.
+"""Adoption: the one gate for what is of other frameworks: callbacks, modules, data, loggers.
 
 A class is recognised by the names in its ancestry, so no framework is imported to look. The names
 are those of the entry points in a group; what one of them refers to is loaded on a match only.
@@ -22,25 +22,38 @@ __all__ = ["ADAPTERS", "adopt", "find_adapter"]
 ADAPTERS = "trainer_hooks.adapters"
 """The entry-point group of adapters. The name of an entry point is a class's, as `package.module.
 Class`, the place of its definition; its value is a function that takes an instance of a subclass
-and returns a Callback."""
+and returns a Callback, or a Module, a DataModule or a Logger where it is the class of such."""
 
-_ADOPTED: WeakValueDictionary[int, Callback] = WeakValueDictionary()
+_ADOPTED: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """The adapter of each foreign object, by its id: an adapter keeps the object that it stands for."""
 
 
-def adopt(item: Any) -> Any:
-    """Return the adapter of a foreign callback, one for each; anything else as it is.
+def adopt(item: Any, kind: type = Callback) -> Any:
+    """Return the adapter of a foreign object, one for each; anything else as it is.
+
+    Args:
+        item: the object.
+        kind: what its adapter must be to be of use here.
 
     Raises:
         CallbackError: its adapter cannot be loaded, or does not take it.
     """
+    if isinstance(item, kind | type):
+        return item
     known = _ADOPTED.get(id(item))
-    if known is not None:
+    if isinstance(known, kind):
         return known
     entry = find_adapter(type(item))
     if entry is None:
         return item
     adapter = _adapt(entry, item)
+    if not isinstance(adapter, kind):
+        raise CallbackError(
+            f"adapter {entry.value!r} (entry point {entry.name!r} of the group {ADAPTERS!r}) "
+            f"returned {adapter!r} for {type(item).__module__}.{type(item).__qualname__}: it must "
+            f"return a trainer_hooks.{kind.__name__}, which is what is wanted here. Pass it where "
+            "it belongs, or mend the adapter."
+        )
     _ADOPTED[id(item)] = adapter
     return adapter
 
@@ -70,20 +83,14 @@ def _registered() -> Mapping[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ADAPTERS)}
 
 
-def _adapt(entry: EntryPoint, item: Any) -> Callback:
+def _adapt(entry: EntryPoint, item: Any) -> Any:
     kind = f"{type(item).__module__}.{type(item).__qualname__}"
     where = f"adapter {entry.value!r} (entry point {entry.name!r} of the group {ADAPTERS!r})"
     try:
-        adapt: Callable[[Any], object] = entry.load()
+        adapt: Callable[[Any], Any] = entry.load()
     except Exception as error:
         raise CallbackError(
             f"{where}, which is to take {kind}, cannot be loaded: {described(error)}. Mend or "
             "update the package that brings it."
         ) from error
-    adapter = adapt(item)
-    if not isinstance(adapter, Callback):
-        raise CallbackError(
-            f"{where} returned {adapter!r} for {kind}: it must return a trainer_hooks.Callback. "
-            "Mend or update the package that brings it."
-        )
-    return adapter
+    return adapt(item)

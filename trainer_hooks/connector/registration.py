@@ -46,17 +46,22 @@ def collect(callbacks: Callback | Iterable[Callback] | None) -> tuple[Callback, 
     return tuple(unique.values())
 
 
-def adopted(item: Any) -> Any:
-    """Return the adapter of a callback of another framework; anything else as it is.
+def adopted(item: Any, kind: type = Callback) -> Any:
+    """Return the adapter of an object of another framework; anything else as it is.
+
+    Args:
+        item: the object.
+        kind: what it is to be here.
 
     Raises:
         CallbackError: its adapter cannot be loaded, or does not take it.
     """
-    if isinstance(item, Callback | type):
+    # what has no ancestry but Python's own is of no framework
+    if isinstance(item, kind | type) or type(item).__module__ == "builtins":
         return item
     from trainer_hooks.connector.adoption import adopt
 
-    return adopt(item)
+    return adopt(item, kind)
 
 
 def checked(item: object, where: str) -> Callback:

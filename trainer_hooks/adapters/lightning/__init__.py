@@ -1,4 +1,4 @@
-"""Lightning's callbacks in a Trainer: `adapt` is the entry point."""
+"""Lightning's callbacks, modules, data modules and loggers in a Trainer: the entry points."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.adapters.lightning.callbacks import adapt
+    from trainer_hooks.adapters.lightning.modules import (
+        adapt_datamodule,
+        adapt_logger,
+        adapt_module,
+    )
 
-__all__ = ["adapt"]
+__all__ = ["adapt", "adapt_datamodule", "adapt_logger", "adapt_module"]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
-    __getattr__ = loader_of(__name__, {"adapt": "callbacks"})
+    __getattr__ = loader_of(
+        __name__,
+        {
+            "adapt": "callbacks",
+            "adapt_datamodule": "modules",
+            "adapt_logger": "modules",
+            "adapt_module": "modules",
+        },
+    )

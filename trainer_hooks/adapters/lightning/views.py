@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from trainer_hooks.adapters.hosted import HostedCallback
@@ -206,7 +206,7 @@ class TrainerView(View):
     @property
     def enable_validation(self) -> bool:
         """Whether a fit validates."""
-        return sum(self.view_target.num_val_batches) > 0
+        return bool(sum(self.view_target.num_val_batches))
 
     @property
     def num_devices(self) -> int:

@@ -1,0 +1,299 @@
+"""LightningModules, LightningDataModules and Loggers of Lightning in a Trainer, as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.adapters.lightning.views import trainer_view
+from trainer_hooks.loggers import Logger
+from trainer_hooks.module import DataModule, Module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from torch import nn
+
+__all__ = [
+    "DataModuleGuest",
+    "LoggerGuest",
+    "ModuleGuest",
+    "adapt_datamodule",
+    "adapt_logger",
+    "adapt_module",
+]
+
+_SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+"""What a module shares with the one that stands for it: all that can be trained and saved."""
+
+_BOUND = (
+    "log", "log_dict", "optimizers", "lr_schedulers", "manual_backward", "toggle_optimizer",
+    "untoggle_optimizer", "toggled_optimizer", "clip_gradients", "all_gather", "print",
+)  # fmt: skip
+"""Methods that a module calls, which are ours while it is run."""
+
+_OWN = frozenset(
+    {*_BOUND, "attach", "attach_manual", "train", "to", "forward", "load_from_checkpoint"}
+)
+
+
+def adapt_module(guest: Any) -> Module:
+    """Return what stands for a LightningModule."""
+    return ModuleGuest(guest)
+
+
+def adapt_datamodule(guest: Any) -> DataModule:
+    """Return what stands for a LightningDataModule."""
+    return DataModuleGuest(guest)
+
+
+def adapt_logger(guest: Any) -> Logger:
+    """Return what stands for a Logger of Lightning."""
+    return LoggerGuest(guest)
+
+
+def _overridden(guest: Any, base: type) -> Iterator[str]:
+    """Yield the methods of a guest that Lightning does not define, and that `base` knows."""
+    seen = set()
+    for kind in type(guest).__mro__:
+        if kind.__module__.startswith(("lightning.", "pytorch_lightning.", "torch.")):
+            break
+        for name, value in vars(kind).items():
+            known = not name.startswith("_") and name not in seen and hasattr(base, name)
+            if known and callable(value):
+                seen.add(name)
+                yield name
+
+
+class ModuleGuest(Module):
+    """Stand for a LightningModule: its steps, hooks and tensors are the guest's own.
+
+    Args:
+        guest: the LightningModule. Its parameters, buffers and parts are shared, so that the names
+            in a checkpoint are the same.
+    """
+
+    def __init__(self, guest: Any) -> None:
+        vars(self)["lightning_guest"] = guest
+        mode = guest.training
+        super().__init__()
+        guest.training = mode
+        for name in _SHARED:
+            vars(self)[name] = vars(guest)[name]
+        for name in _overridden(guest, Module):
+            if name not in _OWN:
+                vars(self)[name] = getattr(guest, name)
+        kind = type(guest)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        self.__class__ = type(kind.__name__, (ModuleGuest,), names)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the guest, with its own hooks."""
+        return self.lightning_guest(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(vars(self)["lightning_guest"], name)
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """Whether the guest is in the mode for training."""
+        return bool(vars(self)["lightning_guest"].training)
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        vars(vars(self)["lightning_guest"])["training"] = mode
+
+    @property
+    def automatic_optimization(self) -> bool:  # type: ignore[override]
+        """What the guest says."""
+        return bool(self.lightning_guest.automatic_optimization)
+
+    @property
+    def example_input_array(self) -> Any:
+        """What the guest says."""
+        return self.lightning_guest.example_input_array
+
+    @property
+    def strict_loading(self) -> bool:  # type: ignore[override]
+        """What the guest says."""
+        return bool(self.lightning_guest.strict_loading)
+
+    @property
+    def saved_hparams(self) -> Mapping[str, Any] | None:
+        """The guest's hyperparameters, or None."""
+        return dict(self.lightning_guest.hparams) or None
+
+    @property
+    def logged_hparams(self) -> Mapping[str, Any] | None:
+        """The same, unless the guest keeps them from the loggers."""
+        is_logged = getattr(self.lightning_guest, "_log_hyperparams", True)
+        return self.saved_hparams if is_logged else None
+
+    @property
+    def hparams(self) -> Any:
+        """The guest's hyperparameters."""
+        return self.lightning_guest.hparams
+
+    @property
+    def hparams_name(self) -> str | None:
+        """The argument that was all of them, if it was one."""
+        name: str | None = getattr(self.lightning_guest, "_hparams_name", None)
+        return None if name == "kwargs" else name
+
+    def train(self, mode: bool = True) -> ModuleGuest:
+        """Put the guest into a mode."""
+        self.lightning_guest.train(mode)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> ModuleGuest:
+        """Move the guest, which notes where it is."""
+        self.lightning_guest.to(*args, **kwargs)
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the guest's weights."""
+        return self.lightning_guest.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load the guest's weights."""
+        return self.lightning_guest.load_state_dict(*args, **kwargs)
+
+    def attach(self, trainer: Any, metrics: Any) -> None:
+        """Let the guest know its trainer, and log, optimize and print through it."""
+        super().attach(trainer, metrics)
+        guest = self.lightning_guest
+        guest.trainer = trainer_view(trainer, guest)
+        own = frozenset(_overridden(guest, Module))
+        for name in _BOUND:
+            if metrics is None:
+                vars(guest).pop(name, None)
+            elif name not in own:
+                vars(guest)[name] = getattr(self, name)
+
+    def __reduce__(self) -> Any:
+        """Copy and pickle the guest."""
+        return adapt_module, (self.lightning_guest,)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Likewise."""
+        return self.__reduce__()
+
+    def __repr__(self) -> str:
+        """Show the guest."""
+        return repr(self.lightning_guest)
+
+
+class DataModuleGuest(DataModule):
+    """Stand for a LightningDataModule.
+
+    Args:
+        guest: it.
+    """
+
+    def __init__(self, guest: Any) -> None:
+        self.lightning_guest = guest
+        for name in _overridden(guest, DataModule):
+            if name != "load_from_checkpoint":
+                vars(self)[name] = getattr(guest, name)
+        kind = type(guest)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        self.__class__ = type(kind.__name__, (DataModuleGuest,), names)
+
+    @property
+    def trainer(self) -> Any:
+        """The trainer that runs it."""
+        return self.lightning_guest.trainer
+
+    @trainer.setter
+    def trainer(self, trainer: Any) -> None:
+        guest = self.lightning_guest
+        guest.trainer = None if trainer is None else trainer_view(trainer, guest)
+
+    @property
+    def saved_hparams(self) -> Mapping[str, Any] | None:
+        """The guest's hyperparameters, or None."""
+        return dict(self.lightning_guest.hparams) or None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "lightning_guest":
+            raise AttributeError(name)
+        return getattr(self.lightning_guest, name)
+
+    def __reduce__(self) -> Any:
+        """Copy and pickle the guest."""
+        return adapt_datamodule, (self.lightning_guest,)
+
+
+class LoggerGuest(Logger):
+    """Stand for a Logger of Lightning.
+
+    Args:
+        guest: it.
+    """
+
+    def __init__(self, guest: Any) -> None:
+        self.lightning_guest = guest
+        kind = type(guest)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        self.__class__ = type(kind.__name__, (LoggerGuest,), names)
+
+    @property
+    def name(self) -> str | None:
+        """The guest's name."""
+        name: str | None = self.lightning_guest.name
+        return name
+
+    @property
+    def version(self) -> int | str | None:
+        """The guest's version."""
+        version: int | str | None = self.lightning_guest.version
+        return version
+
+    @property
+    def save_dir(self) -> str | None:
+        """Where it saves."""
+        folder: str | None = self.lightning_guest.save_dir
+        return folder
+
+    @property
+    def log_dir(self) -> str | None:
+        """The folder of the run, where it has one."""
+        folder: str | None = getattr(self.lightning_guest, "log_dir", self.save_dir)
+        return folder
+
+    @property
+    def experiment(self) -> Any:
+        """What the guest writes to."""
+        return self.lightning_guest.experiment
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Hand the guest metrics."""
+        self.lightning_guest.log_metrics(dict(metrics), step)
+
+    def log_hyperparams(self, params: Any, metrics: Any = None) -> None:
+        """Hand the guest hyperparameters."""
+        given = (params,) if metrics is None else (params, metrics)
+        self.lightning_guest.log_hyperparams(*given)
+
+    def log_graph(self, model: nn.Module, input_array: Any = None) -> None:
+        """Hand the guest the module."""
+        self.lightning_guest.log_graph(getattr(model, "lightning_guest", model), input_array)
+
+    def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
+        """Tell the guest of a checkpoint."""
+        self.lightning_guest.after_save_checkpoint(checkpoint_callback)
+
+    def save(self) -> None:
+        """Let the guest write what it holds."""
+        self.lightning_guest.save()
+
+    def finalize(self, status: str) -> None:
+        """Let the guest end."""
+        self.lightning_guest.finalize(status)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "lightning_guest":
+            raise AttributeError(name)
+        return getattr(self.lightning_guest, name)
