@@ -74,20 +74,27 @@ def register(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
     def do(**functions):
-        entries = []
+        class Installed:
+            def read_text(self, name):
+                return f"[{ADAPTERS}]"
+
+            @property
+            def entry_points(self):
+                return importlib_metadata.EntryPoints(
+                    importlib_metadata.EntryPoint(
+                        "otherlib.plugins.Plugin", f"{module.__name__}:{name}", ADAPTERS
+                    )
+                    for name in functions
+                )
+
         for name, function in functions.items():
             setattr(module, name, function)
-            entries.append(
-                importlib_metadata.EntryPoint(
-                    "otherlib.plugins.Plugin", f"{module.__name__}:{name}", ADAPTERS
-                )
-            )
 
-        def entry_points(group):
-            asked.append(group)
-            return entries
+        def distributions():
+            asked.append(ADAPTERS)
+            return [Installed()]
 
-        monkeypatch.setattr(importlib_metadata, "entry_points", entry_points)
+        monkeypatch.setattr(importlib_metadata, "distributions", distributions)
         return asked
 
     return do

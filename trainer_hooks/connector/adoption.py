@@ -78,9 +78,15 @@ def _ancestry(kind: type) -> list[str]:
 
 def _registered() -> Mapping[str, EntryPoint]:
     """Return the installed adapters by the name of the class that they are for."""
-    from importlib_metadata import entry_points
+    from importlib_metadata import distributions
 
-    return {entry.name: entry for entry in entry_points(group=ADAPTERS)}
+    found: dict[str, EntryPoint] = {}
+    for distribution in distributions():
+        # an editable installation may be there twice, and the first may be an old one
+        if ADAPTERS in (distribution.read_text("entry_points.txt") or ""):
+            for entry in distribution.entry_points.select(group=ADAPTERS):
+                found.setdefault(entry.name, entry)
+    return found
 
 
 def _adapt(entry: EntryPoint, item: Any) -> Any:

@@ -13,6 +13,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -66,6 +67,22 @@ class Net(pl.LightningModule):
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
 
 
+class Tuned(Net):
+    """A module with a learning rate and a batch size to find, and loaders of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.lr = 0.01
+
+    def train_dataloader(self):
+        return DataLoader(torch.arange(32.0).reshape(8, 4) / 32, batch_size=self.batch_size)
+
+    val_dataloader = test_dataloader = predict_dataloader = train_dataloader
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), self.lr)
+
+
 class OneOptimizer(Net):
     """The same without a scheduler, and with the backbone left out of the optimizer."""
 
@@ -115,7 +132,10 @@ CASES: dict[str, Any] = {
     "BackboneFinetuning": (lambda: theirs.BackboneFinetuning(1, verbose=False), OneOptimizer),
     "BaseFinetuning": (Freeze, OneOptimizer),
     "BasePredictionWriter": writer,
-    "BatchSizeFinder": lambda: theirs.BatchSizeFinder(steps_per_trial=1, max_trials=1),
+    "BatchSizeFinder": (
+        lambda: theirs.BatchSizeFinder(steps_per_trial=1, max_trials=1),
+        Tuned,
+    ),
     "Callback": pl.Callback,
     "DeviceStatsMonitor": lambda: theirs.DeviceStatsMonitor(cpu_stats=False),
     "EarlyStopping": lambda: theirs.EarlyStopping("val", stopping_threshold=0.01),
@@ -127,7 +147,10 @@ CASES: dict[str, Any] = {
     "LambdaCallback": lambda: theirs.LambdaCallback(
         on_train_epoch_end=lambda trainer, module: module.log("lam", 1.0 * trainer.global_step)
     ),
-    "LearningRateFinder": lambda: theirs.LearningRateFinder(num_training_steps=5),
+    "LearningRateFinder": (
+        lambda: theirs.LearningRateFinder(num_training_steps=20),
+        Tuned,
+    ),
     "LearningRateMonitor": theirs.LearningRateMonitor,
     "LearningRateMonitor-step": lambda: theirs.LearningRateMonitor("step", log_momentum=True),
     "ModelCheckpoint": theirs.ModelCheckpoint,
@@ -160,9 +183,13 @@ def recorded(callback: Any, calls: list) -> Any:
         if getattr(method, "__func__", None) is vars(pl.Callback)[name]:
             continue
 
-        def call(trainer, module, *rest, _name=name, _method=method):
-            calls.append([_name, trainer.current_epoch, trainer.global_step])
-            return _method(trainer, module, *rest)
+        def call(trainer, module, *rest, _name=name, _method=method, **named):
+            # Lightning restores the counters after this hook
+            is_before = _name == "on_fit_start"
+            calls.append(
+                _name if is_before else [_name, trainer.current_epoch, trainer.global_step]
+            )
+            return _method(trainer, module, *rest, **named)
 
         setattr(callback, name, call)
     return callback
@@ -172,19 +199,19 @@ def plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return [round(v, 5) for v in value.double().flatten().tolist()]
     if isinstance(value, dict):
-        return {
-            Path(str(k)).name: plain(v) for k, v in value.items() if k not in VOLATILE
-        }
+        return {Path(str(k)).name: plain(v) for k, v in value.items() if k not in VOLATILE}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     if isinstance(value, float):
         return round(value, 5)
-    if isinstance(value, str) and os.sep in value:
-        return Path(value).name
+    if isinstance(value, str):
+        return Path(value).name if os.sep in value else re.sub(r"(\d\.\d{5})\d+", r"\1", value)
     return value if isinstance(value, int | str | None) else type(value).__name__
 
 
-def run(kind: type, make: Any, net: type, folder: Path, *, cut: int | None) -> dict[str, Any]:
+def run(
+    name: str, kind: type, make: Any, net: type, folder: Path, *, cut: int | None
+) -> dict[str, Any]:
     """Fit two epochs (through a checkpoint of the first, if cut), validate, test and predict."""
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(False)
@@ -192,28 +219,28 @@ def run(kind: type, make: Any, net: type, folder: Path, *, cut: int | None) -> d
     data = torch.arange(32.0).reshape(8, 4) / 32
 
     def loader():
-        return DataLoader(data, batch_size=2)
+        return None if net is Tuned else DataLoader(data, batch_size=2)
 
-    def trainer(epochs):
+    def trainer(epochs, checks):
         callback = recorded(make(), calls)
         return callback, kind(
             max_epochs=epochs, default_root_dir=folder, accelerator="cpu", log_every_n_steps=1,
             enable_progress_bar=False if "Progress" not in type(callback).__name__ else None,
             enable_model_summary=False if "Summary" not in type(callback).__name__ else None,
             logger=CSVLogger(folder, flush_logs_every_n_steps=1),
-            num_sanity_val_steps=1, callbacks=[callback],
+            num_sanity_val_steps=checks, callbacks=[callback],
         )  # fmt: skip
 
     module = net()
     path = None
     if cut is not None:
-        _, first = trainer(cut)
+        _, first = trainer(cut, 1)
         first.fit(module, loader(), loader())
         path = folder / "cut.ckpt"
         first.save_checkpoint(path)
         calls.append("cut")
         module = net()
-    callback, second = trainer(2)
+    callback, second = trainer(2, 0 if cut else 1)
     second.fit(module, loader(), loader(), ckpt_path=path)
     metrics = plain(dict(second.callback_metrics))
     for evaluate in () if cut is not None else (second.validate, second.test):
@@ -225,7 +252,7 @@ def run(kind: type, make: Any, net: type, folder: Path, *, cut: int | None) -> d
         with file.open() as stream:
             rows += [
                 {k: round(float(v), 5) for k, v in row.items() if v and "second" not in k
-                 and "throughput" not in k and "time" not in k}
+                 and "time" not in k and "per_sec" not in k}
                 for row in csv.DictReader(stream)
             ]  # fmt: skip
     state = callback.state_dict()
@@ -237,6 +264,11 @@ def run(kind: type, make: Any, net: type, folder: Path, *, cut: int | None) -> d
         "files": sorted({f.name for f in folder.rglob("*.ckpt")}),
         "weights": plain([p.detach() for p in module.parameters()]),
         "seen": plain(getattr(callback, "seen", None)),
+        "found": [
+            getattr(module, "lr", None) if name.startswith("Learn") else None,
+            module.batch_size,
+            plain(getattr(callback, "optimal_batch_size", None)),
+        ],
     }
 
 
@@ -259,8 +291,8 @@ def main(target: str, *names: str) -> None:
                     stack.enter_context(warnings.catch_warnings())
                     warnings.simplefilter("ignore")
                     try:
-                        found = run(kind, make, net, Path(folder), cut=cut)
-                    except BaseException as error:  # noqa: BLE001 - it is the result
+                        found = run(name, kind, make, net, Path(folder), cut=cut)
+                    except BaseException as error:
                         found = {"raised": f"{type(error).__name__}: {error}"}
                         if "TRACEBACK" in os.environ:
                             found["traceback"] = traceback.format_exc()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.adapters.hosted import HostedCallback
@@ -39,6 +40,9 @@ SAVER_SLOTS = {
 }
 """Where a saver's hooks are called here, so that a resume does not fire what was fired before."""
 
+_COUNTED = frozenset(f"on_{stage}_batch_start" for stage in ("validation", "test", "predict"))
+"""Where the batches of evaluations are counted, for a guest that hears of them."""
+
 _KINDS: dict[str, type[Callback]] = {
     "callbacks.checkpoint.Checkpoint": Checkpoint,
     "callbacks.progress.progress_bar.ProgressBar": ProgressBar,
@@ -59,7 +63,21 @@ def adapt(guest: Any) -> Callback:
         for name, kind in _KINDS.items()
         if any(f"{package}{name}" in names for package in _PACKAGES)
     ]
+    for name, host in _hosts().items():
+        if not names.isdisjoint(f"{package}{name}" for package in _PACKAGES):
+            return host.hosting(guest, *kinds)
     return LightningGuest.hosting(guest, *kinds)
+
+
+def _hosts() -> dict[str, type[LightningGuest]]:
+    """Return the adapters of those that reach deeper into the trainer than others."""
+    from trainer_hooks.adapters.lightning.special import TunerGuest, WriterGuest
+
+    return {
+        "callbacks.prediction_writer.BasePredictionWriter": WriterGuest,
+        "callbacks.batch_size_finder.BatchSizeFinder": TunerGuest,
+        "callbacks.lr_finder.LearningRateFinder": TunerGuest,
+    }
 
 
 class LightningGuest(HostedCallback):
@@ -80,6 +98,22 @@ class LightningGuest(HostedCallback):
         self._given: tuple[Any, Any] = (None, None)
         self._is_due = False
         self._batch: tuple[Any, ...] = (None, None, -1)
+
+    @property
+    def has_named_folder(self) -> bool:
+        """Whether the files of a saver are looked for in the folder that it has."""
+        return True
+
+    def folders(self) -> list[str]:
+        """Return the folder that a saver saves to."""
+        folder = getattr(self.guest, "dirpath", None)
+        return [] if folder is None else [str(folder)]
+
+    def candidates(self, trainer: Any) -> list[str]:  # noqa: ARG002 - a saver's
+        """Return the files that a saver may have saved."""
+        return [
+            str(file) for folder in self.folders() for file in sorted(Path(folder).glob("*.ckpt"))
+        ]
 
     def attach_module(self, module: Any) -> None:
         """Bind the guest's `log` and `log_dict` to the module of the run, as Lightning does."""
@@ -102,11 +136,31 @@ class LightningGuest(HostedCallback):
             if hook in SAVER_SLOTS:
                 return None
         if hook not in SAME_HOOKS or not self.guest_has(hook):
-            return None
+            is_counted = hook in _COUNTED and self.guest_has(hook.replace("_start", "_end"))
+            return self._count_batch if is_counted else None
         method = getattr(self.guest, hook)
+        if hook in _COUNTED:
+            return self._counting(method)
         if hook == "teardown":
             return self._unless_interrupted(method)
         return self._handing_over(method)
+
+    def _count_batch(
+        self, trainer: Any, module: Any, _batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Count a batch of an evaluation as its loop in Lightning does."""
+        if trainer is not self._seen[0] or module is not self._seen[1]:
+            self._meet(trainer, module)
+        self._given[0].count_batch((dataloader_idx, batch_idx))
+
+    def _counting(self, method: Callable[..., object]) -> Callable[..., object]:
+        called = self._handing_over(method)
+
+        def call(trainer: Any, module: Any, *arguments: Any) -> None:
+            self._count_batch(trainer, module, *arguments)
+            called(trainer, module, *arguments)
+
+        return call
 
     def _handing_over(self, method: Callable[..., object]) -> Callable[..., object]:
         def call(trainer: Any, module: Any, *arguments: Any) -> None:

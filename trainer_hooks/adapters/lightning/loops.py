@@ -8,6 +8,7 @@ from typing import Any
 from trainer_hooks.adapters.views import View, lacking
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.errors import UsageError
+from trainer_hooks.trainer.views.fit_loop import Counts, ProgressView
 
 __all__ = [
     "CheckpointConnector",
@@ -18,6 +19,7 @@ __all__ = [
     "StateView",
     "StrategyView",
     "batches_stepped",
+    "precision_plugin",
 ]
 
 
@@ -63,8 +65,9 @@ class StateView:
 
     @property
     def stage(self) -> Any:
-        """What of it is under way, or None."""
-        return self._word("RunningStage", self._state.stage)
+        """What of it is under way, from the beginning of a run on; None outside of one."""
+        fn, stage = self._state.fn, self._state.stage
+        return self._word("RunningStage", stage or ("train" if fn == "fit" else fn))
 
     @property
     def status(self) -> Any:
@@ -137,9 +140,26 @@ class StrategyView(View):
 
 
 class EvaluationLoop(_Lacks):
-    """`trainer.validate_loop`, and that of a fit's validations."""
+    """`trainer.validate_loop`, and that of a fit's validations.
+
+    Attributes:
+        batches: how many batches of the evaluation under way were begun; `LightningGuest` counts
+            them for those that hear of them.
+        place: the indices of the last one's loader and of itself.
+    """
 
     _name = "validate_loop"
+
+    def __init__(self, trainer: Any) -> None:
+        super().__init__(trainer)
+        self.batches = 0
+        self.place = (-1, -1)
+
+    @property
+    def batch_progress(self) -> ProgressView:
+        """The batches begun."""
+        done = self.batches
+        return ProgressView(Counts(done, done, done), Counts(done, done, done))
 
     @property
     def _has_run(self) -> bool:
@@ -147,18 +167,33 @@ class EvaluationLoop(_Lacks):
         return bool(trainer.validating or trainer.progress.stage is EpochStage.CLOSING)
 
 
-class PredictionLoop(_Lacks):
-    """`trainer.predict_loop`.
-
-    The samples of each batch are noted by a writer of predictions; see `LightningGuest`.
-    """
+class PredictionLoop(EvaluationLoop):
+    """`trainer.predict_loop`; a writer of predictions notes what it is about, see `WriterGuest`."""
 
     _name = "predict_loop"
 
     def __init__(self, trainer: Any) -> None:
         super().__init__(trainer)
-        self.predictions: list[Any] = []
-        self.epoch_batch_indices: list[Any] = []
+        self._noted: dict[int, list[tuple[Any, list[int]]]] = {}
+
+    def open(self) -> None:
+        """Forget the last prediction."""
+        self._noted = {}
+
+    def note(self, prediction: Any, dataloader_idx: int) -> None:
+        """Keep what was predicted for a batch."""
+        self._noted.setdefault(dataloader_idx, []).append((prediction, self.current_batch_indices))
+
+    @property
+    def predictions(self) -> list[Any]:
+        """What was predicted: a list, or one for each of several loaders."""
+        listed = [[one for one, _ in noted] for _, noted in sorted(self._noted.items())]
+        return listed[0] if len(listed) == 1 else listed
+
+    @property
+    def epoch_batch_indices(self) -> list[list[list[int]]]:
+        """Which samples the batches of each loader consisted of."""
+        return [[indices for _, indices in noted] for _, noted in sorted(self._noted.items())]
 
     @property
     def current_batch_indices(self) -> list[int]:
@@ -277,8 +312,12 @@ class LoggerConnector(_Lacks):
         return bool(count % every == 0 or trainer.should_stop)
 
     def log_metrics(self, metrics: Any, step: int | None = None) -> None:
-        """Hand metrics to the loggers."""
-        self._trainer.log_metrics(metrics, step)
+        """Hand metrics to the loggers, at the step of the batch in work unless it is given."""
+        if step is None and "step" not in metrics:
+            epoch = self._trainer.current_epoch
+            self._trainer.log_metrics(metrics, batches_stepped(self._trainer), epoch=epoch)
+        else:
+            self._trainer.log_metrics(metrics, step)
 
 
 class CheckpointConnector(_Lacks):
@@ -290,3 +329,21 @@ class CheckpointConnector(_Lacks):
         """Return what a checkpoint of this moment would hold."""
         found: dict[str, Any] = self._trainer.dump_checkpoint(bool(weights_only))
         return found
+
+
+def precision_plugin(trainer: Any, home: str) -> Any:
+    """Return Lightning's object for the precision of a trainer, or ours where it is not imported.
+
+    Args:
+        trainer: whose.
+        home: Lightning's package.
+    """
+    kinds = sys.modules.get(f"{home}.plugins.precision")
+    if kinds is None:
+        return trainer.precision_plugin
+    name = trainer.precision
+    if name.endswith("-mixed"):
+        return kinds.MixedPrecision(name, trainer.device.type, trainer.scaler)
+    if name == "64-true":
+        return kinds.DoublePrecision()
+    return kinds.Precision() if name == "32-true" else kinds.HalfPrecision(name)

@@ -9,7 +9,7 @@ from trainer_hooks.loggers import Logger
 from trainer_hooks.module import DataModule, Module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from torch import nn
 
@@ -96,8 +96,14 @@ class ModuleGuest(Module):
         except AttributeError:
             return getattr(vars(self)["lightning_guest"], name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or hasattr(ModuleGuest, name):
+            super().__setattr__(name, value)
+        else:
+            setattr(vars(self)["lightning_guest"], name, value)
+
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         """Whether the guest is in the mode for training."""
         return bool(vars(self)["lightning_guest"].training)
 
@@ -170,7 +176,7 @@ class ModuleGuest(Module):
             if metrics is None:
                 vars(guest).pop(name, None)
             elif name not in own:
-                vars(guest)[name] = getattr(self, name)
+                vars(guest)[name] = _Bound(getattr(self, name))
 
     def __reduce__(self) -> Any:
         """Copy and pickle the guest."""
@@ -183,6 +189,31 @@ class ModuleGuest(Module):
     def __repr__(self) -> str:
         """Show the guest."""
         return repr(self.lightning_guest)
+
+
+class _Bound:
+    """A method that a guest calls, and that a copy of the guest calls too.
+
+    Args:
+        method: the method.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._method(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Bound:
+        return self
+
+    def __reduce__(self) -> Any:
+        """Leave the run out of pickles."""
+        return _Bound, (_dropped,)
+
+
+def _dropped(*args: Any, **kwargs: Any) -> None:
+    """Do nothing: the module takes part in no run."""
 
 
 class DataModuleGuest(DataModule):

@@ -20,8 +20,10 @@ from trainer_hooks.adapters.lightning.loops import (
     PredictionLoop,
     StateView,
     StrategyView,
+    precision_plugin,
 )
 from trainer_hooks.adapters.views import View, lacking
+from trainer_hooks.loops import overrides
 
 if TYPE_CHECKING:
     from torch import nn
@@ -204,9 +206,28 @@ class TrainerView(View):
         return self._predict
 
     @property
+    def precision_plugin(self) -> Any:
+        """Lightning's own object for the precision."""
+        return precision_plugin(self.view_target, self._home)
+
+    def count_batch(self, place: tuple[int, int]) -> None:
+        """Count a batch of the evaluation under way, however many guests hear of it.
+
+        Args:
+            place: the indices of its loader and of itself.
+        """
+        loop = self._predict if self.view_target.state.fn == "predict" else self._val
+        if place != loop.place:
+            loop.place, loop.batches = place, 1 if place == (0, 0) else loop.batches + 1
+
+    @property
     def enable_validation(self) -> bool:
-        """Whether a fit validates."""
-        return bool(sum(self.view_target.num_val_batches))
+        """Whether a fit validates, as far as is known: in `setup` the loaders are not made."""
+        trainer = self.view_target
+        if not trainer.num_val_batches:
+            has_step = trainer.module is not None and overrides(trainer.module, "validation_step")
+            return bool(has_step and trainer.limit_val_batches)
+        return bool(sum(trainer.num_val_batches))
 
     @property
     def num_devices(self) -> int:
