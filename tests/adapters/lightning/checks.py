@@ -1,4 +1,4 @@
-"""What callbacks and modules of Lightning are handed in our Trainer: `python checks.py out.json`."""
+"""What guests of Lightning are handed in our Trainer: `python checks.py results.json`."""
 
 from __future__ import annotations
 
