@@ -80,11 +80,22 @@ class HostedCallback(Callback):
                 return True
         return False
 
+    def __getattr__(self, name: str) -> Any:
+        # what else a guest has, such as `best_model_path` of a saver
+        guest = vars(self).get("guest")
+        if name.startswith("__") or not (
+            name in getattr(guest, "__dict__", {}) or hasattr(type(guest), name)
+        ):
+            raise AttributeError(
+                f"{type(self).__qualname__!r} object has no attribute {name!r}", name=name, obj=self
+            )
+        return getattr(guest, name)
+
     @property
     def state_key(self) -> str:
         """The framework, and the guest's own key if it has one, else its class."""
-        own = getattr(self.guest, "state_key", None)
-        return f"{self.framework}:{own or type(self.guest).__qualname__}"
+        own = self.guest.state_key if self.guest_has("state_key") else type(self.guest).__qualname__
+        return f"{self.framework}:{own}"
 
     @property
     def is_stateful(self) -> bool:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.adapters.hosted import HostedCallback
+from trainer_hooks.adapters.kinds import HostedBar
 from trainer_hooks.adapters.lightning.views import module_view, trainer_view, unwrapped
 from trainer_hooks.callbacks import (
     Checkpoint,
     EarlyStopping,
     ModelSummary,
-    ProgressBar,
     Timer,
 )
 from trainer_hooks.hooks import HOOKS
@@ -45,7 +45,7 @@ _COUNTED = frozenset(f"on_{stage}_batch_start" for stage in ("validation", "test
 
 _KINDS: dict[str, type[Callback]] = {
     "callbacks.checkpoint.Checkpoint": Checkpoint,
-    "callbacks.progress.progress_bar.ProgressBar": ProgressBar,
+    "callbacks.progress.progress_bar.ProgressBar": HostedBar,
     "callbacks.early_stopping.EarlyStopping": EarlyStopping,
     "callbacks.model_summary.ModelSummary": ModelSummary,
     "callbacks.timer.Timer": Timer,
