@@ -2,7 +2,7 @@
 
 `<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
 stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
-behind a colon, which ones; or `extras of pyproject.toml`.
+behind a colon, which ones; `hooks of` with a framework; or `extras of pyproject.toml`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import trainer_hooks
 from docstrings import read_attributes, read_class, read_function
+from foreign_tables import hooks_of
 
 __all__ = ["cell", "fill", "member_row"]
 
@@ -73,6 +74,8 @@ def member_row(owner: type, name: str) -> str:
 def _made(kind: str, what: str) -> str:
     if (kind, what) == ("extras", "pyproject.toml"):
         return "\n".join(_extras()) + "\n"
+    if kind == "hooks":
+        return hooks_of(what)
     name, _, chosen = what.partition(":")
     owner = reduce(getattr, name.strip().split("."), trainer_hooks)
     makers = {"arguments": _arguments, "attributes": _attributes, "members": _members}

@@ -204,7 +204,7 @@ def transformers(make, calls, *, here):
         trainer.train()
         step, layer = trainer.state.global_step, model.layer
         if calls:  # the summary of a run at its end, which is none of the run's metrics
-            calls.remove(["on_log", 4, 2.0])
+            assert calls.pop(-2) == ["on_log", 4, 2.0]
     return {"step": step, "weights": [round(v, 5) for v in layer.weight.flatten().tolist()]}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
-    from trainer_hooks.adapters.lightning.callbacks import adapt
+    from trainer_hooks.adapters.lightning.adapting import adapt
     from trainer_hooks.adapters.lightning.modules import (
         adapt_datamodule,
         adapt_logger,
@@ -20,7 +20,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
-            "adapt": "callbacks",
+            "adapt": "adapting",
             "adapt_datamodule": "modules",
             "adapt_logger": "modules",
             "adapt_module": "modules",

@@ -6,22 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.adapters.hosted import HostedCallback
-from trainer_hooks.adapters.kinds import HostedBar
 from trainer_hooks.adapters.lightning.views import module_view, trainer_view, unwrapped
-from trainer_hooks.callbacks import (
-    Checkpoint,
-    EarlyStopping,
-    ModelSummary,
-    Timer,
-)
+from trainer_hooks.callbacks import Checkpoint
 from trainer_hooks.hooks import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.callback import Callback
-
-__all__ = ["BASES", "SAME_HOOKS", "SAVER_SLOTS", "LightningGuest", "adapt"]
+__all__ = ["BASES", "SAME_HOOKS", "SAVER_SLOTS", "LightningGuest"]
 
 BASES = frozenset(
     {
@@ -42,42 +34,6 @@ SAVER_SLOTS = {
 
 _COUNTED = frozenset(f"on_{stage}_batch_start" for stage in ("validation", "test", "predict"))
 """Where the batches of evaluations are counted, for a guest that hears of them."""
-
-_KINDS: dict[str, type[Callback]] = {
-    "callbacks.checkpoint.Checkpoint": Checkpoint,
-    "callbacks.progress.progress_bar.ProgressBar": HostedBar,
-    "callbacks.early_stopping.EarlyStopping": EarlyStopping,
-    "callbacks.model_summary.ModelSummary": ModelSummary,
-    "callbacks.timer.Timer": Timer,
-}
-"""What Lightning's classes count as."""
-
-_PACKAGES = ("lightning.pytorch.", "pytorch_lightning.")
-
-
-def adapt(guest: Any) -> Callback:
-    """Return the adapter of a callback of Lightning."""
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(guest).__mro__}
-    kinds = [
-        kind
-        for name, kind in _KINDS.items()
-        if any(f"{package}{name}" in names for package in _PACKAGES)
-    ]
-    for name, host in _hosts().items():
-        if not names.isdisjoint(f"{package}{name}" for package in _PACKAGES):
-            return host.hosting(guest, *kinds)
-    return LightningGuest.hosting(guest, *kinds)
-
-
-def _hosts() -> dict[str, type[LightningGuest]]:
-    """Return the adapters of those that reach deeper into the trainer than others."""
-    from trainer_hooks.adapters.lightning.special import TunerGuest, WriterGuest
-
-    return {
-        "callbacks.prediction_writer.BasePredictionWriter": WriterGuest,
-        "callbacks.batch_size_finder.BatchSizeFinder": TunerGuest,
-        "callbacks.lr_finder.LearningRateFinder": TunerGuest,
-    }
 
 
 class LightningGuest(HostedCallback):
