@@ -16,7 +16,7 @@ from tables import cell, fill, member_row
 from trainer_hooks._text import show_tree
 from trainer_hooks.hooks import ALIASES, HOOKS, LOOP, HookSpec, branches_of
 from trainer_hooks.trainer import Trainer
-from trainer_hooks.trainer.options import NOT_YET, Absent, option_docs
+from trainer_hooks.trainer.options import option_docs
 
 FOLDER = Path(__file__).parent
 
@@ -113,15 +113,6 @@ def trainer_page() -> str:
         "| option | default | meaning |",
         "|---|---|---|",
         *(f"| `{name}` | `{default}` | {cell(doc)} |" for name, default, doc in option_docs()),
-        "",
-        "## Options of Lightning that are not here",
-        "",
-        "Each is accepted at a value that asks for nothing, so that a script which passes it runs",
-        "unchanged. Any other value is an error.",
-        "",
-        "| option | accepted | instead |",
-        "|---|---|---|",
-        *(_absent_row(name, absent) for name, absent in NOT_YET.items()),
     ]
     properties, methods = _public_members(Trainer)
     lines += ["", "## Attributes", "", "| name | what it is |", "|---|---|"]
@@ -141,11 +132,6 @@ def _attribute_rows(names: list[str]) -> list[str]:
         row.replace(shared[0], ", ".join(shared), 1)
         for row, shared in zip(rows, named.values(), strict=True)
     ]
-
-
-def _absent_row(name: str, absent: Absent) -> str:
-    taken = ", ".join(f"`{value}`" for value in absent.neutral)
-    return f"| `{name}` | {taken} | {absent.advice} |"
 
 
 def _public_members(owner: type) -> tuple[list[str], list[str]]:

@@ -17,6 +17,50 @@ from typing import Any
 
 FILE = Path(__file__).with_name("lightning_names.json")
 
+MODULES = [
+    "", "accelerators", "callbacks", "callbacks.early_stopping", "callbacks.finetuning",
+    "callbacks.model_checkpoint", "callbacks.prediction_writer", "callbacks.progress.rich_progress",
+    "callbacks.progress.tqdm_progress", "cli", "core", "core.hooks", "core.optimizer", "loggers",
+    "loggers.logger", "plugins", "plugins.environments", "plugins.io", "plugins.precision",
+    "profilers", "strategies", "trainer", "trainer.states", "tuner.tuning", "utilities",
+    "utilities.combined_loader", "utilities.data", "utilities.deepspeed", "utilities.enums",
+    "utilities.exceptions", "utilities.grads", "utilities.memory", "utilities.model_helpers",
+    "utilities.model_summary", "utilities.parsing", "utilities.rank_zero", "utilities.seed",
+    "utilities.types", "utilities.warnings",
+]  # fmt: skip
+"""Modules whose names are documented, or are imported from there in what is published."""
+
+FROM_ELSEWHERE = {
+    "callbacks.progress.tqdm_progress": ["Tqdm"],
+    "plugins.environments": [
+        "ClusterEnvironment", "KubeflowEnvironment", "LSFEnvironment", "LightningEnvironment",
+        "MPIEnvironment", "SLURMEnvironment", "TorchElasticEnvironment", "XLAEnvironment",
+    ],
+    "utilities.combined_loader": ["CombinedLoader"],
+    "utilities.exceptions": ["MisconfigurationException"],
+    "utilities.model_summary": [
+        "DeepSpeedSummary", "LayerSummary", "ModelSummary", "get_formatted_model_size",
+        "get_human_readable_count", "parse_batch_shape", "summarize",
+    ],
+    "utilities.rank_zero": [
+        "rank_zero_debug", "rank_zero_deprecation", "rank_zero_info", "rank_zero_only",
+        "rank_zero_warn",
+    ],
+    "utilities.seed": ["isolate_rng"],
+    "utilities.types": [
+        "EVAL_DATALOADERS", "STEP_OUTPUT", "TRAIN_DATALOADERS", "LRSchedulerPLType",
+        "LRSchedulerTypeTuple", "LRSchedulerTypeUnion", "OptimizerLRScheduler",
+    ],
+    "utilities.warnings": ["PossibleUserWarning"],
+}  # fmt: skip
+"""What a module offers without having made it."""
+
+NOT_OFFERED = {
+    "ABC", "CPU_DEVICE", "DistributedDataParallel", "EVAL_DATALOADERS", "IO", "ModuleType",
+    "ReduceLROnPlateau", "STEP_OUTPUT", "TRAIN_DATALOADERS", "TYPE_CHECKING",
+}  # fmt: skip
+"""What modules have imported, whose own names these are not."""
+
 
 def main() -> None:
     """Write the file."""
@@ -39,8 +83,23 @@ def main() -> None:
         "tuner": _public(importlib.import_module("lightning.pytorch.tuner").Tuner),
         "callbacks": {name: _arguments(kind) for name, kind in callbacks.items()},
         "loggers": {name: _arguments(kind) for name, kind in loggers.items()},
+        "modules": {name: _offered(name) for name in MODULES},
     }
     FILE.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
+
+
+def _offered(name: str) -> list[str]:
+    """Return the public names of a module, without what it has imported for itself alone."""
+    module = importlib.import_module(f"lightning.pytorch.{name}".rstrip("."))
+    found = getattr(module, "__all__", None) or [
+        key
+        for key, value in vars(module).items()
+        if key[0] != "_"
+        and (getattr(value, "__module__", None) == module.__name__ or key.isupper())
+    ]
+    more = FROM_ELSEWHERE.get(name, [])
+    assert all(hasattr(module, one) for one in more), name
+    return sorted({*found} - NOT_OFFERED | {*more})
 
 
 def _public(owner: object) -> list[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lightning_page"]
 
+_PACKAGES = ("callbacks", "loggers", "profilers", "trainer", "utilities")
 _NAMES = Path(__file__).with_name("lightning_names.json")
 
 _EXAMPLE = """
@@ -106,9 +107,7 @@ def lightning_page() -> str:
         "",
         "## Only in Lightning",
         "",
-        "A missing option of the Trainer is accepted at a value that asks for nothing, such as",
-        "`profiler=None` ([list](trainer.md#options-of-lightning-that-are-not-here)). Any other",
-        "value is an error.",
+        "All options of the Trainer are here; `model_registry` takes None alone.",
     ]
     for title, kind, ours in _kinds():
         lines += _missing(title, kind, names[kind], ours())
@@ -123,7 +122,11 @@ def _kinds() -> Iterable[tuple[str, str, Callable[[], Iterable[str]]]]:
     trainer = Trainer(logger=False, enable_checkpointing=False, accelerator="cpu", plugins=False)
     return (
         ("Names of the package", "top", lambda: trainer_hooks.__all__),
-        ("Packages", "packages", lambda: ("callbacks", "loggers", "utilities")),
+        (
+            "Packages",
+            "packages",
+            lambda: _PACKAGES,
+        ),
         ("Options of the Trainer", "options", lambda: inspect.signature(Trainer).parameters),
         ("Attributes and methods of the Trainer", "trainer", lambda: _public(trainer)),
         ("The Module", "module", lambda: _public(Module()) - torch_module),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.trainer.options import NOT_YET
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -15,7 +13,6 @@ _KEY = "the checkpoint's key `hyper_parameters`"
 _LOOP = (
     "read `trainer.progress` and `trainer.clock`; act by `trainer.stop()`, `trainer.skip_batch()`"
 )
-_ADVICE = {name: absent.advice for name, absent in NOT_YET.items()}
 
 INSTEAD: Mapping[str, Mapping[str, str]] = {
     "top": {
@@ -30,24 +27,14 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "loops": _LOOP,
         "overrides": "DDP needs none here; [several processes](distributed.md)",
         "plugins": "`Trainer(precision=...)` takes names; plugins are [packages](plugins.md) here",
-        "profilers": "`trainer.profile_hooks()`, [torch's profiler](callbacks/Profiler.md)",
         "serve": "not available",
         "strategies": "`DDPStrategy`, `FSDPStrategy`; [several processes](distributed.md)",
-        "trainer": "`Trainer`",
         "tuner": "`Tuner`",
     },
-    "options": _ADVICE,
+    "options": {},
     "trainer": {
-        "barebones": _ADVICE["barebones"],
         "distributed_sampler_kwargs": "give the loader a DistributedSampler",
-        "enable_autolog_hparams": _ADVICE["enable_autolog_hparams"],
-        "enable_validation": "`trainer.val_dataloaders` is empty where nothing is validated",
-        "init_module": "build large layers in `configure_model`",
-        "overfit_batches": "`trainer.limit_train_batches` has its value",
         "predict_loop": _LOOP,
-        "profiler": _ADVICE["profiler"],
-        "received_sigterm": "`trainer.is_leaving`",
-        "reload_dataloaders_every_n_epochs": _ADVICE["reload_dataloaders_every_n_epochs"],
         "test_loop": _LOOP,
         "val_check_batch": "`trainer.val_check_interval`",
         "validate_loop": _LOOP,
@@ -85,7 +72,7 @@ MEANINGS = (
     (
         "The module argument of hooks",
         "`pl_module`",
-        "`module`; hooks are called by position, and those of `Callback` itself take both names",
+        "`module`; hooks are called by position; those of built-in callbacks take both names",
     ),
     (
         "What hooks return",
@@ -147,6 +134,22 @@ MEANINGS = (
         "`trainer.callbacks.insert(0, callback)`",
         "puts it first",
         "registers it; its [band](writing-a-callback.md#its-order) decides its place",
+    ),
+    (
+        "`weights_only=False` where a checkpoint is opened",
+        "runs the code that the file names",
+        "has no effect: no file is opened in a way that could run code",
+    ),
+    (
+        "`reload_dataloaders_every_n_epochs`",
+        "asks for validation loaders as a validation begins; a resume asks at its own epochs",
+        "asks for both as the epoch begins; a resume asks at those of the run that was cut",
+    ),
+    ("`Trainer(benchmark=True)`", "stays switched after the run", "is put back after each run"),
+    (
+        "`profiler`",
+        "names such as `[Strategy]SingleDeviceStrategy.training_step`",
+        "`training_step`; all [actions](profiling.md#actions)",
     ),
     ("Sanity check on a resume", "is run", "is not run"),
     (
@@ -222,7 +225,7 @@ MEANINGS = (
     (
         "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
         "tells of the last epoch and of a batch that was begun",
-        "tells of whole batches; `current` is 0, as no epoch is under way",
+        "tells of whole batches alone",
     ),
     (
         "`Trainer(deterministic=True)`",
@@ -335,7 +338,11 @@ MEANINGS = (
         "gives a warning",
         "is an error",
     ),
-    ("Copying or pickling a Trainer", "works", "is a `TypeError`; a copied Module has no trainer"),
+    (
+        "Copying or pickling a Trainer in a run",
+        "works",
+        "is a `TypeError`; at rest it works",
+    ),
 )
 """What has one name and two meanings: where, in Lightning, here.
 

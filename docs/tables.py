@@ -2,7 +2,9 @@
 
 `<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
 stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
-behind a colon, which ones; `hooks of` with a framework; or `extras of pyproject.toml`.
+behind a colon, which ones; `hooks of` with a framework; `names of` with a package; `actions of
+profilers`; `extras of pyproject.toml`; or `names of Composer`, `absences of Composer` and `names of
+Lightning`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from typing import Any
 import trainer_hooks
 from docstrings import read_attributes, read_class, read_function
 from foreign_tables import hooks_of
+from lightning_compat import lightning_names_table
+from trainer_hooks.profilers.watching import ACTIONS
 
 __all__ = ["cell", "fill", "member_row"]
 
@@ -37,8 +41,11 @@ _EXTRAS = {
     "quantization": "`QuantizationAwareTraining`",
     "export": "`ExportForInferenceCallback` to ONNX",
     "mlperf": "`MLPerfCallback`",
+    "port": "`trainer-hooks port`",
     "ray": "a `Trainer` inside of Ray Train's workers",
     "lightning-tests": "the tests that compare with Lightning",
+    "accelerated-tests": "tests that run the same programs in pytorch-accelerated",
+    "adapters-tests": "the tests that compare with pytorch-accelerated and transformers",
     "dev": "all of these, the tests and the linters",
     "bench": "the benchmarks against other trainers",
 }
@@ -76,9 +83,22 @@ def _made(kind: str, what: str) -> str:
         return "\n".join(_extras()) + "\n"
     if kind == "hooks":
         return hooks_of(what)
+    if (kind, what) == ("names", "Lightning"):
+        return "\n".join(lightning_names_table()) + "\n"
+    if what == "Composer":
+        from composer_page import absent_rows, here_rows
+
+        return "\n".join(here_rows() if kind == "names" else absent_rows()) + "\n"
+    if (kind, what) == ("actions", "profilers"):
+        return "\n".join(_actions()) + "\n"
     name, _, chosen = what.partition(":")
     owner = reduce(getattr, name.strip().split("."), trainer_hooks)
-    makers = {"arguments": _arguments, "attributes": _attributes, "members": _members}
+    makers = {
+        "arguments": _arguments,
+        "attributes": _attributes,
+        "members": _members,
+        "names": _names,
+    }
     if kind not in makers:
         raise ValueError(f"table: {kind} of {what}: known are {', '.join(makers)}.")
     return "\n".join(makers[kind](owner, chosen.split())) + "\n"
@@ -109,6 +129,43 @@ def _members(owner: Any, chosen: list[str]) -> list[str]:
     if not chosen:
         raise ValueError(f"table: members of {owner.__qualname__}: name them behind a colon.")
     return ["| name | what it does |", "|---|---|", *(member_row(owner, name) for name in chosen)]
+
+
+def _names(room: Any, chosen: list[str]) -> list[str]:
+    """Return the names that a package hands out, and where each is at home."""
+    rows = ["| name | in | what it is |", "|---|---|---|"]
+    for name in chosen or room.__all__:
+        found = getattr(room, name)
+        summary = inspect.cleandoc(found.__doc__ or "").partition("\n")[0]
+        home = _home_of(room, name)
+        rows.append(f"| `{name}` | `{home}` | {cell(summary)} |")
+    return rows
+
+
+def _home_of(room: Any, name: str) -> str:
+    """Return the file of a package that has a name in its list."""
+    files = sorted(Path(room.__file__).parent.glob("*.py"))
+    found = [path.stem for path in files if path.stem != "__init__" and _lists(path, name)]
+    return f"{room.__name__.partition('.')[2]}.{found[0]}"
+
+
+def _lists(path: Path, name: str) -> bool:
+    listed = path.read_text(encoding="utf-8").partition("__all__")[2].partition("]")[0]
+    return f'"{name}"' in listed
+
+
+def _actions() -> list[str]:
+    """Return what a profiler is told of: parts of the loops, steps, hooks."""
+    rows = ["| action | what it is |", "|---|---|"]
+    for name, begins, ends, with_hooks in ACTIONS:
+        how = "with" if with_hooks else "without"
+        rows.append(f"| `{name}` | from `{begins}` to `{ends}`, {how} what is done in them |")
+    return [
+        *rows,
+        "| `training_step`, `validation_step`, `test_step`, `predict_step` | the step of a batch |",
+        "| `[Callback]KEY.HOOK` | a hook of a callback, by its `state_key` |",
+        "| `[Module]CLASS.HOOK` | a hook of the module |",
+    ]
 
 
 def _extras() -> list[str]:

@@ -40,6 +40,7 @@ NAMES = [
     "every",
     "loggers",
     "once",
+    "profilers",
     "rank_zero_deprecation",
     "rank_zero_info",
     "rank_zero_only",

@@ -13,6 +13,7 @@ from trainer_hooks._version import __version__
 if TYPE_CHECKING:
     from trainer_hooks import callbacks as callbacks
     from trainer_hooks import loggers as loggers
+    from trainer_hooks import profilers as profilers
     from trainer_hooks import utilities as utilities
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock.clock import Clock
@@ -69,6 +70,7 @@ __all__ = [
     "every",
     "loggers",
     "once",
+    "profilers",
     "rank_zero_deprecation",
     "rank_zero_info",
     "rank_zero_only",
@@ -109,6 +111,7 @@ __getattr__ = loader_of(
         "rank_zero_only": "runtime.rank_zero",
         "rank_zero_warn": "runtime.rank_zero",
         "seed_everything": "runtime.rng",
+        "profilers": "",
         "utilities": "",
     },
 )

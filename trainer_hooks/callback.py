@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["Callback"]
+
+_PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 class Callback(Hooks):
@@ -53,6 +56,16 @@ class Callback(Hooks):
     author's test kit above all."""
 
     _module: Any = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith(_PACKAGE):
+            for name in HOOKS.keys() & vars(cls).keys():
+                method, spec = vars(cls)[name], HOOKS[name]
+                # an empty one is put there to switch off that of a base class
+                is_own = isfunction(method) and method is not spec.declared
+                if is_own and spec.takes_module and not hasattr(method, "declared_hook"):
+                    setattr(cls, name, _with_pl_module(method))
 
     def attach_module(self, module: Any) -> None:
         """Tell the callback which module's run it takes part in; the trainer calls this."""
@@ -210,10 +223,10 @@ class Callback(Hooks):
 
 
 def _with_pl_module(declared: Callable[..., None]) -> Callable[..., None]:
-    """Return an empty hook that takes the module by Lightning's keyword, too.
+    """Return a hook of ours that takes the module by Lightning's keyword, too.
 
-    So `super().on_fit_start(trainer=trainer, pl_module=pl_module)` does in a subclass. The hooks
-    that a run calls where nobody listens are the catalogue's own.
+    So `super().on_fit_start(trainer=trainer, pl_module=pl_module)` does in a subclass. A run calls
+    what is declared (`Member.listener`), so that this costs nothing there.
     """
 
     @wraps(declared)
@@ -222,10 +235,12 @@ def _with_pl_module(declared: Callable[..., None]) -> Callable[..., None]:
             kwargs["module"] = kwargs.pop("pl_module")
         declared(self, *args, **kwargs)
 
-    hook.__dict__["is_empty_hook"] = True
+    hook.__dict__["declared_hook"] = declared
     return hook
 
 
 for _spec in HOOKS.values():
     if _spec.takes_module and _spec.declared is not None:
-        setattr(Callback, _spec.name, _with_pl_module(_spec.declared))
+        _empty = _with_pl_module(_spec.declared)
+        _empty.__dict__["is_empty_hook"] = True
+        setattr(Callback, _spec.name, _empty)

@@ -39,7 +39,7 @@ def test_complete_epoch_counts_it() -> None:
     """The epoch is counted, its batches are not counted again, none is under way."""
     progress = Progress(batches_completed=4, batches_in_epoch=4, stage=EpochStage.ENDED)
     progress.complete_epoch()
-    assert progress == Progress(epochs_completed=1, batches_completed=4)
+    assert progress == Progress(epochs_completed=1, batches_completed=4, batches_in_last_epoch=4)
 
 
 def test_state_survives_a_json_round_trip() -> None:

@@ -13,7 +13,7 @@ def maker(generator, monkeypatch):
     return lightning_page.lightning_page, reasons
 
 
-@pytest.mark.parametrize("kind", ["options", "trainer", "module", "datamodule", "loggers"])
+@pytest.mark.parametrize("kind", ["packages", "trainer", "module", "datamodule", "loggers"])
 def test_each_name_of_lightning_that_is_not_here_has_a_reason(maker, kind) -> None:
     """A name that is neither here nor explained stops the page from being made, by name."""
     make, reasons = maker

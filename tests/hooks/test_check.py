@@ -150,3 +150,56 @@ def test_a_callable_without_a_signature_is_let_through() -> None:
     callback = Callback()
     callback.on_fit_end = max  # type: ignore[assignment, method-assign]
     assert faults(callback) == ()
+
+
+def test_composers_methods_are_named_with_what_to_do() -> None:
+    """A method that Composer calls with a state and a logger is called by nobody, and told so."""
+
+    class Monitor(Callback):
+        def epoch_start(self, state, logger):
+            pass
+
+        def close(self, state, logger):
+            pass
+
+        def batch_end(self):  # takes neither, so it is meant for somebody else
+            pass
+
+        def init(self, first, second):  # two arguments, but not those
+            pass
+
+    closing, starting = doubts(Monitor())
+    assert "'epoch_start' is Composer's, so nothing calls it" in starting
+    assert "trainer_hooks.compat.composer.Callback" in starting
+    assert "define the hook 'on_train_epoch_start' instead" in starting
+    assert "'on_close'" in closing
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda self, event, state, logger: None,
+        lambda self, event: None,
+        lambda self, event, trainer, module, batch: None,
+    ],
+)
+def test_a_run_event_that_cannot_take_every_event_is_a_fault(method) -> None:
+    """It is told before the run, in which only the events with more arguments would fail."""
+    kind = type("Events", (Callback,), {"run_event": method})
+    [fault] = faults(kind())
+    assert "run_event" in fault
+    assert "self, event" in fault
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda self, event, *args: None,
+        lambda self, event, trainer, module=None, *args: None,
+        lambda self, event, trainer, module, a=None, b=None, c=None, d=None: None,
+    ],
+)
+def test_a_run_event_that_can_is_none(method) -> None:
+    """Any way of taking all arguments will do."""
+    kind = type("Events", (Callback,), {"run_event": method})
+    assert faults(kind()) == ()

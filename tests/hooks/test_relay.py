@@ -417,7 +417,7 @@ def test_a_monitor_sees_every_call_until_it_is_taken_out() -> None:
         ("on_fit_start", "one"),
         ("closing", "on_fit_start"),
     ]
-    relay.observe(None)
+    relay.leave(watch)
     watch.seen.clear()
     relay.on_fit_start("trainer", "module")
     assert watch.seen == []

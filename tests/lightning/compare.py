@@ -1,6 +1,7 @@
 """Run the programs on both frameworks and compare: `python tests/lightning/compare.py [names]`.
 
-Each framework has a process of its own, so that neither sees the other.
+Each framework has a process of its own, so that neither sees the other; a third one runs them here
+with Lightning's names, as they run by other import lines alone.
 """
 
 from __future__ import annotations
@@ -20,25 +21,26 @@ if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
 
 from programs import all_programs, differences_of  # noqa: E402 - found from here
+from side import PACKAGES  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["compare", "objections", "run_both"]
+__all__ = ["compare", "objections", "run_all"]
 
 MISSING = "not there"
 SECONDS = 600
 """How long the programs of one framework may take; they need ten on a machine of their own."""
 
 
-def run_both(*names: str) -> dict[str, dict[str, Any]]:
-    """Run programs on both, at the same time; return what each gave, by framework and name."""
+def run_all(*names: str) -> dict[str, dict[str, Any]]:
+    """Run programs in all ways, at the same time; return what each gave, by way and name."""
     environment = {name: v for name, v in os.environ.items() if name != "PL_GLOBAL_SEED"}
     environment |= {"OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1"}
     environment["PYTHONPATH"] = str(HERE.parents[1])
     with tempfile.TemporaryDirectory() as folder:
         running = []
-        for framework in ("lightning", "here"):
+        for framework in PACKAGES:
             target = Path(folder, f"{framework}.json")
             command = [sys.executable, str(HERE / "half.py"), framework, str(target), *names]
             process = subprocess.Popen(
@@ -116,7 +118,7 @@ def _told(lightning: Any, here: Any) -> str:
 def main(*names: str) -> None:
     """Print what differs, and what each program takes."""
     chosen = [name for name in all_programs() if not names or any(n in name for n in names)]
-    found = run_both(*chosen)
+    found = run_all(*chosen)
     failed = 0
     for name in chosen:
         theirs, ours = (found[framework][name] for framework in ("lightning", "here"))

@@ -1,4 +1,4 @@
-"""Run programs on one framework: `python half.py lightning|here results.json [names]`."""
+"""Run programs on one framework: `python half.py lightning|here|ported results.json [names]`."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def main(framework: str, target: str, *names: str) -> None:
                 place = Path(folder, name)
                 place.mkdir()
                 started = time.perf_counter()
-                values = _run(program, framework == "lightning", place)
+                values = _run(program, framework, place)
                 found[name] = {"values": values, "seconds": time.perf_counter() - started}
     Path(target).write_text(json.dumps(found), encoding="utf-8")
 
 
-def _run(program: Callable, is_lightning: bool, place: Path) -> Any:
+def _run(program: Callable, framework: str, place: Path) -> Any:
     """Return what a program returns, or its error if it ended with one."""
     torch.manual_seed(1)
     random.seed(1)
-    side = Side(is_lightning, place)
+    side = Side(framework, place)
     silent = io.StringIO()
     with (
         warnings.catch_warnings(),

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Rows", "Side"]
+__all__ = ["PACKAGES", "Rows", "Side"]
+
+PACKAGES = {
+    "lightning": "pytorch_lightning",
+    "here": "trainer_hooks",
+    "ported": "trainer_hooks.compat.lightning",
+}
+"""What programs take their names from."""
 
 
 class Rows(Dataset):
@@ -31,24 +38,24 @@ class Rows(Dataset):
 
 
 class Side:
-    """The names of Lightning or of trainer_hooks.
+    """The names of Lightning, or of trainer_hooks, or Lightning's from trainer_hooks.
 
     Attributes:
-        is_lightning: which of the two it is; no program asks, but for what is not there.
+        package: where the names come from.
         folder: a new folder for this program's files.
     """
 
-    def __init__(self, is_lightning: bool, folder: Path) -> None:
-        package = "pytorch_lightning" if is_lightning else "trainer_hooks"
-        self.is_lightning = is_lightning
+    def __init__(self, framework: str, folder: Path) -> None:
+        package = PACKAGES[framework]
+        has_its_names = framework != "here"
         self.folder = folder
         self.package = importlib.import_module(package)
         self.callbacks: Any = importlib.import_module(f"{package}.callbacks")
         self.loggers: Any = importlib.import_module(f"{package}.loggers")
         self.Trainer: Any = self.package.Trainer
-        self.Module: Any = self.package.LightningModule if is_lightning else self.package.Module
+        self.Module: Any = self.package.LightningModule if has_its_names else self.package.Module
         self.DataModule: Any = (
-            self.package.LightningDataModule if is_lightning else self.package.DataModule
+            self.package.LightningDataModule if has_its_names else self.package.DataModule
         )
         self.Callback: Any = self.package.Callback
         combined = importlib.import_module(f"{package}.utilities.combined_loader")
@@ -95,7 +102,7 @@ class Side:
     def journal(self) -> Any:
         """Make a logger that keeps what it is given: `rows` of (step, metrics), `hparams`."""
 
-        class Journal(self.loggers.logger.Logger if self.is_lightning else self.loggers.Logger):
+        class Journal(self.loggers.Logger):
             def __init__(self) -> None:
                 super().__init__()
                 self.rows: list[Any] = []

@@ -530,4 +530,4 @@ def test_what_hooks_see_of_the_run(bare, tiny, batches) -> None:
         ("on_train_end", "fit", "train", 1, 1),
         ("teardown", "fit", "train", 1, 1),
     ]
-    assert (trainer.state.fn, trainer.state.stage) == (None, None)
+    assert (trainer.state.fn, trainer.state.stage) == ("fit", None)

@@ -206,10 +206,28 @@ def setup_of(options: Options, folder: Path) -> Setup:
     if options["ends"] == "2iter" and options["iteration_length"] is None:
         trainer_options["iteration_length"] = 1
     module = Net(options, make_optimizers)
-    return Setup(
+    setup = Setup(
         module,
         train_loader(options),
         val_loaders(options),
         callbacks_of(options, folder),
         trainer_options,
     )
+    if options["renews"]:
+        _let_module_make(setup, options)
+    return setup
+
+
+def _let_module_make(setup: Setup, o: Options) -> None:
+    """Let the module make the loaders, with more samples in each second epoch."""
+    setup.options["reload_dataloaders_every_n_epochs"] = o["renews"]
+    setup.train = setup.val = None
+    module = setup.module
+
+    def train_dataloader() -> Any:
+        is_larger = o["average"] != "swa" and module.trainer.current_epoch % 2
+        return train_loader({**o, "samples": o["samples"] + BATCH * is_larger})
+
+    module.train_dataloader = train_dataloader
+    if o["val"] != "none":
+        module.val_dataloader = lambda: val_loaders(o)

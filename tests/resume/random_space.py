@@ -74,6 +74,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "limit_val_batches": (1.0, 1),
     "num_sanity_val_steps": (0, 1),
     "log_every_n_steps": (1, 2),
+    "renews": (0, 1, 2),
 }
 
 

@@ -36,7 +36,7 @@ class Net(Module):
 @pytest.fixture
 def run(bare, monkeypatch):
     """A function that fits a module on the device, and returns what was counted."""
-    monkeypatch.setattr("trainer_hooks.trainer.trainer.pick_device", lambda *_: DEVICE)
+    monkeypatch.setattr("trainer_hooks.trainer.run.places.pick_device", lambda *_: DEVICE)
 
     def fit(*callbacks, module=None, **options) -> StandIn:
         place = Place()

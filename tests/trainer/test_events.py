@@ -152,6 +152,49 @@ def test_an_event_of_ones_own(bare) -> None:
     assert routes.seen == [("verify", 3), 3]
 
 
+@pytest.mark.parametrize("of", ["trainer", "callback_handler"])
+def test_another_systems_name_of_a_hook_is_warned_of(of, bare) -> None:
+    """A name of Composer's that nobody has a method for does nothing, and that is told."""
+    trainer = bare(Callback())
+    fire = trainer.call_event if of == "trainer" else trainer.callback_handler.call_event
+    with pytest.warns(UserWarning, match="Composer's name of the hook 'on_train_epoch_start'"):
+        fire("epoch_start")
+    fire("nobodys_business")  # which may well have no listener today
+
+
+def test_another_systems_name_may_be_ones_own(bare) -> None:
+    """Where a callback has such a method it is an event of one's own."""
+
+    class Own(Callback):
+        seen = 0
+
+        def epoch_start(self, **given):
+            self.seen += 1
+
+    own = Own()
+    bare(own).call_event("epoch_start")
+    assert own.seen == 1
+
+
+def test_composers_methods_and_signatures_are_told_when_they_are_registered(bare) -> None:
+    """A method of Composer's is warned of, and an error if hooks are strict; `run_event` is one."""
+
+    class Monitor(Callback):
+        def epoch_start(self, state, logger):
+            pass
+
+    class Events(Callback):
+        def run_event(self, event, state, logger):
+            pass
+
+    with pytest.warns(UserWarning, match="'epoch_start' is Composer's, so nothing calls it"):
+        bare(Monitor())
+    with pytest.raises(ValueError, match="'epoch_start' is Composer's"):
+        bare(Monitor(), strict_hooks=True)
+    with pytest.raises(ValueError, match=r"Define run_event\(self, event, \*args\)"):
+        bare(Events())
+
+
 def test_stopping_in_an_event_of_ones_own(bare, Tiny, batches) -> None:
     """StopTraining in a listener ends the run in order, once the others had their turn."""
 

@@ -41,6 +41,10 @@ EVENTS = {
 """Their event for each hook of ours. A batch inside a window ends with `on_substep_end`."""
 
 
+_PREFIXES = {"on_evaluate": "eval_", "on_predict": "test_"}
+"""What stands before the names of the metrics that an event brings."""
+
+
 def adapt(guest: Any, args: Any = None) -> Callback:
     """Return the adapter of a callback of transformers.
 
@@ -131,14 +135,14 @@ class TransformersGuest(HostedCallback):
             return None
         if event == "on_optimizer_step":
             return self._before_count(self.guest.on_optimizer_step)
-        makers: dict[str, Callable[[Any], Callable[..., object]]] = {
-            "on_init_end": self._first,
-            "on_log": self._logged,
-            "on_evaluate": lambda method: self._measured(method, "eval_"),
-            "on_predict": lambda method: self._measured(method, "test_"),
-        }
-        make = makers.get(event, self._plain)
-        return make(getattr(self.guest, event))
+        method = getattr(self.guest, event)
+        if event == "on_init_end":
+            return self._first(method)
+        if event == "on_log":
+            return self._logged(method)
+        if event in _PREFIXES:
+            return self._measured(method, _PREFIXES[event])
+        return self._plain(method)
 
     @property
     def is_stateful(self) -> bool:

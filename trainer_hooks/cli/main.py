@@ -13,6 +13,7 @@ from trainer_hooks.cli.checkpoint import command as checkpoint
 from trainer_hooks.cli.commands import INTERRUPTED, PIPE_CLOSED, USAGE_ERROR
 from trainer_hooks.cli.demo import command as demo_command
 from trainer_hooks.cli.plugins import command as plugins
+from trainer_hooks.cli.port import command as port
 from trainer_hooks.cli.report import command as report
 from trainer_hooks.cli.report import plot
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_COMMANDS = (demo_command, hooks, plugins, checkpoint, report, plot)
+_COMMANDS = (demo_command, hooks, plugins, checkpoint, report, plot, port)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

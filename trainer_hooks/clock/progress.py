@@ -32,6 +32,7 @@ class Progress:
         epochs_completed: whole epochs; the index of the epoch under way (`current_epoch`).
         batches_completed: batches of all epochs, skipped ones included.
         batches_in_epoch: batches of the epoch under way.
+        batches_in_last_epoch: batches of the epoch that was completed last.
         batches_in_window: batches whose gradients are accumulated and not yet stepped with.
         has_gradients: whether one of those batches gave gradients; skipped ones do not.
         is_batch_open: whether the last batch has still to be logged and validated after, where that
@@ -50,6 +51,7 @@ class Progress:
     epochs_completed: int = 0
     batches_completed: int = 0
     batches_in_epoch: int = 0
+    batches_in_last_epoch: int = 0
     batches_in_window: int = 0
     has_gradients: bool = False
     is_batch_open: bool = False
@@ -105,6 +107,7 @@ class Progress:
     def complete_epoch(self) -> None:
         """Count the epoch under way as completed."""
         self.epochs_completed += 1
+        self.batches_in_last_epoch = self.batches_in_epoch
         self.batches_in_epoch = 0
         self.stage = EpochStage.BETWEEN
 

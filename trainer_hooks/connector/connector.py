@@ -102,6 +102,15 @@ class CallbackConnector:
         self.relay = HookRelay(hooks=self.hooks)
         self.relay.connect(self._members())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out of copies and pickles what each process has."""
+        return {**self.__dict__, "hooks": None if self.hooks is HOOKS else dict(self.hooks)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up a copy."""
+        self.__dict__.update(state)
+        self.hooks = HOOKS if state["hooks"] is None else state["hooks"]
+
     def _discover(
         self, wanted: bool | str | Iterable[str], errors: str, user: Sequence[Entry]
     ) -> None:
@@ -166,7 +175,7 @@ class CallbackConnector:
             ModuleError: a hook of the module cannot be called, or is misspelt where that is one.
         """
         name = f"module {type(module).__qualname__}"
-        doubtful = doubts(module, self.hooks, known_methods)
+        doubtful = doubts(module, self.hooks, known_methods, skip=2)
         wrong = (*faults(module, self.hooks, skip=2), *(doubtful if self._is_strict else ()))
         if wrong:
             raise ModuleError(f"{name}: {' Also, '.join(wrong)}")
@@ -276,8 +285,16 @@ class CallbackConnector:
             )
         if event in self.hooks:
             self.relay.fire(event, *leading, *hooks.positional(self.hooks[event], arguments))
-        else:
-            self.relay.fire_event(event, leading, arguments, positional)
+        elif not self.relay.fire_event(event, leading, arguments, positional):
+            known = hooks.look_up(event, self.hooks)
+            if known:
+                warn(
+                    f"event {event!r} of call_event: no callback has such a method, so nothing was "
+                    f"called. It is {known[0].owner}'s name of the hook {known[0].spec.name!r}, "
+                    "which the trainer fires itself. Leave it out, or give an event of your own "
+                    "another name.",
+                    TrainerHooksWarning,
+                )
 
     def held_back(self, callback: Callback, method: str) -> AbstractContextManager[None]:
         """Treat an error of a callback's `method`, which is no hook, like one of a hook."""

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from trainer_hooks.context.data import EvalData, RunData
     from trainer_hooks.context.moving import LEAVE, REFUSE, MovingParts, Part
     from trainer_hooks.context.plan import IN_OTHER_LIMITS, NEVER, Plan
-    from trainer_hooks.context.state import RunState, present_step
+    from trainer_hooks.context.state import (
+        RunningStage,
+        RunState,
+        TrainerFn,
+        TrainerStatus,
+        present_step,
+    )
     from trainer_hooks.context.training import Training
     from trainer_hooks.context.work import OverriddenSteps
 
@@ -31,6 +37,9 @@ __all__ = [
     "RunContext",
     "RunData",
     "RunState",
+    "RunningStage",
+    "TrainerFn",
+    "TrainerStatus",
     "Training",
     "present_step",
 ]
@@ -52,6 +61,9 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "RunContext": "context",
             "RunData": "data",
             "RunState": "state",
+            "RunningStage": "state",
+            "TrainerFn": "state",
+            "TrainerStatus": "state",
             "Training": "training",
             "present_step": "state",
         },

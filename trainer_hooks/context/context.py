@@ -170,6 +170,7 @@ class RunContext:
         found: dict[str, Any] = {
             "evaluators": dict(self.validation.evaluators),
             "inside_batch": self.batch.is_taken,
+            "renewed": dict(self.data.renewed),
             "loop": self.loop_state(),
         }
         if self.data.stream is not None:

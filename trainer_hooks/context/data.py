@@ -9,7 +9,7 @@ from trainer_hooks import data as loading
 from trainer_hooks.clock import EpochStage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from trainer_hooks.clock import Progress
     from trainer_hooks.data import Evaluator, TrainStream
@@ -73,6 +73,11 @@ class EvalData:
             return f"/{self.evaluators[index].label}"
         return f"/dataloader_idx_{index}" if len(self.loaders) > 1 else ""
 
+    def replace(self, made: EvalData) -> None:
+        """Take the loaders of another one; the loops know this object."""
+        self.loaders, self.num_batches, self.given = made.loaders, made.num_batches, made.given
+        self.evaluators, self.most, self.fewest = made.evaluators, made.most, made.fewest
+
     def generator_states(self) -> dict[str, Any]:
         """Return the states of the loaders' own random generators."""
         return loading.generator_states(loading.generators_in({"loaders": self.loaders}))
@@ -89,12 +94,18 @@ class RunData:
     Attributes:
         stream: the training batches; None outside fit, and before the loaders were found.
         evaluation: loaders by stage: validate, test, predict.
+        renew: asks for the loaders anew as an epoch begins, if that is due; None if it never is.
+        come_back: asks for them as the epoch did in which those of a checkpoint were made.
+        renewed: when that was done last, as plain data.
         reopened: what is left of the epoch in which a resumed run goes on, until the loop takes it.
     """
 
     stream: TrainStream | None = None
     evaluation: dict[str, EvalData] = field(default_factory=dict)
     reopened: Iterator[Any] | None = None
+    renew: Callable[[], None] | None = None
+    come_back: Callable[[dict[str, Any]], None] | None = None
+    renewed: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_loaded(self) -> bool:
@@ -129,3 +140,4 @@ class RunData:
             self.stream = self.reopened = None
         for data in self.evaluation.values():
             data.loaders, data.evaluators, data.chosen, data.given = [], [], None, None
+        self.renew = self.come_back = None

@@ -46,6 +46,7 @@ class Plan:
         iteration_length: epochs of an iteration, or None.
         inference_mode: whether evaluation outside fit uses `torch.inference_mode`.
         detect_anomaly: whether autograd looks for the origin of a NaN.
+        reload_dataloaders_every_n_epochs: epochs until the loaders are asked for anew; 0 for never.
         shares_loaders: whether each of several processes is given its share of the loaders.
     """
 
@@ -71,6 +72,7 @@ class Plan:
     iteration_length: int | None = None
     inference_mode: bool = True
     detect_anomaly: bool = False
+    reload_dataloaders_every_n_epochs: int = 0
     shares_loaders: bool = True
 
     @property

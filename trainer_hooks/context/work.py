@@ -65,11 +65,17 @@ class OverriddenSteps:
         overridden: those that a subclass overrides, by `"train"` and `"eval"`.
         own: the module's own step, while such a method is in its place.
         compiled: what `torch.compile(module)` returned, whose compiler runs the steps; or None.
+        watch: returns what calls a step of a name, and looks on; None where nobody does.
     """
 
     overridden: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     own: Callable[[Any], Any] | None = None
     compiled: Any = None
+    watch: Callable[[str, Callable[..., Any]], Callable[..., Any]] | None = None
+
+    def watched(self, name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a step as it is to be called."""
+        return step if self.watch is None else self.watch(name, step)
 
     def compile(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Return a step as it is to be run: compiled, where the module was given so."""

@@ -168,7 +168,7 @@ class Hooks:
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Called after a training batch, when it is counted; `outputs` is empty if skipped."""
+        """Called after a training batch is counted, with its whole loss; empty if skipped."""
 
     @_known_as(composer="batch_checkpoint")
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:

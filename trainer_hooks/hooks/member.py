@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import StopTraining
@@ -54,7 +55,7 @@ class Member:
             return self.implementer.translated(hook)  # type: ignore[attr-defined, no-any-return]
         for name in (hook, _OLDER_NAMES.get(hook)):
             if name is not None and overrides(self.implementer, name, hooks):
-                return getattr(self.implementer, name)  # type: ignore[no-any-return]
+                return _declared(getattr(self.implementer, name))
         return None
 
     def event_listener(
@@ -75,7 +76,9 @@ class Member:
         if self.routes_events:
             return partial(self._routed(event), *leading, *positional, *arguments.values())
         method = getattr(self.implementer, event, None)
-        return None if method is None else partial(method, *positional, **arguments)
+        if method is None or getattr(method, "is_empty_hook", False) is True:
+            return None
+        return partial(method, *positional, **arguments)
 
     def shielded(self, call: Callable[..., object], hook: str) -> Callable[..., object]:
         """Return `call`, its errors handed to `on_failure` if this member has one."""
@@ -83,6 +86,14 @@ class Member:
 
     def _routed(self, event: str) -> Callable[..., object]:
         return partial(self.implementer.run_event, event)  # type: ignore[attr-defined]
+
+
+def _declared(method: Callable[..., object]) -> Callable[..., object]:
+    """Return a method as it is written: a built-in callback's without what renames keywords."""
+    declared = getattr(getattr(method, "__func__", None), "declared_hook", None)
+    if declared is None:
+        return method
+    return MethodType(declared, method.__self__)  # type: ignore[attr-defined]
 
 
 def _shielded(

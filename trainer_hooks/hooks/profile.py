@@ -134,7 +134,7 @@ class HookProfile:
     def stop(self) -> None:
         """Take it out, so that hooks cost what they cost before; what was found stays."""
         if self._relay is not None:
-            self._relay.observe(None)
+            self._relay.leave(self)
             self._relay = None
             self._abandon_batch()
 

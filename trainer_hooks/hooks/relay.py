@@ -99,18 +99,27 @@ class HookRelay(Hooks):
         self.on_stop: Callable[[StopTraining], None] | None = None
         self.on_end_epoch: Callable[[], None] | None = None
         self._told: set[tuple[str, str]] = set()
-        self._monitor: Monitor | None = None
+        self._monitors: tuple[Monitor, ...] = ()
         self._members: Sequence[Member] = ()
         self._source: Callable[[], Sequence[Member]] | None = None
         self._stubs = {hook: partial(self._settle_and_fire, hook) for hook in hooks}
         self.connect(members)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the fan-outs out of copies and pickles, and who looks on."""
+        hooks = None if self.hooks is HOOKS else dict(self.hooks)
+        return {"hooks": hooks, "members": (self._source or (lambda: self._members))()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be the relay of a copy's members."""
+        self.__init__(hooks=HOOKS if state["hooks"] is None else state["hooks"])  # type: ignore[misc]
+        self.connect_later(lambda: state["members"])
+
     def connect(self, members: Sequence[Member]) -> None:
         """Replace all members."""
         self._source = None
         self._members = members
-        monitor = self._monitor
-        if monitor is not None:
+        for monitor in self._monitors:
             members = (monitor.opening, *members, monitor.closing)
         fan_outs = {}
         for hook, listeners in self._listeners(members).items():
@@ -133,9 +142,16 @@ class HookRelay(Hooks):
         self.__dict__.update(self._stubs)
         self.listened = frozenset(self._stubs)
 
-    def observe(self, monitor: Monitor | None) -> None:
-        """Let a monitor look on at every call from the next firing on; None takes it out."""
-        self._monitor = monitor
+    def observe(self, monitor: Monitor) -> None:
+        """Let a monitor look on at every call from the next firing on, around those before it."""
+        self._look_on((*self._monitors, monitor))
+
+    def leave(self, monitor: Monitor) -> None:
+        """Take a monitor out."""
+        self._look_on(tuple(one for one in self._monitors if one is not monitor))
+
+    def _look_on(self, monitors: tuple[Monitor, ...]) -> None:
+        self._monitors = monitors
         members = self._members
         self.connect_later(self._source or (lambda: members))
 
@@ -158,8 +174,12 @@ class HookRelay(Hooks):
         leading: tuple[Any, ...],
         arguments: Mapping[str, Any],
         positional: tuple[Any, ...] = (),
-    ) -> None:
-        """Call the method named `event`, which is no hook, on every member but the module."""
+    ) -> bool:
+        """Call the method named `event`, which is no hook, on every member but the module.
+
+        Returns:
+            Whether anybody has one.
+        """
         self._settle()
         listeners: list[_Listener] = []
         for member in self._members:
@@ -169,6 +189,7 @@ class HookRelay(Hooks):
                     call = self._watched(event, member, call)
                     listeners.append((member.shielded(call, event), 0, member.label))
         _fan_out(event, tuple(listeners), self._stop, _drop)()
+        return bool(listeners)
 
     def _listeners(self, members: Sequence[Member]) -> dict[str, list[_Listener]]:
         found: dict[str, list[_Listener]] = {}
@@ -188,10 +209,11 @@ class HookRelay(Hooks):
     def _watched(
         self, hook: str, member: Member, call: Callable[..., object]
     ) -> Callable[..., object]:
-        monitor = self._monitor
-        if monitor is None or member is monitor.opening or member is monitor.closing:
+        if any(member is one.opening or member is one.closing for one in self._monitors):
             return call
-        return monitor.watched(hook, member, call)
+        for monitor in self._monitors:
+            call = monitor.watched(hook, member, call)
+        return call
 
     def _settle(self) -> None:
         if self._source is not None:

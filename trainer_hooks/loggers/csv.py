@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
+    from trainer_hooks.loggers.csv_experiment import CSVExperiment
+
 __all__ = ["CSVLogger"]
 
 _METRICS = "metrics.csv"
@@ -91,6 +93,31 @@ class CSVLogger(FolderLogger):
     def name(self) -> str:
         """Return the name of the experiment."""
         return self._name
+
+    @property
+    def experiment(self) -> CSVExperiment:
+        """Return what writes the files, under the names that Lightning has for it."""
+        from trainer_hooks.loggers.csv_experiment import CSVExperiment
+
+        return CSVExperiment(self)
+
+    @property
+    def unwritten(self) -> list[dict[str, float]]:
+        """Return the rows that are still held in memory, as they will stand in the file."""
+        return [
+            {STEP: step, **{self._prefix + key: value for key, value in row.items()}}
+            for step, row in self._rows
+        ]
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of the metrics in the file."""
+        return list(self._columns)
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        """Return the hyperparameters that were logged."""
+        return dict(self._hparams)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Take one row; without a `step` the rows are numbered."""

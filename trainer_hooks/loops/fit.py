@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.clock import EpochStage
-from trainer_hooks.context import NEVER
+from trainer_hooks.context import NEVER, RunningStage
 from trainer_hooks.data import shortage
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning, UsageError, add_note
 from trainer_hooks.hooks import call_noting
@@ -89,7 +89,7 @@ class FitLoop:
             try:
                 if not context.resumed and not context.has_to_stop and self.stream.num_batches:
                     self._validation.check_sanity()
-                context.state.stage = "train"
+                context.state.stage = RunningStage.TRAINING
                 context.training.timekeeper.stopwatch.start()
                 context.training.metrics.enter(Scope.TRAIN_EPOCH)
                 if progress.stage is EpochStage.ENDED:  # resumed after its last slot
@@ -304,6 +304,8 @@ class FitLoop:
         context.training.progress.begin_epoch()
         context.training.timekeeper.begin_epoch(context.training.progress)
         context.batch.is_last = context.batch.has_scheduled = False
+        if context.data.renew is not None:
+            context.data.renew()
         context.training.metrics.enter(Scope.TRAIN_EPOCH)
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)
@@ -430,7 +432,7 @@ class FitLoop:
         """End a run that was stopped by raising between two hooks: what is open is closed."""
         context, progress = self.context, self.context.training.progress
         context.stop_by(request)
-        context.state.stage = "train"
+        context.state.stage = RunningStage.TRAINING
         context.validation.aside = {}
         progress.is_batch_open = False
         if progress.stage is EpochStage.BATCHES:

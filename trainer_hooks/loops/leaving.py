@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from trainer_hooks._log import warn
+from trainer_hooks.context import RunningStage
 from trainer_hooks.errors import TerminationSignal, TrainerHooksWarning
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Leaving:
         has_begun = context.state.stage != "sanity_check"
         if isinstance(error, TerminationSignal) and error.is_in_order and has_begun:
             self._save(signal.Signals(error.signum).name)
-            context.state.stage = "train"
+            context.state.stage = RunningStage.TRAINING
             context.hooks.on_train_end(context.trainer, context.module)
 
     def after_training(self) -> None:

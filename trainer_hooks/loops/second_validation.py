@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.connector import collect
+from trainer_hooks.context import RunningStage
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.steps import has_evaluation
@@ -111,7 +112,7 @@ def _traceless(context: RunContext) -> Iterator[None]:
     # a checkpoint that is saved inside is one of the moment before
     context.validation.aside = before
     before.pop("buffers")  # other weights may be in the module, as an average is
-    state.stage = "validate"
+    state.stage = RunningStage.VALIDATING
     stopwatch.start_evaluating()
     try:
         with context.parts.put_back():

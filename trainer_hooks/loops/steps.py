@@ -42,7 +42,8 @@ def training_step(context: RunContext) -> Step:
         ModuleError: the module has no `training_step`, and not both `forward` and `loss`; or one
             that takes other arguments.
     """
-    return _through_trainer(context, "train", _training_step(context))
+    step = _through_trainer(context, "train", _training_step(context))
+    return context.steps.watched("training_step", step)
 
 
 def _training_step(context: RunContext) -> Step:
@@ -54,7 +55,7 @@ def _training_step(context: RunContext) -> Step:
             f"{type(module).__qualname__} has no training_step: define training_step(batch, "
             "batch_idx) and return the loss, or define forward(batch) and loss(outputs, batch)."
         )
-    trainer, hooks = context.trainer, context.hooks
+    trainer, hooks, logs = context.trainer, context.hooks, not context.trainer.barebones
     forward = context.steps.forward_of(module)
 
     def step(batch: Any, batch_idx: int) -> Tensor:  # noqa: ARG001 - a training_step takes it
@@ -64,8 +65,9 @@ def _training_step(context: RunContext) -> Step:
         hooks.on_before_loss(trainer, module)
         loss: Tensor = module.loss(outputs, batch)  # type: ignore[operator]
         hooks.on_after_loss(trainer, module, loss)
-        module.log("train_loss", loss, prog_bar=True)
-        module.log("train_loss_epoch", loss, on_step=False, on_epoch=True)
+        if logs:
+            module.log("train_loss", loss, prog_bar=True)
+            module.log("train_loss_epoch", loss, on_step=False, on_epoch=True)
         return loss
 
     return step
@@ -110,7 +112,8 @@ def evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
         ModuleError: the module has no such step, and not both `forward` and `loss`; or one that
             takes other arguments.
     """
-    return _through_trainer(context, "eval", _evaluation_step(context, stage, hooks))
+    step = _through_trainer(context, "eval", _evaluation_step(context, stage, hooks))
+    return context.steps.watched(_STEPS[stage], step)
 
 
 def _evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
@@ -125,7 +128,7 @@ def _evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
             "define forward(batch) and loss(outputs, batch)."
         )
     trainer, forward = context.trainer, context.steps.forward_of(module)
-    fires = stage == "validate"
+    fires, logs = stage == "validate", not trainer.barebones
 
     def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001
         if fires:
@@ -136,7 +139,8 @@ def _evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
         loss = module.loss(outputs, batch)  # type: ignore[operator]
         if fires:
             hooks.on_validation_after_loss(trainer, module, loss)
-        module.log(_LOSSES[stage], loss, prog_bar=True)
+        if logs:
+            module.log(_LOSSES[stage], loss, prog_bar=True)
         return outputs
 
     return step
@@ -148,6 +152,10 @@ def predict_step(context: RunContext) -> Step:
     Raises:
         ModuleError: the module has neither, or a step that takes other arguments.
     """
+    return context.steps.watched("predict_step", _predict_step(context))
+
+
+def _predict_step(context: RunContext) -> Step:
     module = context.module
     if overrides(module, "predict_step"):
         loaders = len(context.data.evaluation["predict"].loaders)

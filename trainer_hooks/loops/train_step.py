@@ -61,6 +61,7 @@ class TrainStep:
         self.take_optimizers()
         self.accumulate: float = context.plan.accumulate_grad_batches
         self._own_backward = overrides(self.module, "backward")
+        self._gives_shares = context.trainer.divides_outputs
         self._own_zero_grad = overrides(self.module, "optimizer_zero_grad")
         self._clips = context.plan.gradient_clip_val is not None or overrides(
             self.module, "configure_gradient_clipping"
@@ -93,6 +94,8 @@ class TrainStep:
                 check_loss(loss, module)
             if self.accumulate > 1:
                 loss = loss / self.accumulate
+                if self._gives_shares:
+                    returned = loss
             if not is_plain:
                 loss = self.precision.scale(loss)
             hooks.on_before_backward(trainer, module, loss)

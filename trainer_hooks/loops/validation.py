@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks.context import RunningStage
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.steps import has_evaluation
@@ -63,7 +64,7 @@ class FitValidation:
         limit = context.plan.num_sanity_val_steps
         if limit == 0 or not context.data.evaluation["validate"]:
             return
-        context.state.stage = "sanity_check"
+        context.state.stage = RunningStage.SANITY_CHECKING
         with context.parts.put_back(), context.training.metrics.isolated():
             hooks.on_sanity_check_start(trainer, module)
             EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
@@ -118,7 +119,7 @@ class FitValidation:
             data.chosen = chosen
             # one that is broken off is run again on a resume, from where it began
             context.validation.aside = context.parts.put_aside()
-            context.state.stage = "validate"
+            context.state.stage = RunningStage.VALIDATING
             context.training.timekeeper.stopwatch.start_evaluating()
             if context.processes.is_several:
                 context.processes.share_buffers(module)
@@ -130,7 +131,7 @@ class FitValidation:
             hooks.on_validation_run_end(trainer, module)
             self.agree()
             context.training.timekeeper.end_validation(progress)
-            context.state.stage = "train"
+            context.state.stage = RunningStage.TRAINING
             if chosen is None or self._are_common_in(chosen):
                 progress.validated_at = progress.batches_completed
             self._schedule.note()

@@ -9,6 +9,7 @@ from trainer_hooks._lazy import loader_of
 if TYPE_CHECKING:
     from trainer_hooks.metrics.history import History
     from trainer_hooks.metrics.microbatches import LoggedBefore, PartialValues
+    from trainer_hooks.metrics.muted import MutedMetrics
     from trainer_hooks.metrics.objects import (
         load_metric_states,
         lost_metrics,
@@ -22,6 +23,7 @@ __all__ = [
     "History",
     "LoggedBefore",
     "MetricStore",
+    "MutedMetrics",
     "PartialValues",
     "Scope",
     "SharedValues",
@@ -39,6 +41,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "History": "history",
             "LoggedBefore": "microbatches",
             "MetricStore": "store",
+            "MutedMetrics": "muted",
             "PartialValues": "microbatches",
             "Scope": "store",
             "SharedValues": "shared",

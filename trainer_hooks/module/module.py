@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.optim import Optimizer
 
-    from trainer_hooks.metrics import MetricStore
+    from trainer_hooks.metrics import MetricStore, MutedMetrics
     from trainer_hooks.module.hyperparameters import KeptArguments
     from trainer_hooks.module.optimization import ManualOptimizer
 
@@ -62,7 +62,7 @@ class Module(nn.Module, DataHooks):
     strict_loading: bool = True
 
     _trainer: Any = None
-    _metrics: MetricStore | None = None
+    _metrics: MetricStore | MutedMetrics | None = None
     _manual: _Manual | None = None
     _kept: KeptArguments | None = None
 
@@ -515,7 +515,7 @@ class Module(nn.Module, DataHooks):
 
     # --- the run it is in ---
 
-    def attach(self, trainer: Any, metrics: MetricStore | None) -> None:
+    def attach(self, trainer: Any, metrics: MetricStore | MutedMetrics | None) -> None:
         """Tell the module, and modules inside it, which trainer runs it; the trainer calls this."""
         for part in self.modules():
             if isinstance(part, Module):

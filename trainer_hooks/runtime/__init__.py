@@ -8,6 +8,7 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.runtime.attempt import Notes, can_be_restarted
+    from trainer_hooks.runtime.building import building
     from trainer_hooks.runtime.copy_stream import CopyStream
     from trainer_hooks.runtime.device import pick_device, usable_cpus
     from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
@@ -49,6 +50,7 @@ __all__ = [
     "ShardedGroup",
     "ShardedSync",
     "Topology",
+    "building",
     "can_be_restarted",
     "change_tensors",
     "choose_processes",
@@ -94,6 +96,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "ShardedSync": "sharded_sync",
             "SINGLE_PROCESS": "topology",
             "Topology": "topology",
+            "building": "building",
             "can_be_restarted": "attempt",
             "choose_processes": "strategy",
             "environment_of": "launch",

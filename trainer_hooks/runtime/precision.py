@@ -59,6 +59,10 @@ class Precision:
         """Return the loss to differentiate."""
         return loss
 
+    def building_context(self) -> AbstractContextManager[Any]:
+        """Return what layers are made in, so that they have the precision's type at once."""
+        return nullcontext()
+
     def unscale(self, optimizer: Optimizer) -> None:
         """Turn scaled gradients into true ones, in place."""
 
@@ -97,6 +101,9 @@ class _Whole(Precision):
             yield
         finally:
             torch.set_default_dtype(default)
+
+    def building_context(self) -> AbstractContextManager[Any]:
+        return self.forward_context()
 
     def convert_module(self, module: torch.nn.Module) -> None:
         module.to(dtype=self._dtype)

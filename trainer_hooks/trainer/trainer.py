@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
 from trainer_hooks import checkpoint, loops
 from trainer_hooks._log import be_heard, log
 from trainer_hooks.connector import CallbackConnector
-from trainer_hooks.errors import CallbackError, OptionError, StopTraining, UsageError, add_note
+from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
 from trainer_hooks.module import uncompiled
-from trainer_hooks.runtime import (
-    DDPStrategy,
-    Processes,
-    choose_processes,
-    make_precision,
-    pick_device,
-)
+from trainer_hooks.runtime import make_precision
 from trainer_hooks.trainer import run, verbs
 from trainer_hooks.trainer.options import (
     TrainerConfig,
@@ -33,10 +28,12 @@ from trainer_hooks.trainer.view import TrainerView
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint import BackgroundSave
     from trainer_hooks.hooks import HookProfile
+    from trainer_hooks.loggers import Logger
     from trainer_hooks.module import DataModule, Module
     from trainer_hooks.trainer.callback_handler import CallbackHandler
 
@@ -59,23 +56,10 @@ class Trainer(TrainerView):
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
         be_heard()
-        topology, options = choose_processes(config.strategy, config.devices, config.num_nodes)
-        device = pick_device(config.accelerator, config.devices, topology)
-        processes = Processes(device, topology)
-        if topology.world_size > 1 and topology.starts != "fork":
-            from trainer_hooks.runtime import group_of
-
-            processes = group_of(device, topology, options)
-            if config.sync_batchnorm and device.type != "cuda":
-                raise OptionError(
-                    f"Trainer(sync_batchnorm=True): torch's SyncBatchNorm needs GPUs, and this is "
-                    f"{device.type}. Leave it out."
-                )
-        elif not isinstance(options, DDPStrategy):
-            log.info("strategy 'fsdp' in one process: its weights are not sharded")
+        processes, device = run.processes_of(config)
         connector = CallbackConnector(
             config.callbacks,
-            defaults=default_callbacks(config, is_several=topology.world_size > 1),
+            defaults=default_callbacks(config, is_several=processes.topology.world_size > 1),
             discover=True if config.plugins is None else config.plugins,
             plugin_errors=config.plugin_errors,
             strict_hooks=config.strict_hooks,
@@ -96,15 +80,40 @@ class Trainer(TrainerView):
             plan=replace(plan, inference_mode=False) if processes.is_sharded else plan,
             connector=connector,
             background=checkpoint.BackgroundSaves(self._tell_saved),
-            loggers=make_loggers(config),
+            loggers=make_loggers(config, self.default_logger),
             device=device,
             processes=processes,
             precision=make_precision(config.precision, device),
             hook_profile=hook_profile,
         )
+        if config.profiler is not None:
+            from trainer_hooks.profilers.named import make_profiler
+
+            self._session.profiler = make_profiler(config.profiler)
+        if config.barebones:
+            from trainer_hooks.metrics import MutedMetrics
+
+            self._session.muted = MutedMetrics()
+            log.info("barebones: no checkpoints, logs, bar, summary, sanity check, plugins")
         self._forks: run.Forks | None = None
         self._is_closed = False
         connector.relay.on_init_end(self)
+
+    @property
+    def divides_outputs(self) -> bool:
+        """Whether hooks get losses divided by `accumulate_grad_batches`, as in Lightning."""
+        return False
+
+    @classmethod
+    def default_logger(cls, root: str) -> Logger:
+        """Return the logger of `Trainer(logger=True)`; override it in a trainer of your own.
+
+        Args:
+            root: the run's root folder.
+        """
+        from trainer_hooks.loggers import CSVLogger
+
+        return CSVLogger(root)
 
     # --- entry points ---
 
@@ -115,6 +124,7 @@ class Trainer(TrainerView):
         val_dataloaders: Any = None,
         datamodule: DataModule | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
+        weights_only: bool | None = None,  # noqa: ARG002 - as below
         overrides: str | Iterable[str] | None = None,
     ) -> None:
         """Train a module.
@@ -130,6 +140,8 @@ class Trainer(TrainerView):
                 this run has saved one, and else a new training. The words search where this
                 trainer's checkpoint callbacks save, also in an earlier process. A file of Lightning
                 2.x is taken too; from inside an epoch that is not exact, which is warned of.
+            weights_only: without effect, for Lightning's scripts: no file is opened in a way that
+                could run code.
             overrides: names of options of the optimizers, such as `["lr"]`, whose values come from
                 this run's `configure_optimizers`, not from the checkpoint.
         """
@@ -153,6 +165,7 @@ class Trainer(TrainerView):
         ckpt_path: str | os.PathLike[str] | None = None,
         verbose: bool = True,
         datamodule: DataModule | None = None,
+        weights_only: bool | None = None,  # noqa: ARG002 - as for `fit`
     ) -> list[dict[str, float]]:
         """Run validation on its own; return the metrics of each loader.
 
@@ -164,6 +177,7 @@ class Trainer(TrainerView):
                 that saved any.
             verbose: whether to print the metrics.
             datamodule: a data module, instead of loaders.
+            weights_only: without effect, as for `fit`.
         """
         return self._evaluate("validate", model, dataloaders, ckpt_path, verbose, datamodule)
 
@@ -174,6 +188,7 @@ class Trainer(TrainerView):
         ckpt_path: str | os.PathLike[str] | None = None,
         verbose: bool = True,
         datamodule: DataModule | None = None,
+        weights_only: bool | None = None,  # noqa: ARG002 - as for `fit`
     ) -> list[dict[str, float]]:
         """Run the test; return the metrics of each loader. It takes what `validate` takes."""
         return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule)
@@ -185,6 +200,7 @@ class Trainer(TrainerView):
         datamodule: DataModule | None = None,
         return_predictions: bool | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
+        weights_only: bool | None = None,  # noqa: ARG002 - as for `fit`
     ) -> list[Any] | None:
         """Predict; return what the steps returned, as a list, or one for each of several loaders.
 
@@ -195,6 +211,7 @@ class Trainer(TrainerView):
             return_predictions: whether to keep and return them, as unless it is False: then None
                 is returned.
             ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
+            weights_only: without effect, as for `fit`.
         """
         module, path = self._chosen(model, ckpt_path, "predict")
         job = run.Job(
@@ -207,6 +224,21 @@ class Trainer(TrainerView):
         )
         predictions: list[Any] | None = self._run(job)
         return predictions
+
+    def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[None]:
+        """Return a context in which layers are made where, and in what precision, they will run.
+
+        So a large model is not made on the host first, or in 32 bits. With FSDP layers have no
+        memory in it (they are on the device meta), and get their weights as the run begins.
+
+        Args:
+            empty_init: leave out the first weights, which a checkpoint is to give; with FSDP False
+                makes layers with memory.
+        """
+        from trainer_hooks.runtime import building
+
+        session = self._session
+        return building(session.device, session.precision, session.processes, empty_init)
 
     def save_checkpoint(
         self,
@@ -356,15 +388,27 @@ class Trainer(TrainerView):
                 raise
             add_note(error, f"and then, while closing: {describe_error(fault)}")
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return the same trainer for the copy of what refers to it; alone it is not copied."""
-        return self if memo else self.__reduce_ex__(4)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle or a copy consists of; no run is under way.
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        Raises:
+            TypeError: one is, or there are several processes.
+        """
+        return {**vars(self), "_session": run.at_rest(self._session, type(self).__qualname__)}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a copy; the same trainer for the copy of something that refers to it."""
+        if memo:
+            return self
+        made = object.__new__(type(self))
+        state, memo[id(self)] = self.__getstate__(), made
+        vars(made).update(deepcopy(state, memo))
+        return made
+
+    def __copy__(self) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__qualname__} cannot be copied or pickled: its callbacks, loggers and "
-            "loaders belong to it alone. Make another one with the same options, and save what was "
-            "trained with save_checkpoint."
+            f"a {type(self).__qualname__} cannot be copied in part, as its copy would train the "
+            "same module with the same counters. Call copy.deepcopy."
         )
 
     # --- verbs: hooks return None, and act on the run by calling one of these ---
@@ -663,9 +707,9 @@ class Trainer(TrainerView):
         return overridden_losses(self, Trainer)
 
     def _run(self, job: run.Job) -> Any:
-        if self._session.state.fn is not None:
+        if self._session.fn is not None:
             raise UsageError(
-                f"{job.fn} was called inside {self._session.state.fn} of the same trainer: use "
+                f"{job.fn} was called inside {self._session.fn} of the same trainer: use "
                 "another Trainer for it, or call it afterwards."
             )
         job = job.in_place()

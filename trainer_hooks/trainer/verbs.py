@@ -42,7 +42,7 @@ def counters_of_fit(session: Session, verb: str, instead: str) -> Progress:
     Raises:
         UsageError: there is none; `instead` is what to call.
     """
-    fn = session.state.fn
+    fn = session.fn
     if fn != "fit":
         raise UsageError(
             f"trainer.{verb}() was called {f'in {fn}' if fn else 'outside of a run'}: it is "
@@ -73,7 +73,7 @@ def request_checkpoint(session: Session) -> None:
 
 def note_batch_indices(session: Session) -> None:
     """Let the prediction under way note its batches' indices."""
-    context, fn = session.context, session.state.fn
+    context, fn = session.context, session.fn
     if context is None or fn != "predict":
         raise UsageError(
             f"trainer.note_batch_indices() was called in {fn or 'no run'}: it is for hooks of "
@@ -85,7 +85,7 @@ def note_batch_indices(session: Session) -> None:
 def reload_dataloaders(session: Session) -> None:
     """Make the loaders of the run under way anew."""
     context, job = session.context, session.job
-    if context is None or job is None or session.state.fn is None:
+    if context is None or job is None or session.fn is None:
         raise UsageError(
             "trainer.reload_dataloaders() was called outside of a run: the next run makes its "
             "loaders anew."
@@ -107,7 +107,7 @@ def reload_dataloaders(session: Session) -> None:
 def renew_learning_rates(session: Session) -> None:
     """Take over the rates that the module's `configure_optimizers` gives now."""
     module, training = session.module, session.training
-    if session.state.fn != "fit" or module is None or not training.is_configured:
+    if session.fn != "fit" or module is None or not training.is_configured:
         raise UsageError(
             "trainer.renew_learning_rates() was called outside of a fit: the optimizers that "
             "there are belong to the last one. Call it in a hook of fit."
@@ -119,7 +119,7 @@ def renew_learning_rates(session: Session) -> None:
 def limit_batches(session: Session, number: int, stages: tuple[str, ...]) -> None:
     """Take at most so many batches of each loader in the run that is being set up."""
     context = session.context
-    if context is None or session.state.fn is None or context.data.is_loaded:
+    if context is None or session.fn is None or context.data.is_loaded:
         raise UsageError(
             "trainer.limit_batches() was called when no run was being set up: call it in the "
             "hook `setup`, or pass limit_train_batches= and its kin to Trainer(...)."
@@ -129,8 +129,8 @@ def limit_batches(session: Session, number: int, stages: tuple[str, ...]) -> Non
 
 def limit_validation(session: Session, number: int) -> None:
     """Take at most so many batches of each loader in the validation that is about to run."""
-    context, state = session.context, session.state
-    if context is None or state.fn != "fit" or state.stage != "validate":
+    context = session.context
+    if context is None or session.fn != "fit" or session.state.stage != "validate":
         raise UsageError(
             "trainer.limit_validation() was called outside of a validation of fit: call it in "
             "the hook `on_validation_run_start`."
@@ -169,7 +169,7 @@ def add_callback(session: Session, callback: Callback) -> None:
     if session.occupation.is_running:
         session.occupation.take([Entry(callback, "user")])
     session.connector.add(callback)
-    if session.state.fn is not None:
+    if session.fn is not None:
         callback.attach_module(session.module)
 
 
@@ -196,7 +196,7 @@ def log_metrics(
     elif epoch is not None:
         values.setdefault("epoch", epoch)
     if step is None:
-        step = present_step(session.state.fn, session.training.progress)
+        step = present_step(session.fn, session.training.progress)
     session.training.history.record(metrics, step)
     for logger in session.loggers:
         logger.log_metrics(values, step)

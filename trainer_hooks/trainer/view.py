@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.metrics import History
     from trainer_hooks.module import DataModule, LRSchedulerConfig, Module
+    from trainer_hooks.profilers import Profiler
     from trainer_hooks.runtime import Precision
     from trainer_hooks.trainer.run import Session
     from trainer_hooks.trainer.views.fit_loop import FitLoopView
@@ -103,8 +105,15 @@ class TrainerView:
         return context is not None and context.asked.is_leaving
 
     @property
+    def received_sigterm(self) -> bool:
+        """Whether SIGTERM, or another signal that ends the run in order, has come in it."""
+        context = self._session.context
+        is_waiting = context is not None and context.asked.pending_signal not in (0, signal.SIGINT)
+        return is_waiting or self.is_leaving
+
+    @property
     def state(self) -> RunState:
-        """What the trainer is doing: `fn`, `stage` and `status`."""
+        """What the trainer is doing: `fn`, `stage`, `status`, `finished` and `stopped`."""
         return self._session.state
 
     @property
@@ -329,6 +338,13 @@ class TrainerView:
         return run.active_profile(self._session)
 
     @property
+    def profiler(self) -> Profiler:
+        """What measures the runs; one that measures nothing unless `Trainer(profiler=...)` is."""
+        from trainer_hooks.profilers import PassThroughProfiler
+
+        return self._session.profiler or PassThroughProfiler()
+
+    @property
     def makes_dataloaders(self) -> bool:
         """Whether the loaders come from the module or data module, rather than as arguments."""
         return self._session.job is not None and self._session.job.makes_loaders
@@ -472,6 +488,11 @@ class TrainerView:
         return self._evaluation("validate").evaluators
 
     @property
+    def enable_validation(self) -> bool:
+        """Whether the run, or the last one, has something to validate."""
+        return bool(self._evaluation("validate"))
+
+    @property
     def num_sanity_val_batches(self) -> list[int | float]:
         """Sanity check batches of each loader."""
         limit = self._session.plan.num_sanity_val_steps
@@ -554,6 +575,26 @@ class TrainerView:
     def fast_dev_run(self) -> int:
         """Batches of a dry run; 0 if this is none."""
         return int(self._session.config.fast_dev_run)
+
+    @property
+    def barebones(self) -> bool:
+        """Whether what a run does beside the loops is switched off."""
+        return self._session.config.barebones
+
+    @property
+    def enable_autolog_hparams(self) -> bool:
+        """Whether saved hyperparameters are passed to the loggers."""
+        return self._session.config.enable_autolog_hparams
+
+    @property
+    def reload_dataloaders_every_n_epochs(self) -> int:
+        """Epochs until the loaders are asked for anew; 0 for never."""
+        return self._session.plan.reload_dataloaders_every_n_epochs
+
+    @property
+    def overfit_batches(self) -> int | float:
+        """Number or share of the batches that are trained and validated on; 0 for all."""
+        return self._session.plan.overfit_batches
 
     @property
     def accumulate_grad_batches(self) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from programs import PROGRAMS
+from accelerated_programs import PROGRAMS
 
 FILE = Path(__file__).with_name("recorded.json")
 

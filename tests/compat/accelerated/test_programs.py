@@ -14,7 +14,7 @@ import torch
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 try:
-    from programs import PROGRAMS
+    from accelerated_programs import PROGRAMS
     from record import FILE, results
 finally:
     sys.path.pop(0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shared import limited, watching
 
-from programs import differs
-
 
 def gradient_clip_norm(x):
     """Gradients clipped by norm, the default."""
@@ -107,10 +105,6 @@ def fast_dev_run_number(x):
     return limited(x, x.loader(4), fast_dev_run=3)
 
 
-@differs(
-    "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
-    after=([2, True], [0, False]),
-)
 def counters_of_the_epoch(x):
     """The batches of the epoch under way, and what they are after the fit."""
     seen = []

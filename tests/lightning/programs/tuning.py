@@ -14,7 +14,8 @@ LOSSES = '`lr_find(...).results["loss"]`'
 
 
 def _tuner(x: Any, trainer: Any) -> Any:
-    where = "pytorch_lightning.tuner" if x.is_lightning else "trainer_hooks"
+    package = x.package.__name__
+    where = package if package == "trainer_hooks" else f"{package}.tuner"
     return importlib.import_module(where).Tuner(trainer)
 
 

@@ -15,7 +15,6 @@ import pytest
 from trainer_hooks import DDPStrategy, Time, Trainer, TrainerHooksError, every
 from trainer_hooks.errors import OptionError
 from trainer_hooks.trainer.options.config import TrainerConfig, option_docs
-from trainer_hooks.trainer.options.keywords import NOT_YET
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,6 +33,7 @@ DEFAULTS = {
     "strict_hooks": False,
     "callback_errors": None,
     "profile_hooks": False,
+    "profiler": None,
     "hook_budget": None,
     "max_epochs": None,
     "min_epochs": None,
@@ -56,14 +56,19 @@ DEFAULTS = {
     "gradient_clip_val": None,
     "gradient_clip_algorithm": None,
     "iteration_length": None,
+    "reload_dataloaders_every_n_epochs": 0,
     "enable_checkpointing": None,
     "enable_progress_bar": None,
     "enable_model_summary": None,
     "enable_run_manifest": None,
+    "enable_autolog_hparams": True,
+    "barebones": False,
     "default_root_dir": None,
     "deterministic": None,
+    "benchmark": None,
     "inference_mode": True,
     "detect_anomaly": False,
+    "model_registry": None,
 }
 
 INT_0 = "an int of at least 0"
@@ -87,6 +92,15 @@ BAD = [
     *[("logger", value, "must be True, False, a trainer_hooks Logger") for value in ("csv", 3)],
     *[("plugins", value, "must be True, False, None, or names") for value in ("mine", 3, [1])],
     ("strict_hooks", "yes", "True or False"),
+    *[
+        ("profiler", value, "'simple', 'advanced', 'pytorch', a profiler")
+        for value in ("xla", 3, int)
+    ],
+    *[("reload_dataloaders_every_n_epochs", v, INT_0) for v in (-1, None, 1.5, "2", True)],
+    *[("enable_autolog_hparams", value, "True or False") for value in (None, 1)],
+    *[("barebones", value, "True or False") for value in (None, "yes")],
+    *[("benchmark", value, SWITCH) for value in (1, "yes")],
+    *[("model_registry", value, "None, as Lightning's model registry") for value in ("a/b", 3)],
     ("callback_errors", "disable", "a dict of 'raise' or 'disable' by state_key or class name"),
     ("callback_errors", {"Journal": "ignore"}, "a dict of 'raise' or 'disable'"),
     ("callback_errors", {3: "raise"}, "a dict of 'raise' or 'disable'"),
@@ -215,35 +229,6 @@ def test_an_unknown_option_that_is_like_no_other() -> None:
     """Nothing is suggested for a name that is far from every option."""
     with pytest.raises(OptionError, match=r"no option 'zzz'\. help"):
         Trainer(zzz=1)
-
-
-@pytest.mark.parametrize("option", sorted(NOT_YET))
-@pytest.mark.parametrize("value", ["other", 2, 1.0])
-def test_lightnings_other_options_say_what_to_do(option: str, value: object) -> None:
-    """An option of Lightning that is not here is named as such, with what to do instead."""
-    with pytest.raises(OptionError) as caught:
-        Trainer(**{option: value})
-    assert f"Lightning's option {option!r} is not here" in str(caught.value)
-    assert NOT_YET[option].advice in str(caught.value)
-
-
-def test_lightnings_other_options_are_taken_where_they_ask_for_nothing() -> None:
-    """A script that passes each at a value that changes nothing runs as it is."""
-    for position in range(2):
-        neutral = {name: absent.neutral[-position] for name, absent in NOT_YET.items()}
-        trainer = Trainer(**neutral, plugins=None, strategy="auto", gradient_clip_val=0.0)
-        assert trainer.gradient_clip_val is None
-
-
-def test_a_neutral_value_hides_no_typo() -> None:
-    """What is no option of anybody is refused beside it."""
-    with pytest.raises(OptionError, match="no option 'num_node'"):
-        Trainer(num_nodes=1, num_node=1)
-
-
-def test_not_yet_and_options_are_apart() -> None:
-    """An option that came to be here is no longer listed as missing."""
-    assert not set(NOT_YET) & set(DEFAULTS)
 
 
 def test_positional_arguments_are_refused() -> None:

@@ -165,7 +165,7 @@ def test_after_an_exception(owner, place, bare) -> None:
     ]
     assert conditions(module) == before
     assert trainer.interrupted
-    assert (trainer.state.fn, trainer.state.stage) == (None, None)
+    assert (trainer.state.fn, trainer.state.stage) == ("fit", None)
     if owner != "Callback":
         trainer.fit(Line(), DATA)
         assert not trainer.interrupted
@@ -393,7 +393,7 @@ def test_a_failing_teardown_is_raised(bare) -> None:
     with pytest.raises(ValueError, match="clumsy"):
         trainer.fit(noting(events, "Line", Line), datamodule=noting(events, "Batches", Batches))
     assert events == ["Callback teardown fit", "Line teardown fit", "Batches teardown fit"]
-    assert trainer.state.fn is None
+    assert trainer.state.finished
 
 
 class Noting(Logger):
@@ -814,7 +814,7 @@ def test_a_run_inside_a_run(outer, inner, bare) -> None:
     module.setup = lambda stage: getattr(trainer, inner)(Line(), DATA)
     with pytest.raises(UsageError, match=f"{inner} was called inside {outer}"):
         getattr(trainer, outer)(module, DATA)
-    assert trainer.state.fn is None
+    assert trainer.state.stopped
 
 
 def test_the_module_of_the_last_run(bare) -> None:

@@ -250,12 +250,15 @@ class TestFitLoop:
             ("batch start", (2, 1, 1), (2, 1, 1), True, 1, 3),
             ("batch end", (2, 1, 1), (2, 2, 1), True, 1, 3),
             ("epoch end", (2, 2, 1), (2, 2, 2), True, 1, 3),
-            ("end", (2, 2, 2), (0, 0, 0), True, -1, 3),
+            ("end", (2, 2, 2), (2, 2, 2), True, 1, 3),
         ]
         loop = trainer.fit_loop
         assert loop.epoch_progress.total.started == loop.current_epoch == 2
         assert loop.epoch_loop.global_step == 4
         assert (loop.max_batches, loop.max_epochs, loop.max_steps) == (2, 2, -1)
+        batches = loop.epoch_loop.batch_progress
+        assert (batches.current.ready, batches.current.completed) == (2, 2)
+        assert (batches.is_last_batch, loop.epoch_loop.batch_idx) == (True, 1)
         assert repr(loop.epoch_progress.current) == "<ready 2, processed 2, completed 2>"
 
     def test_limits_that_are_set_in_a_fit(self, quiet_trainer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks.callbacks.progress.bar_drawing import Phase, PlainLines
 from trainer_hooks.callbacks.progress.streams import Streams
@@ -55,6 +55,10 @@ class OpenBars:
         self._lines: PlainLines | None = None
         self._streams = Streams(canvas.write_above)
         self.paces: dict[Phase, Pace] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what is drawn out of copies and pickles."""
+        return {**vars(self), "_lines": None, "paces": {}}
 
     @property
     def are_lines(self) -> bool:

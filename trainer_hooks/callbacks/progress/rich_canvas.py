@@ -70,6 +70,10 @@ class RichCanvas:
         self.progress: Progress | None = None
         self._shown: dict[Phase, _Shown] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what is drawn, and on what, out of copies and pickles."""
+        return {**vars(self), "_console": None, "progress": None, "_shown": {}}
+
     def task(self, phase: Phase) -> Task | None:
         """Return what rich knows of a bar; None if it is not drawn."""
         shown = self._shown.get(phase)

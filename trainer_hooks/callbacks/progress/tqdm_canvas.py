@@ -64,6 +64,10 @@ class TqdmCanvas:
         self._standard = ""
         self._file: TextIO | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the bars, which are a terminal's, out of copies and pickles."""
+        return {**vars(self), "drawn": {}, "closed": {}, "_file": None}
+
     def new_bar(self, description: str, leave: bool, below: bool = False) -> tqdm[Any]:
         """Return a bar as it is unless a method that makes one is overridden."""
         self._standard = description

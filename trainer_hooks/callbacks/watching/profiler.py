@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch.profiler import ProfilerAction, ProfilerActivity, profile, supported_activities
+from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
 from trainer_hooks._log import log
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import check_choice, check_count
 from trainer_hooks.checkpoint import is_remote
-from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks import Band
+from trainer_hooks.profilers.recording import activities_of, require_no_other, write_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Profiler"]
 
 _WHERE = "Profiler"
-_ACTIVITIES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mtia": "MTIA"}
 
 
 class Profiler(Callback):
@@ -104,7 +103,7 @@ class Profiler(Callback):
         self.skip_first = check_count("skip_first", skip_first, _WHERE)
         self.dirpath = _check_dirpath(dirpath)
         self.filename = _check_filename(filename)
-        self.activities = _check_activities(activities)
+        self.activities = activities_of(activities, _WHERE)
         self.record_shapes = _check_flag("record_shapes", record_shapes)
         self.profile_memory = _check_flag("profile_memory", profile_memory)
         self.with_stack = _check_flag("with_stack", with_stack)
@@ -166,12 +165,10 @@ class Profiler(Callback):
         Raises:
             UsageError: another profiler of torch is running.
         """
-        if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001
-            raise UsageError(
-                f"{_WHERE} cannot record: another profiler of torch is running, which it would "
-                "stop. Leave one of them out, or choose other batches with "
-                f"{_WHERE}(skip_first=...)."
-            )
+        require_no_other(
+            _WHERE,
+            f"Leave one of them out, or choose other batches with {_WHERE}(skip_first=...).",
+        )
         self._begun_at = trainer.progress.batches_completed
         # one for each cycle: a single one would warn that it forgets the cycle before
         self._profile = profile(
@@ -209,13 +206,7 @@ class Profiler(Callback):
             return
         suffix = ".json.gz" if self.compress else ".json"
         path = self._folder / f"{self.filename}-batches={first}-{last}{suffix}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{os.getpid()}-{path.name}")
-        try:
-            recorded.export_chrome_trace(str(unfinished))
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_trace(recorded, path)
         self.traces.append(str(path))
         log.info("%s: wrote %s; open it at https://ui.perfetto.dev", _WHERE, path)
 
@@ -243,28 +234,3 @@ def _check_filename(filename: object) -> str:
         f"filename {filename!r} of {_WHERE}: it must be the beginning of a file's name, without a "
         "folder. Pass one such as 'trace', and the folder as dirpath."
     )
-
-
-def _check_activities(activities: object) -> list[ProfilerActivity]:
-    """Return what to record.
-
-    Raises:
-        OptionError: an activity is unknown, or none is given.
-    """
-    if activities is None:
-        known = supported_activities()  # type: ignore[no-untyped-call]
-        return sorted(known, key=lambda activity: str(activity.name))
-    is_one = isinstance(activities, str | ProfilerActivity)
-    several = [activities] if is_one else activities
-    if not isinstance(several, list | tuple | set | frozenset) or not several:
-        raise OptionError(
-            f"activities {activities!r} of {_WHERE}: they must be one or more of "
-            f"{', '.join(map(repr, _ACTIVITIES))}. Pass a list of them."
-        )
-    found = []
-    for item in several:
-        if not isinstance(item, ProfilerActivity):
-            name = check_choice("activities", item, _WHERE, tuple(_ACTIVITIES))
-            item = getattr(ProfilerActivity, _ACTIVITIES[name])
-        found.append(item)
-    return found

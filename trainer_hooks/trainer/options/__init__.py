@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         make_loggers,
         root_dir,
     )
-    from trainer_hooks.trainer.options.keywords import NOT_YET, Absent, takes_options
+    from trainer_hooks.trainer.options.keywords import takes_options
     from trainer_hooks.trainer.options.length import steps_in, why_endless
     from trainer_hooks.trainer.options.limits import (
         check_duration,
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.options.shares import SHARE_RULE, as_share
 
 __all__ = [
-    "NOT_YET",
     "SHARE_RULE",
-    "Absent",
     "TrainerConfig",
     "as_share",
     "check_duration",
@@ -50,8 +48,6 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
-            "NOT_YET": "keywords",
-            "Absent": "keywords",
             "SHARE_RULE": "shares",
             "TrainerConfig": "config",
             "as_share": "shares",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock import Time, When
     from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.profilers import Profiler
     from trainer_hooks.runtime import DDPStrategy, FSDPStrategy
 
 __all__ = ["TrainerConfig", "option_docs"]
@@ -117,6 +118,13 @@ class TrainerConfig:
         metadata=_doc(
             "Time every call of a callback; after each run, print what they cost and write "
             "`hook_trace.json` to the log folder."
+        ),
+    )
+    profiler: str | Profiler | None = field(
+        default=None,
+        metadata=_doc(
+            'A [profiler](profiling.md#profilers) of the whole run: `"simple"`, `"advanced"`, '
+            '`"pytorch"`, or an object from `trainer_hooks.profilers`.'
         ),
     )
     hook_budget: str | float | None = field(
@@ -228,6 +236,13 @@ class TrainerConfig:
         default=None,
         metadata=_doc("Epochs in a cycle (an *iteration*), for the `on_iteration_...` hooks."),
     )
+    reload_dataloaders_every_n_epochs: int = field(
+        default=0,
+        metadata=_doc(
+            "Ask the module or data module for its loaders anew as every n-th epoch begins; 0 for "
+            "never."
+        ),
+    )
     enable_checkpointing: bool | None = field(
         default=None,
         metadata=_doc(
@@ -247,6 +262,17 @@ class TrainerConfig:
             "given; None means True."
         ),
     )
+    enable_autolog_hparams: bool = field(
+        default=True,
+        metadata=_doc("Pass the saved hyperparameters to the loggers as a fit begins."),
+    )
+    barebones: bool = field(
+        default=False,
+        metadata=_doc(
+            "Switch off what a run does beside the loops, to measure these: checkpoints, loggers, "
+            "`log` (warned of once), the bar, the summary, the journal, the sanity check, plugins."
+        ),
+    )
     default_root_dir: str | os.PathLike[str] | None = field(
         default=None,
         metadata=_doc(
@@ -261,6 +287,13 @@ class TrainerConfig:
             "none."
         ),
     )
+    benchmark: bool | None = field(
+        default=None,
+        metadata=_doc(
+            "During a run, whether cuDNN tries which algorithms are fastest. None: as it is set in "
+            "torch, but off with `deterministic`."
+        ),
+    )
     inference_mode: bool = field(
         default=True,
         metadata=_doc("Evaluate under torch.inference_mode; False uses no_grad."),
@@ -269,12 +302,23 @@ class TrainerConfig:
         default=False, metadata=_doc("Let autograd find the operation that made a NaN; slow.")
     )
 
+    model_registry: str | None = field(
+        default=None,
+        metadata=_doc("None: a model registry of Lightning's cloud is not reached from here."),
+    )
+
     def __post_init__(self) -> None:
         """Check every option against its rule."""
         for name, rule, is_met in RULES:
             value = getattr(self, name)
             if not is_met(value):
                 raise OptionError(f"Trainer({name}={value!r}): must be {rule}.")
+        if self.barebones:
+            from trainer_hooks.trainer.options.barebones import switched_off
+
+            given = {item.name: getattr(self, item.name) for item in fields(self)}
+            for name, value in switched_off(given).items():
+                object.__setattr__(self, name, value)
         plan = self.plan()
         for unit, least, most in (
             ("epochs", plan.min_epochs, plan.max_epochs),
@@ -344,6 +388,7 @@ class TrainerConfig:
             iteration_length=self.iteration_length,
             inference_mode=self.inference_mode,
             detect_anomaly=bool(self.detect_anomaly),
+            reload_dataloaders_every_n_epochs=self.reload_dataloaders_every_n_epochs,
             shares_loaders=self.use_distributed_sampler,
             **limits,
         )

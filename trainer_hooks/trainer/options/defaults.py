@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +117,12 @@ def _entries_of(connector: CallbackConnector, kind: tuple[str, str]) -> list[Ent
     return [entry for entry in connector.entries if isinstance(entry.callback, found)]
 
 
-def make_loggers(config: TrainerConfig) -> list[Logger]:
+def make_loggers(config: TrainerConfig, default_logger: Callable[[str], Logger]) -> list[Logger]:
     """Return the loggers that `Trainer(logger=...)` stands for.
+
+    Args:
+        config: the trainer's options.
+        default_logger: makes the one of `logger=True`, with the run's root.
 
     Raises:
         OptionError: something else than a logger was given.
@@ -137,9 +141,7 @@ def make_loggers(config: TrainerConfig) -> list[Logger]:
                 f"Trainer(default_root_dir={root!r}): the default logger writes to a local folder. "
                 "Pass logger=CSVLogger('logs'), or logger=False."
             )
-        from trainer_hooks.loggers import CSVLogger
-
-        return [CSVLogger(root)]
+        return [default_logger(root)]
     is_several = isinstance(given, Iterable) and not isinstance(given, str)
     listed = [adopted(item, Logger) for item in (given if is_several else [given])]
     for item in listed:

@@ -4,49 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from trainer_hooks.errors import OptionError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
-__all__ = ["NOT_YET", "Absent", "takes_options"]
+__all__ = ["takes_options"]
 
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """An option of Lightning that is not here.
-
-    Attributes:
-        advice: what to do instead.
-        neutral: values that ask for nothing, so that a script which passes one runs as it is.
-    """
-
-    advice: str
-    neutral: tuple[object, ...]
-
-    def is_neutral(self, value: object) -> bool:
-        """Return whether a value asks for nothing."""
-        return any(value == each and type(value) is type(each) for each in self.neutral)
-
-
-NOT_YET: Mapping[str, Absent] = {
-    "barebones": Absent(
-        "switch features off one by one; an unused one costs nothing", neutral=(False,)
-    ),
-    "benchmark": Absent("set torch.backends.cudnn.benchmark", neutral=(None, False)),
-    "enable_autolog_hparams": Absent(
-        "save_hyperparameters(logger=False) keeps them from the loggers", neutral=(True,)
-    ),
-    "model_registry": Absent("pass the file as ckpt_path", neutral=(None,)),
-    "profiler": Absent("add a Profiler callback, or pass profile_hooks=True", neutral=(None,)),
-    "reload_dataloaders_every_n_epochs": Absent(
-        "call trainer.reload_dataloaders() in on_train_epoch_start", neutral=(0,)
-    ),
-}
-"""Options of Lightning that are not here."""
 
 _P = ParamSpec("_P")
 _C = TypeVar("_C")
@@ -72,8 +38,10 @@ def takes_options(
                     "Trainer(max_epochs=3)."
                 )
             for name in [name for name in kwargs if name not in options.parameters]:
-                if name not in NOT_YET or not NOT_YET[name].is_neutral(kwargs.pop(name)):
-                    raise OptionError(_unknown(name, options.parameters))
+                raise OptionError(
+                    f"Trainer({name}=...): there is no option {name!r}."
+                    f"{nearest(name, options.parameters)} help(trainer_hooks.Trainer) lists them."
+                )
             init(self, config(*args, **kwargs))
 
         parameters = [
@@ -86,14 +54,3 @@ def takes_options(
         return accept  # type: ignore[return-value]
 
     return decorate
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    if name in NOT_YET:
-        return (
-            f"Trainer({name}=...): Lightning's option {name!r} is not here: {NOT_YET[name].advice}."
-        )
-    return (
-        f"Trainer({name}=...): there is no option {name!r}.{nearest(name, known)} "
-        "help(trainer_hooks.Trainer) lists them."
-    )

@@ -45,6 +45,17 @@ def _are_policies(value: Any) -> bool:
     )
 
 
+def _is_profiler(value: Any) -> bool:
+    if isinstance(value, str):
+        from trainer_hooks.profilers.named import NAMES
+
+        return value.lower() in NAMES
+    return value is None or (
+        not isinstance(value, type) and all(callable(getattr(value, m, None)) for m in _PROFILES)
+    )
+
+
+_PROFILES = ("start", "stop", "setup", "teardown", "describe")
 _LIMIT = "an int of at least 0 (batches) or a float from 0.0 to 1.0 (a share)"
 _SWITCH = "True, False or None"
 
@@ -61,6 +72,11 @@ RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
         lambda v: v is None or _are_policies(v),
     ),
     ("profile_hooks", "True or False", lambda v: isinstance(v, bool)),
+    (
+        "profiler",
+        "'simple', 'advanced', 'pytorch', a profiler of trainer_hooks.profilers, or None",
+        _is_profiler,
+    ),
     ("hook_budget", f"{SHARE_RULE}, or None", lambda v: v is None or as_share(v) is not None),
     ("max_epochs", "an int of at least -1, or None", _is_count(-1)),
     ("min_epochs", "an int of at least 0, or None", _is_count(0)),
@@ -93,16 +109,33 @@ RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ),
     ("gradient_clip_algorithm", "'norm' or 'value'", lambda v: v in (None, "norm", "value")),
     ("iteration_length", "an int of at least 1, or None", _is_count(1)),
+    (
+        "reload_dataloaders_every_n_epochs",
+        "an int of at least 0",
+        _is_count(0, optional=False),
+    ),
     ("enable_checkpointing", _SWITCH, _is_bool_or_none),
     ("enable_progress_bar", _SWITCH, _is_bool_or_none),
     ("enable_model_summary", _SWITCH, _is_bool_or_none),
     ("enable_run_manifest", _SWITCH, _is_bool_or_none),
+    ("enable_autolog_hparams", "True or False", lambda v: isinstance(v, bool)),
+    ("barebones", "True or False", lambda v: isinstance(v, bool)),
+    (
+        "model_registry",
+        (
+            "None, as Lightning's model registry is not reached from here. Let ModelCheckpoint "
+            "save to an address (default_root_dir='s3://...'), or a logger upload "
+            "(log_model=True), and fit with ckpt_path="
+        ),
+        lambda v: v is None,
+    ),
     (
         "default_root_dir",
         "a path, or None",
         lambda v: v is None or isinstance(v, str | os.PathLike),
     ),
     ("deterministic", "True, False, 'warn' or None", lambda v: _is_bool_or_none(v) or v == "warn"),
+    ("benchmark", _SWITCH, _is_bool_or_none),
     ("inference_mode", "True or False", lambda v: isinstance(v, bool)),
     ("detect_anomaly", _SWITCH, _is_bool_or_none),
 )

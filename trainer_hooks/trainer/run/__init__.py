@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.job import Job, reload_data
     from trainer_hooks.trainer.run.leaving_out import leave_to_first
     from trainer_hooks.trainer.run.lifecycle import Run
+    from trainer_hooks.trainer.run.places import processes_of
     from trainer_hooks.trainer.run.portrait import portrait
     from trainer_hooks.trainer.run.profiling import active_profile, profile_from_start, put_in
+    from trainer_hooks.trainer.run.rest import at_rest
     from trainer_hooks.trainer.run.resuming import best_of_fit, find_checkpoint
     from trainer_hooks.trainer.run.session import Session
     from trainer_hooks.trainer.run.snapshot import build, save, save_in_background, tell_saved
@@ -26,6 +28,7 @@ __all__ = [
     "Run",
     "Session",
     "active_profile",
+    "at_rest",
     "best_of_fit",
     "build",
     "checked_overrides",
@@ -33,6 +36,7 @@ __all__ = [
     "find_checkpoint",
     "leave_to_first",
     "portrait",
+    "processes_of",
     "profile_from_start",
     "put_in",
     "reload_data",
@@ -51,6 +55,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Run": "lifecycle",
             "Session": "session",
             "active_profile": "profiling",
+            "at_rest": "rest",
             "best_of_fit": "resuming",
             "build": "snapshot",
             "checked_overrides": "conditions",
@@ -58,6 +63,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "find_checkpoint": "resuming",
             "leave_to_first": "leaving_out",
             "portrait": "portrait",
+            "processes_of": "places",
             "profile_from_start": "profiling",
             "put_in": "profiling",
             "reload_data": "job",

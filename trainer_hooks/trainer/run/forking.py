@@ -28,7 +28,7 @@ from torch.multiprocessing.spawn import (
 )
 
 from trainer_hooks.checkpoint import located, write_whole
-from trainer_hooks.context import Training
+from trainer_hooks.context import TrainerFn, TrainerStatus, Training
 from trainer_hooks.errors import TerminationSignal, UsageError, add_note
 from trainer_hooks.runtime import (
     ProcessGroup,
@@ -216,7 +216,8 @@ class Forks:
         """Put what the run has made into the objects of this process."""
         session, module = self._session, job.module
         session.module, session.compiled, session.datamodule = module, job.compiled, job.datamodule
-        session.has_run, session.state.status = True, found.status
+        session.has_run, session.state.fn = True, TrainerFn(job.fn)
+        session.state.status = TrainerStatus(found.status)
         if found.weights is not None and found.parts is not None:
             if found.weights.keys() != module.state_dict().keys():
                 module.configure_model()

@@ -146,6 +146,12 @@ def load_data(job: Job, context: RunContext) -> None:
                 f"{_LIMITS[job.fn]} is 0. Check the data set's length and the limit."
             )
         return
+    _load_training(job, context)
+    context.data.evaluation["validate"] = EvalData()
+    context.data.evaluation["validate"] = _validation(job, context)
+
+
+def _load_training(job: Job, context: RunContext) -> None:
     source = _source(job, "train_dataloader", job.train)
     if source is None:
         raise DataError(
@@ -166,32 +172,41 @@ def load_data(job: Job, context: RunContext) -> None:
     context.data.stream = TrainStream(loader, plan.limit_train_batches, option)
     if context.processes.is_several:
         _agree_on_length(context)
-    context.data.evaluation["validate"] = EvalData()
-    if plan.limit_val_batches == 0 and job.evaluation is None:
-        pass  # the loaders may not even be there
-    elif has_evaluation(job.module, "validate"):
-        context.data.evaluation["validate"] = _evaluation(job, context, "validate")
-    elif job.evaluation is not None:
+
+
+def _validation(job: Job, context: RunContext) -> EvalData:
+    """Return the loaders of a fit's validations, if there are any."""
+    if context.plan.limit_val_batches == 0 and job.evaluation is None:
+        return EvalData()  # the loaders may not even be there
+    if has_evaluation(job.module, "validate"):
+        return _evaluation(job, context, "validate")
+    if job.evaluation is not None:
         warn(
             f"fit was given val_dataloaders, but {type(job.module).__qualname__} has no "
             "validation_step, so nothing is validated: define it, or leave the loaders out.",
             TrainerHooksWarning,
         )
+    return EvalData()
 
 
 def reload_data(job: Job, context: RunContext) -> None:
     """Let the module or data module make a run's loaders anew; a fit takes them up as it can.
 
+    Those that were passed to the run stay.
+
     Raises:
         DataError: there is nothing to run, or a loader that has no batch.
     """
-    before = dict(context.data.evaluation)
-    load_data(job, context)
-    for stage, data in before.items():
-        # the loops know these objects
-        made = context.data.evaluation[stage]
-        data.loaders, data.num_batches, data.given = made.loaders, made.num_batches, made.given
-        context.data.evaluation[stage] = data
+    if job.fn != "fit":
+        before = context.data.evaluation[job.fn]
+        load_data(job, context)
+        before.replace(context.data.evaluation[job.fn])
+        context.data.evaluation[job.fn] = before
+        return
+    if job.train is None:
+        _load_training(job, context)
+    if job.evaluation is None:
+        context.data.evaluation["validate"].replace(_validation(job, context))
 
 
 def _evaluation(job: Job, context: RunContext, stage: str) -> EvalData:

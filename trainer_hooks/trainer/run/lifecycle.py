@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from trainer_hooks import loops
-from trainer_hooks.context import OverriddenSteps, RunContext
+from trainer_hooks.context import OverriddenSteps, RunContext, TrainerFn, TrainerStatus
 from trainer_hooks.data import BatchTransfer, defines
 from trainer_hooks.errors import StopTraining, TerminationSignal, add_note
 from trainer_hooks.hooks import call_noting, describe_error
@@ -23,6 +21,7 @@ from trainer_hooks.module import (
 )
 from trainer_hooks.trainer.run import folders
 from trainer_hooks.trainer.run.advice import advise, advise_on_shuffling
+from trainer_hooks.trainer.run.backends import set_backends
 from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
 from trainer_hooks.trainer.run.leaving_out import leave_to_first
 from trainer_hooks.trainer.run.modes import modes_of
@@ -35,8 +34,11 @@ from trainer_hooks.trainer.run.telling import tell_end, warn_of_nothing_to_do
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
     from trainer_hooks.context import Trainer
     from trainer_hooks.trainer.run.others import Others
+    from trainer_hooks.trainer.run.profiled import Profiled
     from trainer_hooks.trainer.run.session import Session
 
 __all__ = ["Run"]
@@ -74,6 +76,7 @@ class Run:
         self._loop: loops.FitLoop | None = None
         self._reason = ""
         self._others: Others | None = None
+        self._profiled: Profiled | None = None
         self._start = StartingPoint(session, trainer, job)
         check_kinds(job)
 
@@ -106,17 +109,8 @@ class Run:
             job.datamodule.setup(job.fn)
         hooks.setup(trainer, module, job.fn)
         folders.look_at(session, trainer)
-        hooks.on_configure_model(trainer, module)
-        module.configure_model()
-        module.attach(trainer, session.training.metrics)  # parts of it may have been made just now
-        session.precision.convert_module(module)
-        session.processes.place(
-            module,
-            steps=[name for name in _STEPS if loops.overrides(module, name)],
-            precision=session.precision.name,
-            is_filled=job.ckpt_path is not None,
-        )
-        hooks.on_after_configure_model(trainer, module)
+        self._place_module()
+        self._renew_loaders(context)
         load_data(job, context)
         if self._others is not None:
             self._others.spread_random_numbers()
@@ -128,7 +122,7 @@ class Run:
         elif job.fn != "predict":
             hooks.on_evaluation_run_start(trainer, module, job.fn)
         self._guards.enter_context(heeding_signals(context))
-        session.state.stage = job.fn if job.fn != "fit" else "train"
+        session.state.enter(job.fn)
         return loop
 
     def complete(self) -> None:
@@ -151,14 +145,14 @@ class Run:
                 hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
         if self._others is not None:
             self._others.meet_at_end()
-        self.session.state.status = "finished"
+        self.session.state.status = TrainerStatus.FINISHED
 
     def stop_in_order(self, request: StopTraining) -> None:
         """End a run that was stopped by raising before or after its loop, in no hook."""
         assert self.session.context is not None
         self.session.context.stop_by(request)
         self._reason = self.session.context.why_stopping
-        self.session.state.status = "finished"
+        self.session.state.status = TrainerStatus.FINISHED
 
     def fail(self, error: BaseException) -> None:
         """Tell everybody of an exception that ends the run; what fails in that is noted on it.
@@ -168,7 +162,7 @@ class Run:
         self._error = error
         if self._others is not None:
             self._others.tell_failure(error)
-        self.session.state.status = "interrupted"
+        self.session.state.status = TrainerStatus.INTERRUPTED
         self.session.training.metrics.enter(Scope.CLOSED)
         hooks, module = self.session.connector.relay, self.job.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
@@ -209,6 +203,8 @@ class Run:
         if self.job.fn == "fit":
             steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
         steps.append((report_run, (session, self.trainer)))
+        if self._profiled is not None:
+            steps.append((self._profiled.close, ()))
         steps.append((folders.give_back, (session,)))
         if self._loop is not None:
             steps.append((tell_end, (session, self.trainer, self._reason, self._error)))
@@ -239,15 +235,15 @@ class Run:
         """Note how things are, attach the module, and return what the run is about."""
         session, job = self.session, self.job
         self._modes = [(part, part.training) for part in module.modules()]
-        session.state.fn = job.fn
+        session.state.fn = TrainerFn(job.fn)
         session.state.stage = None
-        session.state.status = "running"
+        session.state.status = TrainerStatus.RUNNING
         session.take(job)
         session.guards.install(session.loggers)
         begin_run(session)
         session.has_run = True
         session.start.path, session.start.is_open = job.ckpt_path, True
-        module.attach(self.trainer, session.training.metrics)
+        module.attach(self.trainer, session.log_target)
         if job.datamodule is not None:
             job.datamodule.trainer = self.trainer
         # at once, so that its hooks hear of it if something fails from here on
@@ -273,21 +269,41 @@ class Run:
         for callback in session.connector.callbacks:
             callback.attach_module(module)
         session.connector.check_run(module, _MODULE_METHODS)
-        self._set_determinism()
+        set_backends(session.config, self._guards)
+        if session.profiler is not None:
+            from trainer_hooks.trainer.run.profiled import Profiled
+
+            self._profiled = Profiled(session.profiler, context, self.trainer)
         if job.compiled is not None:
             self._guards.enter_context(outside_of_graphs(module))
-        if session.plan.detect_anomaly:
-            self._guards.enter_context(torch.autograd.set_detect_anomaly(True))
         return context
 
-    def _set_determinism(self) -> None:
-        wish = self.session.config.deterministic
-        if not wish:
-            return
-        was = torch.are_deterministic_algorithms_enabled()
-        warned = torch.is_deterministic_algorithms_warn_only_enabled()
-        self._guards.callback(torch.use_deterministic_algorithms, was, warn_only=warned)
-        torch.use_deterministic_algorithms(True, warn_only=wish == "warn")
+    def _place_module(self) -> None:
+        """Let the module be built, and take it to its device."""
+        session, trainer, module = self.session, self.trainer, self.job.module
+        hooks = session.connector.relay
+        hooks.on_configure_model(trainer, module)
+        module.configure_model()
+        module.attach(trainer, session.log_target)  # parts of it may have been made just now
+        session.precision.convert_module(module)
+        session.processes.place(
+            module,
+            steps=[name for name in _STEPS if loops.overrides(module, name)],
+            precision=session.precision.name,
+            is_filled=self.job.ckpt_path is not None,
+        )
+        hooks.on_after_configure_model(trainer, module)
+        if self._profiled is not None:
+            self._profiled.attach()
+
+    def _renew_loaders(self, context: RunContext) -> None:
+        """Let the fit ask for loaders anew, if there are some to ask for and it is wished."""
+        job = self.job
+        is_asked = job.fn == "fit" and (job.train is None or job.evaluation is None)
+        if is_asked and context.plan.reload_dataloaders_every_n_epochs:
+            from trainer_hooks.trainer.run.renewal import Renewal
+
+            Renewal(job, context)
 
     def _make_context(self, module: Module) -> RunContext:
         session, job = self.session, self.job
@@ -346,7 +362,7 @@ class Run:
 
     def _log_hparams(self) -> None:
         hparams = self.session.hparams
-        if hparams:
+        if hparams and self.session.config.enable_autolog_hparams:
             for logger in self.session.loggers:
                 logger.log_hyperparams(hparams)
         for logger in self.session.loggers:

@@ -228,6 +228,13 @@ def _add_loaders(parts: MovingParts, training: Training, context: RunContext | N
         data = None if context is None else context.data.evaluation.get("validate")
         return left.get("val_generators", {}) if data is None else data.generator_states()
 
+    def renewed() -> dict[str, Any] | None:
+        return (left.get("renewed") if context is None else context.data.renewed) or None
+
+    def load_renewed(state: dict[str, Any]) -> None:
+        if context is not None and context.data.renewed and state:
+            context.data.renewed = state
+
     def load_val_generators(states: Any) -> None:
         if context is not None and "validate" in context.data.evaluation:
             context.data.evaluation["validate"].set_generator_states(states)
@@ -239,6 +246,15 @@ def _add_loaders(parts: MovingParts, training: Training, context: RunContext | N
             take_up,
             is_place=True,
             missing=REFUSE,
+            by_training_alone=True,
+            is_of_process=True,
+        )
+    )
+    parts.register(
+        Part(
+            "renewed",
+            renewed,
+            load_renewed,
             by_training_alone=True,
             is_of_process=True,
         )

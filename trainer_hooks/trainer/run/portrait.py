@@ -33,8 +33,8 @@ def portrait(name: str, session: Session) -> str:
 def _place(session: Session, module: str) -> str:
     """Return what it does or did last, and how far the training is."""
     progress = session.training.progress
-    if session.state.fn is not None:
-        doing = f"in {session.state.fn} of {module}"
+    if session.fn is not None:
+        doing = f"in {session.fn} of {module}"
     else:
         doing = f"{module}, {session.state.status}"
     place = f"epoch {progress.epochs_completed}, step {progress.steps_completed}"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "report_callbacks",
     "require_resumable",
+    "restore_datamodule",
     "restore_module",
     "restore_training",
     "settle_conditions",
@@ -36,6 +37,11 @@ def restore_module(context: RunContext, checkpoint: dict[str, Any], source: str)
     """Put the weights back, and the data module's state."""
     module = context.module
     load_weights(module, checkpoint["state_dict"], source, strict=module.strict_loading)
+    restore_datamodule(context, checkpoint)
+
+
+def restore_datamodule(context: RunContext, checkpoint: dict[str, Any]) -> None:
+    """Put the data module's state back, if there is one."""
     datamodule = context.datamodule
     if datamodule is not None:
         state = checkpoint.get(type(datamodule).__qualname__)

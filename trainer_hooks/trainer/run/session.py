@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from trainer_hooks.context import Plan
     from trainer_hooks.hooks import HookProfile
     from trainer_hooks.loggers import Logger
+    from trainer_hooks.metrics import MetricStore, MutedMetrics
     from trainer_hooks.module import DataModule, Module
+    from trainer_hooks.profilers import Profiler
     from trainer_hooks.runtime import Precision, Processes
     from trainer_hooks.trainer.options import TrainerConfig
     from trainer_hooks.trainer.run.job import Job
@@ -52,6 +54,7 @@ class Session:
         state: what the trainer is doing.
         occupation: who is inside its run.
         hook_profile: what times the callbacks, or did so last.
+        profiler: what measures its runs, or None.
         module: the module of the last run.
         compiled: the same as `torch.compile` returned it, if it was given so; None otherwise.
         datamodule: the data module of the last run.
@@ -66,6 +69,7 @@ class Session:
         job: what the run under way was asked to do; None between runs.
         context: the run under way; None between runs.
         evaluation: how many batches the last run's evaluations have, by stage.
+        muted: what is given what modules log, where nothing is to become of it.
     """
 
     config: TrainerConfig
@@ -80,6 +84,7 @@ class Session:
     state: RunState = field(default_factory=RunState)
     occupation: Occupation = field(default_factory=Occupation)
     hook_profile: HookProfile | None = None
+    profiler: Profiler | None = None
     module: Module | None = None
     compiled: Any = None
     datamodule: DataModule | None = None
@@ -94,6 +99,7 @@ class Session:
     job: Job | None = None
     context: RunContext | None = None
     evaluation: dict[str, EvalData] = field(default_factory=dict)
+    muted: MutedMetrics | None = None
 
     def take(self, job: Job) -> None:
         """Begin a run; a fit starts from nothing with another module than before."""
@@ -119,7 +125,7 @@ class Session:
             self.evaluation = self.context.data.evaluation
         self.job = self.context = None
         self.start.is_open = False
-        self.state.fn = self.state.stage = None
+        self.state.stage = None
 
     def change_plan(self, option: str, value: int) -> None:
         """Change an option; a fit under way heeds it, from its next epoch on at the latest.
@@ -167,8 +173,19 @@ class Session:
             device=self.device,
             processes=self.processes,
             precision=make_precision(self.config.precision, self.device),
+            muted=self.muted,
             is_trial=True,
         )
+
+    @property
+    def log_target(self) -> MetricStore | MutedMetrics:
+        """What is given what modules log."""
+        return self.muted or self.training.metrics
+
+    @property
+    def fn(self) -> str | None:
+        """What is under way: `"fit"`, `"validate"`, `"test"`, `"predict"`, or None."""
+        return None if self.job is None else self.job.fn
 
     @property
     def hparams(self) -> dict[str, Any]:

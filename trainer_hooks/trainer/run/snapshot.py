@@ -135,7 +135,7 @@ def save_in_background(
 
 def _warn_of_place(session: Session, weights_only: bool) -> None:
     """Say once of each hook that what is saved in it cannot be resumed from exactly."""
-    if weights_only or session.state.fn != "fit":
+    if weights_only or session.fn != "fit":
         return
     hook = hook_in_work()
     if hook and hook not in _EXACT and hook not in session.told_hooks:
@@ -270,7 +270,7 @@ def build(
 
 def _add_training(checkpoint: dict[str, Any], session: Session, module: Module) -> None:
     """Add what a resumed run needs beyond the weights: all that moves, and what it is to fit."""
-    context = session.context if session.state.fn == "fit" else None
+    context = session.context if session.fn == "fit" else None
     checkpoint["loops"] = lightning.loops_of(session.training.progress.state_dict())
     own = checkpoint["trainer_hooks"]
     own["state_versions"] = session.connector.state_versions()

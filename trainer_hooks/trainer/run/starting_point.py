@@ -116,6 +116,8 @@ class StartingPoint:
 
         session, start, is_fit = self._session, self._session.start, self._job.fn == "fit"
         if is_fit:
+            if context.data.come_back is not None:
+                context.data.come_back(checkpoint)
             checkpoint = fitted_to_processes(context, checkpoint, path)
             restoring.require_resumable(context, checkpoint, path)
         takes_callbacks = is_fit or (

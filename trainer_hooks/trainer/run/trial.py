@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
+from trainer_hooks.context import TrainerFn, TrainerStatus
 from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime import Memento
 from trainer_hooks.trainer.run.job import Job, load_data
@@ -44,7 +45,7 @@ def run_trial(
         UsageError: no run is under way, or an epoch is; or there are several processes.
     """
     context, job = session.context, session.job
-    if context is None or job is None or session.state.fn is None:
+    if context is None or job is None or session.fn is None:
         raise UsageError(
             "trainer.trial_run() was called outside of a run: there is nothing to try. Call it in "
             "on_fit_start, on_train_epoch_start or the start of an evaluation, or use a Tuner."
@@ -54,7 +55,7 @@ def run_trial(
             "trainer.trial_run() was called in one of several processes: what a trial finds could "
             "be another thing in each. Find it out in one process, and train with it in all."
         )
-    if session.state.fn == "fit" and context.is_inside_epoch:
+    if session.fn == "fit" and context.is_inside_epoch:
         raise UsageError(
             "trainer.trial_run() was called inside an epoch, whose loader cannot be shared. Call "
             "it before the epoch's first batch, as in on_train_epoch_start."
@@ -119,9 +120,9 @@ class _TrialRun(Run):
         """Make the loaders and optimizers ready and return the loop to run."""
         session, job = self.session, self.job
         module = job.module
-        session.state.fn, session.state.status = job.fn, "running"
+        session.state.fn, session.state.status = TrainerFn(job.fn), TrainerStatus.RUNNING
         session.take(job)
-        module.attach(self.trainer, session.training.metrics)
+        module.attach(self.trainer, session.log_target)
         if job.datamodule is not None:
             job.datamodule.trainer = self.trainer
         session.connector.attach(module)
@@ -134,5 +135,5 @@ class _TrialRun(Run):
             if module.automatic_optimization:
                 context.training.optimization.schedulers.clear()
         loop = self._make_loop(context)
-        session.state.stage = job.fn if job.fn != "fit" else "train"
+        session.state.enter(job.fn)
         return loop

@@ -123,16 +123,19 @@ class EpochLoopView(_StepLimits):
 
     @property
     def batch_progress(self) -> ProgressView:
-        """The batches of the epoch, and of all epochs."""
+        """The batches of the epoch, or of the last one between two, and of all epochs."""
         session, progress = self._session, self._session.training.progress
         context = session.context
         taken = int(context is not None and context.state.fn == "fit" and context.batch.is_taken)
         is_open = int(progress.is_batch_open)
         done, total = progress.batches_in_epoch, progress.batches_completed
+        if progress.stage is EpochStage.BETWEEN:
+            done = progress.batches_in_last_epoch
+        is_last = 0 < done == session.training.num_batches if context is None else None
         return ProgressView(
             Counts(done + taken, done, done - min(is_open, done)),
             Counts(total + taken, total, total - is_open),
-            is_last_batch=context is not None and context.batch.is_last,
+            is_last_batch=context.batch.is_last if context is not None else bool(is_last),
         )
 
     @property

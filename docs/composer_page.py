@@ -1,0 +1,130 @@
+"""The tables of Composer's names: from a file, held against the package.
+
+A name of Composer that is neither here nor in `trainer_hooks.compat.composer.absent` is an error,
+and so is a reason for a name that is here by now. `composer_names.py` writes the file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docstrings import read_attributes
+from trainer_hooks.compat.composer import (
+    Callback,
+    ComposerModel,
+    DataSpec,
+    Engine,
+    Evaluator,
+    Event,
+    Logger,
+    State,
+    Time,
+    Timestamp,
+    TimeUnit,
+    Trainer,
+    absent,
+)
+from trainer_hooks.compat.composer.core.device import Device
+from trainer_hooks.compat.composer.core.precision import Precision
+from trainer_hooks.compat.composer.loggers import InMemoryLogger, LoggerDestination
+from trainer_hooks.compat.composer.options import TrainerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["absent_rows", "here_rows"]
+
+_NAMES = Path(__file__).with_name("composer_names.json")
+
+
+def here_rows() -> list[str]:
+    """Return a table of the names that are here, a row for each part of Composer."""
+    rows = ["| of | here |", "|---|---|"]
+    for group, names in _names().items():
+        gone = _absent_of(group)
+        here = _here(group)
+        unknown = [name for name in names if name not in here and name not in gone]
+        if unknown:
+            raise ValueError(f"{group}: {', '.join(unknown)}: not here; say what to do instead.")
+        stale = [name for name in gone if name in here]
+        if stale:
+            raise ValueError(f"{group}: {', '.join(stale)}: here by now; it needs no reason.")
+        shown = ", ".join(f"`{name}`" for name in names if name in here)
+        rows.append(f"| `{group}` | {shown} |")
+    return rows
+
+
+def absent_rows() -> list[str]:
+    """Return a table of the names that are not here, with what to do."""
+    rows = ["| of | not here | instead |", "|---|---|---|"]
+    for group, names in _names().items():
+        gone = _absent_of(group)
+        by_advice: dict[str, list[str]] = {}
+        for name in names:
+            if name in gone:
+                by_advice.setdefault(gone[name], []).append(f"`{name}`")
+        rows += [f"| `{group}` | {', '.join(n)} | {advice} |" for advice, n in by_advice.items()]
+    return rows
+
+
+def _names() -> dict[str, list[str]]:
+    names = json.loads(_NAMES.read_text(encoding="utf-8"))
+    del names["version"]
+    return dict(names)
+
+
+def _absent_of(group: str) -> Mapping[str, str]:
+    options = {name: advice for name, (_, advice) in absent.OPTIONS.items() if advice}
+    known: dict[str, Mapping[str, str]] = {
+        "State": absent.STATE,
+        "Engine": absent.ENGINE,
+        "Trainer": absent.TRAINER,
+        "Trainer(...)": options,
+    }
+    if group.startswith("composer"):
+        return {**absent.PACKAGE, **absent.LOGGERS}
+    return known.get(group, {})
+
+
+def _here(group: str) -> set[str]:
+    """Return the names of a part that is here."""
+    if group.startswith("composer"):
+        module = importlib.import_module(f"trainer_hooks.compat.{group}")
+        return set(module.__all__)
+    if group.endswith("(...)"):
+        return _arguments(group)
+    state = State(None, "run", device=Device("cpu"), precision=Precision.FP32)
+    logger = Logger(state)
+    owners: dict[str, Any] = {
+        "Callback": Callback(),
+        "Event": Event.INIT,
+        "State": state,
+        "Engine": Engine(state, logger),
+        "Time": Time(1, "ep"),
+        "TimeUnit": TimeUnit,
+        "Timestamp": Timestamp(),
+        "Evaluator": Evaluator(label="eval", dataloader=[]),
+        "DataSpec": DataSpec([]),
+        "Logger": logger,
+        "LoggerDestination": LoggerDestination(),
+        "InMemoryLogger": InMemoryLogger(),
+        "ComposerModel": ComposerModel,
+        "Trainer": Trainer,
+    }
+    owner = owners[group]
+    own = {name for name in dir(owner) if name[0] != "_"} | set(getattr(owner, "__slots__", ()))
+    return own | (set(read_attributes(Trainer)) if owner is Trainer else set())
+
+
+def _arguments(group: str) -> set[str]:
+    import inspect
+
+    if group == "Trainer(...)":
+        refused = {name for name, (_, advice) in absent.OPTIONS.items() if advice}
+        return {field.name for field in fields(TrainerOptions)} - refused
+    method = getattr(Trainer, group.removeprefix("Trainer.").removesuffix("(...)"))
+    return set(inspect.signature(method).parameters)

@@ -1,0 +1,182 @@
+"""`trainer-hooks port` changes import lines, and tells what has no counterpart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from trainer_hooks.cli.main import main
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+PROGRAM = '''\
+#!/usr/bin/env python
+"""A program."""  # with   odd spaces
+import  torch
+import lightning.pytorch as pl, os
+from lightning.pytorch.callbacks import (
+    EarlyStopping,  # stops
+    ModelCheckpoint as Saver,
+)
+from pytorch_lightning.utilities.types import STEP_OUTPUT
+
+class Line(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def training_step(self, batch, batch_idx) -> STEP_OUTPUT:
+        return self.layer(batch).square().mean()
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.layer(batch).square().mean())
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+data = [torch.ones(2, 4)] * 3
+callbacks = [EarlyStopping("val_loss"), Saver(monitor="val_loss")]
+trainer = pl.Trainer(max_epochs=1, accelerator="cpu", callbacks=callbacks)
+trainer.fit(Line(), data, data)
+print("steps", trainer.global_step)
+'''
+
+
+def ported(tmp_path, text, *options):
+    path = tmp_path / "program.py"
+    path.write_bytes(text.encode())
+    code = main(["port", *options, str(path)])
+    return code, path.read_bytes().decode()
+
+
+def test_a_program_runs_by_its_new_import_lines(tmp_path, capsys):
+    """Only these lines change, comments and spaces stay, and the program runs."""
+    code, text = ported(tmp_path, PROGRAM)
+    assert code == 0, capsys.readouterr().out
+    expected = (
+        PROGRAM.replace("lightning.pytorch as pl", "trainer_hooks.compat.lightning as pl")
+        .replace("lightning.pytorch.callbacks", "trainer_hooks.compat.lightning.callbacks")
+        .replace("from pytorch_lightning.ut", "from trainer_hooks.compat.lightning.ut")
+    )  # fmt: skip
+    assert text == expected
+    assert "import lines 4, 5, 9 changed" in capsys.readouterr().out
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "steps 3" in done.stdout, done.stderr
+    assert ported(tmp_path, text) == (0, text)  # there is nothing left to do
+
+
+def test_check_changes_nothing(tmp_path, capsys):
+    """It reports the same, and no file is touched."""
+    code, text = ported(tmp_path, PROGRAM, "--check")
+    assert (code, text) == (0, PROGRAM)
+    told = capsys.readouterr().out
+    assert "program.py: import lines 4, 5, 9 would change" in told
+    assert "1 files to be ported; 0 places without a counterpart" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("import pytorch_lightning", "import trainer_hooks.compat.lightning as pytorch_lightning"),
+        ("import lightning as L", "import trainer_hooks.compat.lightning as L"),
+        ("from lightning import pytorch as pl", "from trainer_hooks.compat import lightning as pl"),
+        (
+            "from lightning import pytorch",
+            "from trainer_hooks.compat import lightning as pytorch",
+        ),
+        (
+            "from lightning import LightningModule, seed_everything",
+            "from trainer_hooks.compat.lightning import LightningModule, seed_everything",
+        ),
+        ("from pytorch_lightning import *", "from trainer_hooks.compat.lightning import *"),
+        (
+            "import pytorch_lightning.callbacks as cb",
+            "import trainer_hooks.compat.lightning.callbacks as cb",
+        ),
+        (
+            "from pytorch_accelerated import Trainer, TrainerCallback",
+            "from trainer_hooks.compat.accelerated import Trainer, TrainerCallback",
+        ),
+        ("from composer import Callback", "from trainer_hooks.compat.composer import Callback"),
+        ("from .lightning import x", "from .lightning import x"),
+        ("import lightning_utilities", "import lightning_utilities"),
+        ("from composers import x", "from composers import x"),
+    ],
+)
+def test_each_form_of_an_import(tmp_path, line, expected, capsys):
+    """A name keeps what it is called in the file; other packages stay as they are."""
+    code, text = ported(tmp_path, f"{line}\n")
+    assert (code, text) == (0, f"{expected}\n"), capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "import pytorch_lightning as pl\n\nprint(pl.strategies.DeepSpeedStrategy())\n",
+            "program.py:3: pytorch_lightning.strategies.DeepSpeedStrategy: take FSDPStrategy",
+        ),
+        (
+            "from lightning.pytorch.plugins import (\n    DoublePrecision,\n)\n",
+            "program.py:2: lightning.pytorch.plugins.DoublePrecision: pass Trainer(precision=",
+        ),
+        (
+            "from lightning.fabric import Fabric\n",
+            "program.py:1: lightning.fabric: there is nothing of that name here",
+        ),
+        (
+            "import lightning.pytorch\n",
+            "program.py:1: lightning.pytorch: write `import lightning.pytorch as ...`",
+        ),
+        (
+            "from lightning import pytorch, seed_everything\n",
+            "program.py:1: lightning.pytorch: import it in a line of its own",
+        ),
+        (
+            "from lightning.pytorch import callbacks\ncallbacks.NoSuch\n",
+            "program.py:2: lightning.pytorch.callbacks.NoSuch: there is nothing of that name here",
+        ),
+        ("def (:\n", "program.py: it cannot be read as Python: Syntax Error"),
+    ],
+)
+def test_what_has_no_counterpart_is_told_with_its_place(tmp_path, text, told, capsys):
+    """File, line, the name as it is there, and what to do; the exit code is 1."""
+    code, after = ported(tmp_path, text)
+    assert told in capsys.readouterr().out
+    assert code == 1
+    if "Python" in told or "fabric" in told:
+        assert after == text
+
+
+def test_one_framework_can_be_chosen(tmp_path):
+    """The lines of the others stay."""
+    text = "from composer import Callback\nimport pytorch_lightning as pl\n"
+    assert ported(tmp_path, text, "--from", "composer")[1] == (
+        "from trainer_hooks.compat.composer import Callback\nimport pytorch_lightning as pl\n"
+    )
+
+
+def test_a_folder_is_gone_through(tmp_path, capsys):
+    """All its Python files are ported, but none of hidden folders and environments."""
+    line = "import pytorch_lightning as pl\n"
+    for name in ("a.py", "b/c.py", ".hidden/d.py", "env/e.py", "notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(line)
+    (tmp_path / "env/pyvenv.cfg").touch()
+    (tmp_path / "a.py").chmod(0o755)
+    assert main(["port", str(tmp_path)]) == 0
+    changed = [path.name for path in sorted(tmp_path.rglob("*.*")) if path.is_file()
+               and "trainer_hooks" in path.read_text()]  # fmt: skip
+    assert changed == ["a.py", "c.py"]
+    assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o755
+    assert "2 files ported" in capsys.readouterr().out
+
+
+def test_bad_input_is_told_in_one_line(tmp_path, capsys, monkeypatch):
+    """A path that is not there, and libcst that is not installed."""
+    assert main(["port", str(tmp_path / "none")]) == 2
+    assert "none': there is no such file or folder" in capsys.readouterr().err
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["port", str(tmp_path)]) == 2
+    assert "pip install 'trainer-hooks[port]'" in capsys.readouterr().err

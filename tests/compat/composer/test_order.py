@@ -1,0 +1,240 @@
+"""When and how often events fire, and what the counters are then.
+
+Expected is what `composer/trainer/trainer.py` (0.32.1) does: `_train_loop`, `_iter_dataloader`,
+`_run_evaluators` and `_eval_loop`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from trainer_hooks.compat.composer import Callback, Evaluator, Event, Time
+
+
+def test_the_loader_is_asked_once_more_an_epoch(make, recorder) -> None:
+    """`BEFORE_DATALOADER` fires n + 1 times an epoch, `AFTER_DATALOADER` n times."""
+    make(recorder, max_duration="2ep").fit()
+    count = Counter(recorder.names)
+    assert (count["before_dataloader"], count["after_dataloader"]) == (10, 8)
+    assert (count["epoch_start"], count["epoch_end"], count["epoch_checkpoint"]) == (2, 2, 2)
+    assert (count["iteration_start"], count["iteration_end"]) == (1, 0)
+
+
+def test_it_is_not_where_the_training_ends_with_the_last_batch(make, recorder) -> None:
+    """Where `max_duration` is reached on an epoch's last batch, the loop breaks off before."""
+    make(recorder, max_duration="8ba").fit()
+    count = Counter(recorder.names)
+    assert (count["before_dataloader"], count["after_dataloader"]) == (9, 8)
+    assert (count["epoch_end"], count["epoch_checkpoint"]) == (2, 2)
+
+
+def test_an_epoch_that_is_broken_off_has_no_end(make, recorder) -> None:
+    """Six batches of four an epoch: `BATCH_CHECKPOINT` fires, `EPOCH_END` does not."""
+    trainer = make(recorder, max_duration="6ba")
+    trainer.fit()
+    count = Counter(recorder.names)
+    assert (count["batch_checkpoint"], count["before_dataloader"]) == (6, 7)
+    assert (count["epoch_end"], count["epoch_checkpoint"], count["fit_end"]) == (1, 1, 1)
+    now = trainer.state.timestamp
+    assert (now.epoch, now.batch, now.batch_in_epoch, now.sample) == (1, 6, 2, 24)
+
+
+def test_counters_advance_before_the_end_events(make) -> None:
+    """`BATCH_END` sees the batch counted, `EPOCH_END` the epoch, with nothing in the next one."""
+    seen = []
+
+    class Look(Callback):
+        def run_event(self, event, state, logger):
+            now = state.timestamp
+            if event in (Event.BATCH_START, Event.BATCH_END, Event.EPOCH_END, Event.FIT_END):
+                seen.append((event.value, *map(int, (now.epoch, now.batch, now.batch_in_epoch))))
+
+    make(Look(), train_subset_num_batches=2).fit()
+    assert seen == [
+        ("batch_start", 0, 0, 0),
+        ("batch_end", 0, 1, 1),
+        ("batch_start", 0, 1, 1),
+        ("batch_end", 0, 2, 2),
+        ("epoch_end", 1, 2, 0),
+        ("fit_end", 1, 2, 0),
+    ]
+
+
+def test_stop_training_ends_after_the_batch(make, recorder) -> None:
+    """`state.stop_training()` lets the batch and its events be; the epoch has no end events."""
+
+    class Stop(Callback):
+        def batch_end(self, state, logger):
+            if state.timestamp.batch == 2:
+                state.stop_training()
+
+    trainer = make(Stop(), recorder, max_duration="3ep")
+    trainer.fit()
+    assert recorder.names[-3:] == ["batch_end", "batch_checkpoint", "fit_end"]
+    assert trainer.state.timestamp.batch == 2
+    assert trainer.state.max_duration == Time(2, "ba")
+
+
+def test_stop_training_on_the_last_batch_closes_the_epoch(make, recorder) -> None:
+    """Where the batch is the epoch's last, the epoch's end events fire."""
+
+    class Stop(Callback):
+        def batch_end(self, state, logger):
+            if state.timestamp.batch == 4:
+                state.stop_training()
+
+    make(Stop(), recorder, max_duration="3ep").fit()
+    assert recorder.names[-5:] == [
+        "batch_end", "batch_checkpoint", "epoch_end", "epoch_checkpoint", "fit_end",
+    ]  # fmt: skip
+
+
+def test_evaluations_by_batches_come_before_the_slot(make, recorder, loader) -> None:
+    """`eval_interval="2ba"`: after `BATCH_END` of every second batch, before its checkpoint."""
+    make(recorder, eval_dataloader=loader(4), eval_interval="2ba").fit()
+    at = [batch for name, _, batch in recorder.events if name == "eval_start"]
+    assert at == [2, 4]
+    first = recorder.names.index("eval_before_all")
+    assert recorder.names[first - 1] == "batch_end"
+    assert recorder.names[recorder.names.index("eval_after_all") + 1] == "batch_checkpoint"
+
+
+def test_an_evaluation_at_the_end_comes_after_fit_end(make, recorder, loader) -> None:
+    """What is due only because the training ends is evaluated after `FIT_END`."""
+    make(recorder, eval_dataloader=loader(4), eval_interval="3ba").fit()
+    assert [batch for name, _, batch in recorder.events if name == "eval_start"] == [3, 4]
+    ends = [n for n in recorder.names if n.startswith(("fit_", "epoch_", "eval_start", "eval_af"))]
+    assert ends == [
+        "fit_start", "epoch_start", "eval_start", "eval_after_forward", "eval_after_all",
+        "epoch_end", "epoch_checkpoint", "fit_end",
+        "eval_start", "eval_after_forward", "eval_after_all",
+    ]  # fmt: skip
+
+
+def test_an_evaluation_after_a_broken_off_epoch(make, recorder, loader) -> None:
+    """The same where the training ends inside an epoch, which has no end events."""
+    make(recorder, eval_dataloader=loader(4), max_duration="6ba").fit()
+    assert [batch for name, _, batch in recorder.events if name == "eval_start"] == [4, 6]
+    assert recorder.names[-10:-7] == ["batch_checkpoint", "fit_end", "eval_before_all"]
+
+
+def test_each_evaluator_goes_by_its_own_interval(make, recorder, loader) -> None:
+    """One by epochs, one by batches, one never, and one as a function says."""
+    asked, labels = [], []
+
+    def due(state, event):
+        asked.append(event)
+        return event is Event.BATCH_END and state.timestamp.batch == 1
+
+    class Labels(Callback):
+        def eval_start(self, state, logger):
+            labels.append((int(state.timestamp.batch), state.dataloader_label))
+
+    intervals = {"epochs": "1ep", "batches": "2ba", "never": 0, "asked": due}
+    some = [
+        Evaluator(label=label, dataloader=loader(4), eval_interval=interval)
+        for label, interval in intervals.items()
+    ]
+    make(Labels(), eval_dataloader=some).fit()
+    assert labels == [(1, "asked"), (2, "batches"), (4, "batches"), (4, "epochs")]
+    assert set(asked) <= {Event.BATCH_END, Event.EPOCH_END, Event.FIT_END}
+
+
+def test_an_evaluator_that_says_no_at_the_end_is_left_alone(make, recorder, loader) -> None:
+    """What the function of an evaluator does not want is neither run nor told of."""
+    make(recorder, eval_dataloader=loader(4), eval_interval=lambda state, event: False).fit()
+    assert not [name for name in recorder.names if name.startswith("eval")]
+
+
+def test_eval_and_predict_on_their_own(make, recorder, loader) -> None:
+    """`eval` has the standalone pair and no `EVAL_BEFORE_ALL`; `predict` its own events."""
+    trainer = make(recorder, eval_dataloader=loader(8))
+    recorder.events.clear()
+    trainer.eval()
+    batch = ["eval_batch_start", "eval_before_forward", "eval_after_forward", "eval_batch_end"]
+    assert recorder.names == [
+        "eval_standalone_start", "eval_start", *batch, *batch, "eval_end", "eval_standalone_end",
+    ]  # fmt: skip
+    recorder.events.clear()
+    outputs = trainer.predict(loader(8))
+    assert [tuple(one.shape) for one in outputs] == [(4, 3), (4, 3)]
+    batch = [
+        "predict_batch_start", "predict_before_forward", "predict_after_forward",
+        "predict_batch_end",
+    ]  # fmt: skip
+    assert recorder.names == ["predict_start", *batch, *batch, "predict_end"]
+    assert trainer.state.predict_timestamp.sample == 8
+    assert trainer.predict(loader(8), 1, return_outputs=False) == []
+
+
+def test_destinations_come_first_at_init_and_last_otherwise(make) -> None:
+    """Loggers are called before callbacks at `INIT`, and after them at every other event."""
+    from trainer_hooks.compat.composer.loggers import LoggerDestination
+
+    order = []
+
+    class One(Callback):
+        def run_event(self, event, state, logger):
+            order.append((event.value, "callback"))
+
+    class Two(LoggerDestination):
+        def run_event(self, event, state, logger):
+            order.append((event.value, "logger"))
+
+    make(One(), loggers=[Two()]).fit()
+    assert [who for name, who in order if name == "init"] == ["logger", "callback"]
+    assert [who for name, who in order if name == "fit_start"] == ["callback", "logger"]
+
+
+def test_close_comes_when_the_trainer_goes(net, loader, recorder) -> None:
+    """Without `close()` callbacks are closed once nobody holds the trainer, as by its engine."""
+    from trainer_hooks.compat.composer import Trainer
+
+    trainer = Trainer(
+        model=net, train_dataloader=loader(), max_duration="1ep", device="cpu",
+        optimizers=__import__("torch").optim.SGD(net.parameters(), lr=0.1),
+        callbacks=[recorder], progress_bar=False,
+    )  # fmt: skip
+    trainer.fit()
+    del trainer
+    assert recorder.names[-2:] == ["close", "post_close"]
+
+
+def test_a_close_that_fails_stops_nobody(make, recorder, caplog) -> None:
+    """An error in `close` is logged, its callback has no `post_close`, the others have both."""
+
+    class Bad(Callback):
+        closed = 0
+
+        def close(self, state, logger):
+            raise ValueError("no")
+
+        def post_close(self):
+            self.closed += 1
+
+    bad = Bad()
+    make(bad, recorder).close()
+    assert (bad.closed, recorder.names[-2:]) == (0, ["close", "post_close"])
+
+
+def test_the_guard_against_two_trainers(make, recorder) -> None:
+    """A callback that is still open in one trainer is refused by another until that is closed."""
+    first = make(recorder)
+    with pytest.raises(RuntimeError, match="takes part in a trainer that is not closed"):
+        make(recorder)
+    first.close()
+    make(recorder).fit()
+
+
+def test_an_error_names_the_event_and_the_callback(make) -> None:
+    """An error in a callback keeps its type, and says at which event of whose it was raised."""
+
+    class Bad(Callback):
+        def batch_end(self, state, logger):
+            raise LookupError("here")
+
+    with pytest.raises(LookupError) as found:
+        make(Bad()).fit()
+    assert "raised at event 'batch_end' of" in found.value.__notes__[0]

@@ -1,0 +1,161 @@
+"""Attributes and arguments that Lightning's users look for on a trainer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from trainer_hooks import Callback, Module
+from trainer_hooks.callbacks import ModelCheckpoint
+from trainer_hooks.errors import (
+    CheckpointError,
+    ModuleError,
+    TerminationSignal,
+    TrainerHooksWarning,
+)
+
+
+def test_a_file_that_only_code_can_open_is_refused_whatever_is_asked(
+    bare, Tiny, batches, tmp_path
+) -> None:
+    """`weights_only=False` opens no file in another way."""
+    path = tmp_path / "odd.ckpt"
+    torch.save({"state_dict": {}, "odd": nn.Linear(1, 1)}, path)
+    for given in (None, True, False):
+        with pytest.raises(CheckpointError, match="only code could rebuild"):
+            bare().fit(Tiny(), batches(1), ckpt_path=path, weights_only=given)
+
+
+@pytest.mark.parametrize("given", [None, True, False])
+def test_weights_only_is_taken_by_all_entry_points(given, bare, batches, tmp_path) -> None:
+    """A script that passes it runs as it is."""
+
+    class Net(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 1)
+
+        def training_step(self, batch, batch_idx):
+            return self.layer(batch).mean()
+
+        def validation_step(self, batch, batch_idx):
+            pass
+
+        def test_step(self, batch, batch_idx):
+            pass
+
+        def predict_step(self, batch, batch_idx):
+            return 1
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    trainer, path = bare(), tmp_path / "net.ckpt"
+    trainer.fit(Net(), batches(1), weights_only=given)
+    trainer.save_checkpoint(path)
+    options = {"ckpt_path": path, "weights_only": given}
+    assert trainer.validate(Net(), batches(1), verbose=False, **options) == [{}]
+    assert trainer.test(Net(), batches(1), verbose=False, **options) == [{}]
+    assert trainer.predict(Net(), batches(1), **options) == [1]
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [("32-true", torch.float32), ("64-true", torch.float64), ("bf16-mixed", torch.float32)],
+)
+def test_layers_are_made_as_they_will_run(precision, dtype, bare) -> None:
+    """In `init_module` they have the run's type and device; after it all is as before."""
+    trainer = bare(precision=precision)
+    with trainer.init_module():
+        layer = nn.Linear(3, 3)
+    assert (layer.weight.dtype, layer.weight.device) == (dtype, trainer.device)
+    assert nn.Linear(3, 3).weight.dtype is torch.float32
+
+
+@pytest.mark.parametrize(("is_empty", "count"), [(None, 2), (False, 2), (True, 0)])
+def test_first_weights_are_left_out_where_that_is_asked(is_empty, count, bare) -> None:
+    """Random numbers are drawn for them, or not; buffers and constants are made all the same."""
+    before = torch.get_rng_state()
+    with bare().init_module(empty_init=is_empty):
+        made = nn.Linear(4, 4)
+        norm = nn.BatchNorm1d(2)
+    assert torch.equal(before, torch.get_rng_state()) is (count == 0)
+    assert (made.weight.shape, norm.running_mean.tolist()) == ((4, 4), [0.0, 0.0])
+    assert made.weight.requires_grad
+
+
+def test_init_module_is_over_after_an_error(bare) -> None:
+    """The default type is put back."""
+    with pytest.raises(ValueError, match="no"), bare(precision="64-true").init_module():
+        raise ValueError("no")
+    assert torch.get_default_dtype() is torch.float32
+
+
+class Sees(Callback):
+    """Notes what a trainer says in its hooks."""
+
+    def __init__(self) -> None:
+        self.validates: list[bool] = []
+        self.signals: list[bool] = []
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        self.validates.append(trainer.enable_validation)
+        self.signals.append(trainer.received_sigterm)
+        os.kill(os.getpid(), signal.SIGTERM)
+        self.signals.append(trainer.received_sigterm)
+
+    def on_train_end(self, trainer, module):
+        self.signals.append(trainer.received_sigterm)
+
+
+def test_sigterm_is_known_as_soon_as_it_has_come(bare, Tiny, batches, tmp_path) -> None:
+    """Before the batch's end heeds it, and until the run is over."""
+    sees = Sees()
+    trainer = bare(sees, ModelCheckpoint(tmp_path), enable_checkpointing=True)
+    assert trainer.received_sigterm is False
+    with pytest.raises(TerminationSignal):
+        trainer.fit(Tiny(), batches(3))
+    assert sees.signals == [False, True, True]
+    assert trainer.received_sigterm is False
+
+
+@pytest.mark.parametrize("limit", [1.0, 0])
+@pytest.mark.parametrize("has_step", [True, False])
+def test_whether_there_is_a_validation(limit, has_step, bare, Tiny, batches) -> None:
+    """There is one with a step, loaders and a limit that leaves some."""
+
+    class Net(Tiny):
+        if has_step:
+
+            def validation_step(self, batch, batch_idx):
+                pass
+
+        def val_dataloader(self):
+            return batches(1)
+
+    trainer = bare(limit_val_batches=limit, overfit_batches=0)
+    assert trainer.enable_validation is False
+    trainer.fit(Net(), batches(1))
+    assert trainer.enable_validation is bool(limit and has_step)
+    assert (trainer.overfit_batches, trainer.barebones) == (0, False)
+
+
+@pytest.mark.parametrize("name", ["on_init_start", "on_init_end"])
+def test_a_hook_that_a_module_is_too_late_for_is_told_of(name, bare, Tiny, batches) -> None:
+    """It is said once of a run, and an error where misspelt hooks are."""
+
+    def hook(self, trainer):
+        raise AssertionError
+
+    module = type("Late", (Tiny,), {name: hook})()
+    with pytest.raises(ModuleError, match=f"module Late: nothing calls the hook '{name}'"):
+        bare(strict_hooks=True).fit(module, batches(1))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TrainerHooksWarning)
+        bare().fit(module, batches(1))
+    assert [name in str(one.message) for one in caught] == [True]

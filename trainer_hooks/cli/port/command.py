@@ -1,0 +1,110 @@
+"""`trainer-hooks port PATH...`: give code of other frameworks the import lines that run it here."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer_hooks._files import hidden_beside
+from trainer_hooks.cli.commands import failed
+from trainer_hooks.cli.port.systems import SYSTEMS
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from trainer_hooks.cli.commands import Commands
+    from trainer_hooks.cli.port.porting import Ported
+
+__all__ = ["add_parser", "run"]
+
+_ALL = "all"
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "port",
+        help="give code of other frameworks the import lines that run it here",
+        description=(
+            "Rewrite the import lines of Python files that are written for Lightning, Composer or "
+            "pytorch-accelerated, and list by file and line what has no counterpart. Nothing else "
+            "is changed. The exit code is 1 if anything has none."
+        ),
+        epilog="Example: trainer-hooks port --check src",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, or a folder of them")
+    parser.add_argument(
+        "--from",
+        dest="origin",
+        choices=[*SYSTEMS, _ALL],
+        default=_ALL,
+        help="the framework that the code is written for (default: whichever it imports)",
+    )
+    parser.add_argument("--check", action="store_true", help="report only, and change no file")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Port the files, and return the exit code."""
+    if importlib.util.find_spec("libcst") is None:
+        return failed("port", "it needs libcst: pip install 'trainer-hooks[port]'")
+    absent = [path for path in arguments.paths if not Path(path).exists()]
+    if absent:
+        return failed("port", f"{absent[0]!r}: there is no such file or folder")
+    origin = arguments.origin
+    systems = list(SYSTEMS.values()) if origin == _ALL else [SYSTEMS[origin]]
+    from libcst import ParserSyntaxError
+
+    from trainer_hooks.cli.port.porting import ported
+
+    changed = open_ends = 0
+    for path in _files(arguments.paths):
+        try:
+            found = ported(path.read_bytes(), systems)
+        except (ParserSyntaxError, UnicodeDecodeError) as error:
+            print(f"{path}: it cannot be read as Python: {str(error).splitlines()[0]}")
+            open_ends += 1
+            continue
+        _tell(path, found, is_check=arguments.check)
+        changed += bool(found.lines)
+        open_ends += len(found.findings)
+        if found.lines and not arguments.check:
+            _write(path, found.text)
+    done = "to be ported" if arguments.check else "ported"
+    print(f"{changed} files {done}; {open_ends} places without a counterpart")
+    return 1 if open_ends else 0
+
+
+def _tell(path: Path, found: Ported, *, is_check: bool) -> None:
+    if found.lines:
+        lines = ", ".join(map(str, found.lines))
+        print(f"{path}: import lines {lines} {'would change' if is_check else 'changed'}")
+    for one in found.findings:
+        print(f"{path}:{one.line}: {one.name}: {one.instead}")
+
+
+def _files(paths: list[str]) -> Iterator[Path]:
+    """Give the files, those of folders in order, without hidden folders and environments."""
+    for name in paths:
+        path = Path(name)
+        if not path.is_dir():
+            yield path
+            continue
+        for folder, folders, files in os.walk(path):
+            here = Path(folder)
+            folders[:] = sorted(
+                one for one in folders if one[0] != "." and not (here / one / "pyvenv.cfg").exists()
+            )
+            yield from (here / one for one in sorted(files) if one.endswith(".py"))
+
+
+def _write(path: Path, text: bytes) -> None:
+    """Put a text in a file's place, whole or not at all."""
+    part = hidden_beside(path, ".port", 60)
+    part.write_bytes(text)
+    shutil.copymode(path, part)
+    part.replace(path)

@@ -1,0 +1,193 @@
+"""The import lines of one file, and what of the names that they bring is not here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import libcst as cst
+from libcst.helpers import get_full_name_for_node
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from trainer_hooks.cli.port.systems import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trainer_hooks.cli.port.systems import System
+
+__all__ = ["Finding", "Ported", "ported"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """A name that has no counterpart here.
+
+    Attributes:
+        line: where it is used, from 1.
+        name: as the framework calls it.
+        instead: what to do.
+    """
+
+    line: int
+    name: str
+    instead: str
+
+
+@dataclass(slots=True)
+class Ported:
+    """A file with other import lines.
+
+    Attributes:
+        text: what it is then, in its own encoding.
+        lines: the numbers of the lines that are changed, from 1.
+        findings: what has no counterpart.
+    """
+
+    text: bytes
+    lines: list[int] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def ported(text: bytes, systems: Iterable[System]) -> Ported:
+    """Give a file the import lines that run it here; nothing else is changed.
+
+    Args:
+        text: the file.
+        systems: the frameworks that it may be written for.
+
+    Raises:
+        libcst.ParserSyntaxError: it is no Python.
+    """
+    wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+    porter = _Porter(tuple(systems))
+    made = wrapper.visit(porter)
+    return Ported(made.bytes, sorted(porter.lines), sorted(porter.findings))
+
+
+class _Porter(cst.CSTTransformer):
+    METADATA_DEPENDENCIES = (PositionProvider,)
+
+    def __init__(self, systems: Sequence[System]) -> None:
+        super().__init__()
+        self.lines: set[int] = set()
+        self.findings: set[Finding] = set()
+        self._systems = systems
+        self._modules: dict[str, tuple[str, str]] = {}
+        """By the name in this file, a module's name there and here."""
+
+    def leave_ImportFrom(  # noqa: N802 - libcst's name
+        self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
+    ) -> cst.ImportFrom:
+        """Let names come from here."""
+        module = None if original_node.relative else original_node.module
+        name = get_full_name_for_node(module) if module is not None else None
+        target = self._target(name)
+        if name is None or target is None:
+            return updated_node
+        aliases = original_node.names
+        if isinstance(aliases, cst.ImportStar):
+            return self._from(original_node, updated_node, name, target, ())
+        if name == "lightning" and any(_name(alias) == "pytorch" for alias in aliases):
+            return self._package(original_node, updated_node, aliases)
+        return self._from(original_node, updated_node, name, target, aliases)
+
+    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:  # noqa: N802
+        """Let modules be those here, under the names that they have in the file."""
+        made = []
+        for alias in updated_node.names:
+            name = _name(alias)
+            target = self._target(name)
+            if target is None:
+                made.append(alias)
+                continue
+            if alias.asname is None and "." in name:
+                self._find(original_node, name, f"write `import {name} as ...`, and run this again")
+                made.append(alias)
+                continue
+            if instead := missing(target):
+                self._find(original_node, name, instead)
+                made.append(alias)
+                continue
+            called = name if alias.asname is None else _called(alias)
+            self._modules[called] = (name, target)
+            as_name = alias.asname or cst.AsName(name=cst.Name(called))
+            made.append(alias.with_changes(name=_dotted(target), asname=as_name))
+            self._change(original_node)
+        return updated_node.with_changes(names=made)
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802
+        """Look up what is used of a module."""
+        name = get_full_name_for_node(node)
+        root, *names = (name or "").split(".")
+        if not names or root not in self._modules:
+            return True
+        there, here = self._modules[root]
+        if instead := missing(here, tuple(names)):
+            self._find(node, ".".join((there, *names)), instead)
+        return False
+
+    def _from(
+        self,
+        node: cst.ImportFrom,
+        updated: cst.ImportFrom,
+        name: str,
+        target: str,
+        aliases: Sequence[cst.ImportAlias],
+    ) -> cst.ImportFrom:
+        if instead := missing(target):
+            self._find(node, name, instead)
+            return updated
+        for alias in aliases:
+            own = _name(alias)
+            if instead := missing(target, (own,)):
+                self._find(alias, f"{name}.{own}", instead)
+            else:
+                self._modules[_called(alias)] = (f"{name}.{own}", f"{target}.{own}")
+        self._change(node)
+        return updated.with_changes(module=_dotted(target))
+
+    def _package(
+        self, node: cst.ImportFrom, updated: cst.ImportFrom, aliases: Sequence[cst.ImportAlias]
+    ) -> cst.ImportFrom:
+        """Port `from lightning import pytorch as pl`."""
+        if len(aliases) > 1:
+            self._find(node, "lightning.pytorch", "import it in a line of its own")
+            return updated
+        called = _called(aliases[0])
+        target = self._target("lightning.pytorch")
+        assert target is not None
+        self._modules[called] = ("lightning.pytorch", target)
+        self._change(node)
+        package, _, own = target.rpartition(".")
+        alias = cst.ImportAlias(name=cst.Name(own), asname=cst.AsName(name=cst.Name(called)))
+        return updated.with_changes(module=_dotted(package), names=[alias])
+
+    def _target(self, name: str | None) -> str | None:
+        found = (system.ported(name) for system in self._systems if name is not None)
+        return next((target for target in found if target is not None), None)
+
+    def _change(self, node: cst.CSTNode) -> None:
+        self.lines.add(self._line(node))
+
+    def _find(self, node: cst.CSTNode, name: str, instead: str) -> None:
+        self.findings.add(Finding(self._line(node), name, instead))
+
+    def _line(self, node: cst.CSTNode) -> int:
+        return int(self.get_metadata(PositionProvider, node).start.line)
+
+
+def _name(alias: cst.ImportAlias) -> str:
+    return alias.evaluated_name
+
+
+def _called(alias: cst.ImportAlias) -> str:
+    return alias.evaluated_alias or alias.evaluated_name
+
+
+def _dotted(name: str) -> cst.Attribute | cst.Name:
+    first, *others = name.split(".")
+    made: cst.Attribute | cst.Name = cst.Name(first)
+    for one in others:
+        made = cst.Attribute(value=made, attr=cst.Name(one))
+    return made

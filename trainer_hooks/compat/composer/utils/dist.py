@@ -1,0 +1,22 @@
+"""Which of several processes this is."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["get_global_rank", "get_local_rank", "get_world_size"]
+
+
+def get_world_size() -> int:
+    """Return how many processes there are."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def get_global_rank() -> int:
+    """Return the number of this process."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def get_local_rank() -> int:
+    """Return the number of this process on its machine."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
