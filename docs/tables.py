@@ -45,7 +45,7 @@ _EXTRAS = {
     "ray": "a `Trainer` inside of Ray Train's workers",
     "lightning-tests": "the tests that compare with Lightning",
     "accelerated-tests": "tests that run the same programs in pytorch-accelerated",
-    "adapters-tests": "the tests that compare with pytorch-accelerated and transformers",
+    "adapters-tests": "the tests of callbacks of other frameworks",
     "dev": "all of these, the tests and the linters",
     "bench": "the benchmarks against other trainers",
 }

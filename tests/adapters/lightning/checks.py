@@ -20,6 +20,7 @@ from pytorch_lightning import callbacks as theirs  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 import trainer_hooks  # noqa: E402
+from trainer_hooks.adapters import to_lightning  # noqa: E402
 
 
 class Ours(trainer_hooks.Module):
@@ -256,6 +257,75 @@ def check_overridden_inner_methods_run():
     ours.fit(Ours(), loader(), loader())
     assert ours.current_epoch == 1
     assert len(asked) == 1
+
+
+class Theirs(pl.LightningModule):
+    """A module of Lightning."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).pow(2).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+class Counting(trainer_hooks.Callback):
+    """A callback of ours, with a state."""
+
+    def __init__(self):
+        self.batches = 0
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.batches += 1
+        self.log("batches", float(self.batches))
+        if self.batches == 6:
+            trainer.stop("enough")
+
+    def state_dict(self):
+        return {"batches": self.batches}
+
+    def load_state_dict(self, state_dict):
+        self.batches = state_dict["batches"]
+
+
+def there(*callbacks, **options):
+    quiet = {
+        "accelerator": "cpu", "logger": False, "enable_progress_bar": False,
+        "enable_model_summary": False, "default_root_dir": tempfile.mkdtemp(),
+        "enable_checkpointing": False,
+    }  # fmt: skip
+    return pl.Trainer(**{**quiet, **options}, callbacks=list(callbacks))
+
+
+def check_a_hook_that_lightning_lacks_is_refused():
+    class After(trainer_hooks.Callback):
+        def on_after_optimizer_step(self, trainer, module, optimizer):
+            pass
+
+    message = ""
+    try:
+        to_lightning(After())
+    except trainer_hooks.TrainerHooksError as error:
+        message = str(error)
+    assert "Lightning has no hook 'on_after_optimizer_step'" in message
+
+
+def check_one_of_ours_runs_in_lightnings_trainer_also_resumed():
+    counting = Counting()
+    first = there(to_lightning(counting), max_epochs=1)
+    first.fit(Theirs(), loader())
+    path = Path(tempfile.mkdtemp(), "cut.ckpt")
+    first.save_checkpoint(path)
+    assert float(first.callback_metrics["batches"]) == 4
+    resumed = Counting()
+    second = there(to_lightning(resumed), max_epochs=3)
+    second.fit(Theirs(), loader(), ckpt_path=path)
+    assert resumed.batches == 6
+    assert second.global_step == 6
 
 
 def main(target: str) -> None:
