@@ -8,11 +8,8 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.adapters.lightning.adapting import adapt
-    from trainer_hooks.adapters.lightning.modules import (
-        adapt_datamodule,
-        adapt_logger,
-        adapt_module,
-    )
+    from trainer_hooks.adapters.lightning.data_and_logs import adapt_datamodule, adapt_logger
+    from trainer_hooks.adapters.lightning.modules import adapt_module
 
 __all__ = ["adapt", "adapt_datamodule", "adapt_logger", "adapt_module"]
 
@@ -21,8 +18,8 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
         __name__,
         {
             "adapt": "adapting",
-            "adapt_datamodule": "modules",
-            "adapt_logger": "modules",
+            "adapt_datamodule": "data_and_logs",
+            "adapt_logger": "data_and_logs",
             "adapt_module": "modules",
         },
     )
