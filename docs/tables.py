@@ -41,6 +41,7 @@ _EXTRAS = {
     "quantization": "`QuantizationAwareTraining`",
     "export": "`ExportForInferenceCallback` to ONNX",
     "mlperf": "`MLPerfCallback`",
+    "cli": "`TrainerCLI`, `trainer-hooks fit`, `validate`, `test` and `predict`",
     "port": "`trainer-hooks port`",
     "ray": "a `Trainer` inside of Ray Train's workers",
     "lightning-tests": "the tests that compare with Lightning",

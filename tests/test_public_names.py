@@ -31,6 +31,7 @@ NAMES = [
     "Time",
     "TimeUnit",
     "Trainer",
+    "TrainerCLI",
     "TrainerHooksError",
     "TrainerHooksWarning",
     "Tuner",

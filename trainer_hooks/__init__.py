@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainer_hooks import profilers as profilers
     from trainer_hooks import utilities as utilities
     from trainer_hooks.callback import Callback
+    from trainer_hooks.cli.run.trainer_cli import TrainerCLI
     from trainer_hooks.clock.clock import Clock
     from trainer_hooks.clock.filters import after, every, once
     from trainer_hooks.clock.timing import Time, TimeUnit
@@ -61,6 +62,7 @@ __all__ = [
     "Time",
     "TimeUnit",
     "Trainer",
+    "TrainerCLI",
     "TrainerHooksError",
     "TrainerHooksWarning",
     "Tuner",
@@ -98,6 +100,7 @@ __getattr__ = loader_of(
         "Time": "clock.timing",
         "TimeUnit": "clock.timing",
         "Trainer": "trainer.trainer",
+        "TrainerCLI": "cli.run.trainer_cli",
         "TrainerHooksError": "errors",
         "TrainerHooksWarning": "errors",
         "Tuner": "trainer.tuner",

@@ -12,17 +12,19 @@ from trainer_hooks.cli import hooks
 from trainer_hooks.cli.checkpoint import command as checkpoint
 from trainer_hooks.cli.commands import INTERRUPTED, PIPE_CLOSED, USAGE_ERROR
 from trainer_hooks.cli.demo import command as demo_command
+from trainer_hooks.cli.new import command as new
 from trainer_hooks.cli.plugins import command as plugins
 from trainer_hooks.cli.port import command as port
 from trainer_hooks.cli.report import command as report
 from trainer_hooks.cli.report import plot
+from trainer_hooks.cli.run import command as run_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_COMMANDS = (demo_command, hooks, plugins, checkpoint, report, plot, port)
+_COMMANDS = (demo_command, new, run_command, hooks, plugins, checkpoint, report, plot, port)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,13 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: the arguments cannot be understood (code 2), or were answered at once (code 0).
     """
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    if arguments.command is None:
-        parser.print_help(sys.stderr)
-        return USAGE_ERROR
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        code: int = arguments.run(arguments)
+        code = run_command.run_training(words) if run_command.is_training(words) else _answer(words)
         sys.stdout.flush()
     except BrokenPipeError:
         # Python flushes once more as it exits, and would fail again
@@ -53,6 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
+    return code
+
+
+def _answer(words: Sequence[str]) -> int:
+    parser = _parser()
+    arguments = parser.parse_args(words)
+    if arguments.command is None:
+        parser.print_help(sys.stderr)
+        return USAGE_ERROR
+    code: int = arguments.run(arguments)
     return code
 
 

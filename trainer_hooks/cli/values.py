@@ -16,9 +16,9 @@ from trainer_hooks._text import printable
 from trainer_hooks.checkpoint import dtype_name, tensor_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["JsonWriter", "counted", "printable", "shortened", "size_text"]
+__all__ = ["JsonWriter", "counted", "flat", "printable", "shortened", "size_text"]
 
 _LONGEST_TENSOR = 1000
 """Elements of a tensor that are written out as JSON."""
@@ -56,6 +56,15 @@ def shortened(value: Any) -> str:
     """Return a value in a few words."""
     text = printable(_SHORT.repr(value))
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
+def flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Give the values of nested mappings, with dots between the keys; empty ones are left out."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}", value
 
 
 def size_text(size: int) -> str:

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.member import Member
     from trainer_hooks.hooks.order import Band, in_order
     from trainer_hooks.hooks.places import branches_of, hooks_in, places_of
-    from trainer_hooks.hooks.plugin import HOOKS_GROUP, Plugin, PluginFilter, normal_name
+    from trainer_hooks.hooks.plugin import (
+        GROUPS,
+        HOOKS_GROUP,
+        Plugin,
+        PluginFilter,
+        normal_name,
+    )
     from trainer_hooks.hooks.profile import HookProfile
     from trainer_hooks.hooks.relay import (
         HookRelay,
@@ -43,6 +49,7 @@ __all__ = [
     "ALIASES",
     "ANY_MOMENT",
     "FUNCTIONS",
+    "GROUPS",
     "HOOKS",
     "HOOKS_GROUP",
     "LOOP",
@@ -97,6 +104,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Block": "tree",
             "Event": "event",
             "FUNCTIONS": "tree",
+            "GROUPS": "plugin",
             "HOOKS": "spec",
             "HOOKS_GROUP": "plugin",
             "HookProfile": "profile",

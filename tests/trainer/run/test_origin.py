@@ -134,7 +134,7 @@ def test_what_tells_a_run_apart(monkeypatch) -> None:
 def test_a_file_that_says_nothing_of_itself_is_taken(started, monkeypatch) -> None:
     """A checkpoint of an older version, which does not say whose it is, is gone on with."""
     with monkeypatch.context() as patch:
-        patch.setattr("trainer_hooks.trainer.run.snapshot.origin_of", lambda hparams: "")
+        patch.setattr("trainer_hooks.trainer.run.snapshot.origin_of", lambda *_: "")
         patch.setattr("trainer_hooks.trainer.run.snapshot.this_process", lambda: "")
         first = started("1")
     assert started("2", epochs=2).ckpt_path == first.checkpoint_callback.best_model_path

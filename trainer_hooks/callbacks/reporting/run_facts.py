@@ -27,6 +27,7 @@ __all__ = [
     "process_started",
     "seeds",
     "versions",
+    "without_secrets",
 ]
 
 _VARIABLES = (
@@ -98,6 +99,20 @@ def command(arguments: Sequence[str] | None = None) -> list[str]:
             told.append(_ADDRESS.sub(_HIDDEN, argument))
         hides_next = argument.startswith("-") and _SECRET.fullmatch(argument) is not None
     return told
+
+
+def without_secrets(value: Any) -> Any:
+    """Return plain data with the texts left out that `command` would leave out."""
+    if isinstance(value, dict):
+        return {
+            name: _HIDDEN
+            if isinstance(each, str) and _SECRET.fullmatch(str(name))
+            else without_secrets(each)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secrets(each) for each in value]
+    return _ADDRESS.sub(_HIDDEN, value) if isinstance(value, str) else value
 
 
 def git_state() -> dict[str, Any] | None:

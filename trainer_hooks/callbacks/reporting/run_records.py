@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.reporting import run_facts
+from trainer_hooks.callbacks.reporting.run_config import RunConfig
 from trainer_hooks.errors import TerminationSignal, message_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _LONGEST_MESSAGE = 2000
 
 def manifest_of(trainer: Trainer) -> dict[str, Any]:
     """Return what a run is made with."""
+    configs = (c.shown for c in trainer.callbacks if isinstance(c, RunConfig))
     return {
         "versions": run_facts.versions(),
         "git": run_facts.git_state(),
@@ -29,6 +31,7 @@ def manifest_of(trainer: Trainer) -> dict[str, Any]:
         "hardware": run_facts.hardware(trainer.device),
         "environment": run_facts.environment(),
         "precision": trainer.precision,
+        "config": next(configs, None),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -17,7 +18,7 @@ from trainer_hooks.checkpoint import (
     sections_of,
     tensor_bytes,
 )
-from trainer_hooks.cli.values import JsonWriter, counted, printable, shortened, size_text
+from trainer_hooks.cli.values import JsonWriter, counted, flat, printable, shortened, size_text
 from trainer_hooks.clock import EpochStage
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def told_of(file: Contents) -> dict[str, Any]:
             "list": [_tensor(name, tensor) for name, tensor in tensors.items()],
         },
         "hyperparameters": mapping(data.get("hyper_parameters")),
+        "config": mapping(data.get("config")),
         "metrics": mapping(mapping(own.get("metrics")).get("callback_metrics")),
         "optimizers": [_optimizer(state) for state in _listed(data.get("optimizer_states"))],
         "schedulers": _listed(data.get("lr_schedulers")),
@@ -140,6 +142,7 @@ def _branches(told: dict[str, Any]) -> Iterator[Branch]:
     yield from _group("counters", told["counters"].items())
     yield _weights(told["weights"])
     yield from _group("hyperparameters", told["hyperparameters"].items())
+    yield from _group("config", flat(_chosen(told["config"])))
     yield from _group("metrics", told["metrics"].items())
     yield from _optimizers(told)
     yield from _conditions(told)
@@ -236,6 +239,16 @@ def _plugin(record: dict[str, Any]) -> Iterator[str]:
     yield f"{record.get('distribution')} {record.get('version')}:"
     yield f"{record.get('class')} by entry point {record.get('entry_point')!r},"
     yield f"state key {record.get('state_key')}"
+
+
+def _chosen(config: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a config without the options of the Trainer that are at their defaults."""
+    from trainer_hooks.trainer.options import TrainerConfig
+
+    defaults = {field.name: field.default for field in fields(TrainerConfig)}
+    trainer = mapping(config.get("trainer"))
+    chosen = {n: v for n, v in trainer.items() if n not in defaults or v != defaults[n]}
+    return {**config, "trainer": chosen} if trainer else config
 
 
 def _group(title: str, values: Iterable[tuple[Any, Any]]) -> Iterator[Branch]:

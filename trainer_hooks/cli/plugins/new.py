@@ -9,22 +9,20 @@ import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
 from trainer_hooks.cli.commands import failed, is_free
+from trainer_hooks.cli.templates import write_templates
 from trainer_hooks.hooks import normal_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from importlib.resources.abc import Traversable
 
 __all__ = ["Names", "write_plugin"]
 
 # as packaging.utils checks it, which need not be installed
 _NAME = re.compile(r"[A-Z0-9]([A-Z0-9._-]*[A-Z0-9])?", re.IGNORECASE | re.ASCII)
-_SUFFIX = ".template"
 _UNWRITTEN = 1
 
 
@@ -139,27 +137,13 @@ def _fault_of_folder(folder: Path) -> str:
 
 def _write(names: Names, target: Path) -> Iterator[Path]:
     """Write the package's files; yield their paths in it."""
-    for path, template in sorted(_templates(files("trainer_hooks.cli.plugins") / "templates")):
-        place = Path(path.removesuffix(_SUFFIX).replace("PACKAGE", names.package))
-        # no Jinja: names alone go in, and the braces of Python and TOML stay what they are
-        text = Template(template).substitute(
-            distribution=names.distribution,
-            entry_point=names.entry_point,
-            package=names.package,
-            callback=names.callback,
-            variable=names.variable,
-            version=".".join(__version__.split(".")[:2]),
-        )
-        (target / place).parent.mkdir(parents=True, exist_ok=True)
-        with (target / place).open("x", encoding="utf-8") as file:  # x: nothing is overwritten
-            file.write(text)
-        yield place
-
-
-def _templates(folder: Traversable, within: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each template."""
-    for item in folder.iterdir():
-        if item.is_dir():
-            yield from _templates(item, f"{within}{item.name}/")
-        elif item.name.endswith(_SUFFIX):
-            yield f"{within}{item.name}", item.read_text(encoding="utf-8")
+    filled_in = {
+        "distribution": names.distribution,
+        "entry_point": names.entry_point,
+        "package": names.package,
+        "callback": names.callback,
+        "variable": names.variable,
+        "version": ".".join(__version__.split(".")[:2]),
+    }
+    templates = files("trainer_hooks.cli.plugins") / "templates"
+    return write_templates(templates, target, names.package, filled_in)

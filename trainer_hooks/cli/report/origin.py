@@ -25,11 +25,13 @@ class Origin:
         facts: names, and what they stand for.
         versions: of the packages.
         earlier: what was another at earlier starts.
+        config: what the command line resolved, as its file holds it; empty without one.
     """
 
     facts: dict[str, str]
     versions: dict[str, str]
     earlier: list[str]
+    config: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def origin_of(run: Run) -> Origin | None:
             if earlier is not fit and then.get(name) != told[name]:
                 changed.append(f"{name}: {then.get(name) or 'nothing'}")
     facts = {name: value for name, value in told.items() if value}
-    return Origin(facts, versions, list(dict.fromkeys(changed)))
+    return Origin(facts, versions, list(dict.fromkeys(changed)), text(fit.start, "config"))
 
 
 def supplied_to(run: Run) -> Supplied | None:

@@ -148,7 +148,7 @@ class TrainerConfig:
         default=None,
         metadata=_doc("A request to stop waits until this many optimizer steps are done."),
     )
-    max_time: str | Time | timedelta | Mapping[str, int] | None = field(
+    max_time: Mapping[str, int] | str | Time | timedelta | None = field(
         default=None,
         metadata=_doc(
             'Wall time to train: `"8h30m"`, `"DD:HH:MM:SS"`, a timedelta, or a dict of its '
@@ -188,7 +188,7 @@ class TrainerConfig:
         default=0.0,
         metadata=_doc("Train and validate on this many batches (or this share), not shuffled."),
     )
-    val_check_interval: int | float | When | timedelta | Mapping[str, int] | None = field(
+    val_check_interval: Mapping[str, int] | int | float | When | timedelta | None = field(
         default=None,
         metadata=_doc(
             "Validate every so many batches (int), every share of an epoch (float), or at [an "

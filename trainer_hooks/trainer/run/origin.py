@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._lazy import class_if_loaded
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from trainer_hooks.checkpoint import Summary
 
 __all__ = ["is_at_work_elsewhere", "origin_of", "this_process"]
@@ -18,19 +22,25 @@ __all__ = ["is_at_work_elsewhere", "origin_of", "this_process"]
 _DIGITS = 16
 
 
-def origin_of(hparams: Mapping[str, Any] | None) -> str:
+def origin_of(hparams: Mapping[str, Any] | None, callbacks: Iterable[Any] = ()) -> str:
     """Return what tells a run from others in one place, and is the same when it is started again.
 
     It is a digest of the command line, without the folder of the program, and of the module's
-    hyperparameters; in a notebook, whose command line is its server's, of these alone.
+    hyperparameters; in a notebook, whose command line is its server's, of these alone. Where the
+    run was made from a config, that stands in the place of the command line.
 
     Args:
         hparams: what checkpoints hold of the module's hyperparameters.
+        callbacks: those of the run, among which its config may be.
     """
     from trainer_hooks.callbacks.reporting.run_facts import command  # it leaves secrets out
 
+    kind = class_if_loaded("trainer_hooks.callbacks.reporting.run_config", "RunConfig")
+    configs: list[Any] = [callback for callback in callbacks if isinstance(callback, kind)]
     program, *arguments = command(sys.argv or [""])
     told = [] if "ipykernel" in sys.modules else [Path(program).name, *arguments]
+    if configs:
+        told = [_plain(configs[0].identity)]
     text = "\0".join([*told, _plain(dict(hparams or {}))])
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:_DIGITS]
 

@@ -96,7 +96,7 @@ def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Search:
     if asked == "auto" and not savers:
         folders = earlier_folders(trainer)
         shared = {path for folder in folders for path in files_in(folder, Saver.FILE_EXTENSION)}
-    origin, is_resume = origin_of(module.saved_hparams), fn == "fit"
+    origin, is_resume = origin_of(module.saved_hparams, trainer.callbacks), fn == "fit"
 
     def is_own(path: str, summary: Summary) -> bool:
         if path not in shared:

@@ -179,7 +179,7 @@ def _writer(
         write,
         module=own_class(session.module).__name__,
         saved_at=session.training.saved_at,
-        origin=origin_of(session.training.hparams),
+        origin=origin_of(session.training.hparams, session.connector.callbacks),
     )
 
 

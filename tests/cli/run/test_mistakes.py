@@ -1,0 +1,183 @@
+"""What is wrong in a config is told in one line, and nothing is trained or overwritten."""
+
+from __future__ import annotations
+
+import pytest
+
+LINE = """
+model: configured.Trained
+data: configured.Points
+"""
+STOPPING = """
+callbacks:
+- class_path: EarlyStopping
+  init_args:
+    monitor: val_loss
+"""
+
+
+def in_trainer(text: str) -> str:
+    """Text below `trainer`, beside no other option."""
+    return LINE + "trainer:\n" + "".join(f"  {line}\n" for line in text.strip().splitlines())
+
+
+CASES = {
+    "a misspelt option": (
+        in_trainer("max_epoch: 3"),
+        (
+            "run.yaml, line 5: trainer.max_epoch: there is no 'max_epoch' in trainer. "
+            "Did you mean 'max_epochs'? Known: accelerator,"
+        ),
+    ),
+    "a misspelt group": (
+        LINE + "trainr: {max_epochs: 3}",
+        "run.yaml, line 4: trainr: there is no 'trainr'. Did you mean 'trainer'? Known: ckpt_path,",
+    ),
+    "a misspelt argument of the module": (
+        "model:\n  class_path: configured.Line\n  init_args: {widht: 3}",
+        (
+            "run.yaml, line 3: model.widht: configured.Line takes no 'widht'. Did you mean "
+            "'width'? Known: lr, outputs, width."
+        ),
+    ),
+    "a misspelt argument of a callback": (
+        in_trainer(STOPPING + "    patiense: 3"),
+        (
+            "run.yaml, line 9: trainer.callbacks.patiense: trainer_hooks.callbacks."
+            "EarlyStopping takes no 'patiense'. Did you mean 'patience'?"
+        ),
+    ),
+    "a wrong type of an option": (
+        in_trainer("max_epochs: three"),
+        "run.yaml, line 5: trainer.max_epochs: 'three' must be int or null.",
+    ),
+    "a wrong type in a module": (
+        "model:\n  class_path: configured.Line\n  init_args:\n    width: wide",
+        "run.yaml, line 4: model.width: 'wide' must be int.",
+    ),
+    "a wrong type in a callback": (
+        in_trainer(STOPPING + "    patience: much"),
+        "run.yaml, line 9: trainer.callbacks.patience: 'much' must be int.",
+    ),
+    "a value that breaks an option's rule": (
+        in_trainer("max_epochs: -5"),
+        "run.yaml, line 5: trainer.max_epochs: Trainer(max_epochs=-5): must be an int of at least",
+    ),
+    "a value that breaks a callback's rule": (
+        in_trainer(STOPPING + "    patience: -4"),
+        "run.yaml, line 6: trainer.callbacks: patience -4 of EarlyStopping: it must be",
+    ),
+    "a module that is not there": (
+        "model: nowhere.Line",
+        "run.yaml, line 1: model: nowhere.Line cannot be imported: no module 'nowhere'.",
+    ),
+    "a class that is not there": (
+        "model: configured.Lime",
+        "run.yaml, line 1: model: configured.Lime cannot be imported: no 'Lime' in configured.",
+    ),
+    "a short name that is not there": (
+        in_trainer("callbacks:\n- LearningRateMonitor\n- EarlyStoping"),
+        (
+            "run.yaml, line 7: trainer.callbacks: there is no class 'EarlyStoping'. "
+            "Did you mean 'EarlyStopping'? Known: "
+        ),
+    ),
+    "a class that is no callback": (
+        in_trainer("callbacks:\n- class_path: configured.Stranger"),
+        "run.yaml, line 6: trainer.callbacks: configured.Stranger is no Callback. Known: ",
+    ),
+    "a function that is no class": (
+        in_trainer("callbacks:\n- class_path: configured.ran"),
+        "run.yaml, line 6: trainer.callbacks: configured.ran is no Callback. Known: ",
+    ),
+    "a function of Python": (
+        "model: os.system",
+        "run.yaml, line 1: model: os.system may not stand in a config.",
+    ),
+    "a callback that needs an argument": (
+        in_trainer("callbacks: [EarlyStopping]"),
+        "run.yaml, line 5: trainer.callbacks: trainer_hooks.callbacks.EarlyStopping needs monitor.",
+    ),
+    "an unknown optimizer": (
+        LINE + "optimizer: SGDD",
+        "run.yaml, line 4: optimizer: there is no class 'SGDD'. Did you mean 'SGD'?",
+    ),
+    "a plugin that is not installed": (
+        in_trainer("plugins: [acme]"),
+        "run.yaml, line 5: trainer.plugins: plugin 'acme' in Trainer(plugins=[...]) is not",
+    ),
+    "a callback of a package that is not installed": (
+        in_trainer("callbacks:\n- acme_monitor.Monitor"),
+        (
+            "run.yaml, line 6: trainer.callbacks: acme_monitor.Monitor cannot be imported: no "
+            "module 'acme_monitor'. Install its package"
+        ),
+    ),
+    "no module": (
+        "data: configured.Points",
+        "model: is required and was not given. Give --model, or name it in a config.",
+    ),
+    "a link to an argument that is not there": (
+        LINE + "links:\n  model.outputz: data.values",
+        (
+            "run.yaml, line 5: links: model.outputz: configured.Trained takes no 'outputz'. "
+            "Did you mean 'outputs'?"
+        ),
+    ),
+    "a link from an attribute that is not there": (
+        LINE + "links:\n  model.outputs: data.value",
+        (
+            "run.yaml, line 5: links: model.outputs: data.value: Points has no attribute 'value'. "
+            "Did you mean 'values'?"
+        ),
+    ),
+    "code in YAML": (
+        "model: !!python/object/apply:configured.ran []",
+        "run.yaml, line 1: could not determine a constructor for the tag",
+    ),
+    "broken YAML": ("model: {a: 1\ntrainer: {}", "run.yaml, line 2: expected ',' or '}'"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_in_a_file_is_one_line(ask, config, monkeypatch, case: str) -> None:
+    """The line names file, line, key and value, what was meant, and what may stand there."""
+    monkeypatch.delenv("TRAINER_HOOKS_DISABLE_PLUGINS", raising=False)
+    text, wanted = CASES[case]
+    line = ask("fit", "--config", config(text, quiet="")).line
+    assert line.removeprefix("trainer-hooks fit: error: ").startswith(wanted), line
+
+
+def test_no_refused_config_runs_code(ask, config) -> None:
+    """What a refused config names is neither called nor made."""
+    import configured
+
+    configured.RAN.clear()
+    for case in ("a class that is no callback", "a function that is no class", "code in YAML"):
+        ask("fit", "--config", config(CASES[case][0], quiet=""))
+    assert configured.RAN == []
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--trainer.max_epoch", "3"], "on the command line: trainer.max_epoch: there is no"),
+        (["--trainer.max_epochs=x"], "on the command line: trainer.max_epochs: 'x' must be int"),
+        (["--config", "nowhere.yaml"], "on the command line: config: File does not exist"),
+        (["--help", "Nothing"], "--help Nothing: no argument takes a class of that name."),
+        (["--trainer.callbacks=Nope"], "on the command line: trainer.callbacks: there is no class"),
+    ],
+)
+def test_a_mistake_on_the_line_is_one_line(ask, config, words: list[str], wanted: str) -> None:
+    """The same for the words of the command line, which it says."""
+    assert wanted in ask("fit", "--config", config(LINE), *words).line
+
+
+def test_nothing_is_overwritten(ask, config) -> None:
+    """A config that is refused leaves an earlier run's folder as it was."""
+    from pathlib import Path
+
+    ask("fit", "--config", config(LINE))
+    before = {path: path.stat().st_mtime_ns for path in Path("trainer_logs").rglob("*")}
+    assert ask("fit", "--config", "run.yaml", "--trainer.max_epochs=x").code == 2
+    assert {path: path.stat().st_mtime_ns for path in Path("trainer_logs").rglob("*")} == before

@@ -1,0 +1,144 @@
+"""RunConfig: keep the config that a run was made from, in its folder and its checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._files import replace_file
+from trainer_hooks._log import log
+from trainer_hooks.callback import Callback
+from trainer_hooks.checkpoint import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from trainer_hooks.context import Trainer
+    from trainer_hooks.module import Module
+
+__all__ = ["RunConfig"]
+
+_KEY = "config"
+_ABSENT = object()
+_SHOWN = 8
+"""Differences that one line tells."""
+
+
+class RunConfig(Callback):
+    """Keep the config that a run was made from; the command line of a training adds one.
+
+    It is written to the run's folder as a run begins; nothing is overwritten there: where another
+    one stands already, it gets a number. It is part of each checkpoint, under `"config"`. A fit
+    that goes on from a checkpoint whose config was another says in what they differ.
+
+    Args:
+        text: the config as the file in the run's folder holds it.
+        values: the same as plain data, without secrets, for checkpoints.
+        shown: the same as text, without secrets, for journal and report.
+        identity: what of it tells this run from others; `ckpt_path="auto"` goes by that.
+        filename: the name of the file.
+        overwrite: whether to write over another one.
+    """
+
+    on_error: str = "disable"
+
+    def __init__(
+        self,
+        text: str,
+        values: Mapping[str, Any],
+        shown: str | None = None,
+        identity: Mapping[str, Any] | None = None,
+        filename: str = "config.yaml",
+        overwrite: bool = False,
+    ) -> None:
+        self.text = text
+        self.values = dict(values)
+        self.shown = text if shown is None else shown
+        self.identity = dict(self.values if identity is None else identity)
+        self.filename = filename
+        self.overwrite = overwrite
+        self._is_fit = False
+
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Note whether it is a fit."""
+        self._is_fit = stage == "fit"
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Write the config down."""
+        self._write(trainer)
+
+    def on_evaluation_run_start(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Write the config down."""
+        self._write(trainer)
+
+    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
+        """Write the config down."""
+        self._write(trainer)
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
+    ) -> None:
+        """Add the config."""
+        checkpoint[_KEY] = self.values
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
+    ) -> None:
+        """Say in what the config differs from the one of the checkpoint."""
+        before = checkpoint.get(_KEY)
+        if not self._is_fit or not isinstance(before, dict):
+            return
+        found = list(_differences(before, self.values))
+        if found:
+            rest = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            log.info(
+                "the config differs from the one of the checkpoint: %s%s",
+                "; ".join(found[:_SHOWN]),
+                rest,
+            )
+
+    def _write(self, trainer: Trainer) -> None:
+        folder = trainer.log_dir
+        if not trainer.is_global_zero or trainer.fast_dev_run or folder is None:
+            return
+        if not trainer.loggers or is_remote(folder):
+            return
+        path = self._free(Path(folder))
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, lambda file: file.write(self.text))
+
+    def _free(self, folder: Path) -> Path | None:
+        """Return the file to write; None where the config stands there already."""
+        path, number = folder / self.filename, 1
+        while path.exists() and not self.overwrite:
+            if path.read_text(encoding="utf-8") == self.text:
+                return None
+            number += 1
+            first = Path(self.filename)
+            path = folder / f"{first.stem}-{number}{first.suffix}"
+        return path
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Give in words what another config says otherwise."""
+    old, new = dict(_flat(before)), dict(_flat(now))
+    for key in [*new, *(key for key in old if key not in new)]:
+        was, is_ = old.get(key, _ABSENT), new.get(key, _ABSENT)
+        if key == "ckpt_path" or was == is_:
+            continue
+        if was is _ABSENT:
+            yield f"{key} is new, {is_!r}"
+        else:
+            yield f"{key} is {'gone' if is_ is _ABSENT else repr(is_)}, was {was!r}"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{key}.")
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            yield from _flat({str(number): item for number, item in enumerate(value)}, f"{key}.")
+        else:
+            yield key, value

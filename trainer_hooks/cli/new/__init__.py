@@ -1,0 +1,1 @@
+"""`trainer-hooks new`: a project with a training, to begin with."""

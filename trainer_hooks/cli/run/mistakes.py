@@ -1,0 +1,229 @@
+"""What is wrong with a config, in a line: where it stands, what was meant, what may stand there."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentError
+
+from trainer_hooks.cli.run.subcommands import SUBCOMMANDS
+from trainer_hooks.errors import TrainerHooksError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trainer_hooks.cli.run.parser import TrainerParser
+    from trainer_hooks.cli.run.sources import Sources
+
+__all__ = ["is_told", "told"]
+
+_KEY = re.compile(r'Parser key "([^"]+)":')
+_UNKNOWN = re.compile(r"Option '([^']+)' is not accepted")
+_IN_GROUP = re.compile(r"(?:Group|Subcommand) '([^']+)' does not accept option '([^']+)'")
+_UNRECOGNIZED = re.compile(r"Unrecognized arguments: (.*)", re.IGNORECASE)
+_REQUIRED = re.compile(r"the following arguments are required: (.*)")
+_CLASS = re.compile(r"Problem with given class_path '([^']+)'")
+_NO_CLASS = re.compile(r"Expected a dot import path string: (\S+)")
+_NO_SUBCLASS = re.compile(
+    r"(?:Import path|class_path) .*?does not correspond to a subclass of (\w+)"
+)
+_NO_MODULE = re.compile(r"No module named '([^']+)'|module '(\S+)' has no attribute '(\w+)'")
+_VALUE = re.compile(r"Given value: (.*)|Got value: (.*)")
+_TYPES = re.compile(r"Subtypes: \[(.*)\]|Expected a (<class '[^']+'>)|Expected (?:a|an) ([^.:\n]+)")
+_OF_TRAINER = re.compile(r"Trainer\((\w+)=")
+_DENIED = re.compile(r"Importing '([^']+)' is not allowed")
+_LINK = re.compile(r"links: ([\w.]+)")
+_OF_UNION = re.compile(r"^Does not validate against any of the Union subtypes\nSubtypes: \[([^]]*)")
+_BULLET = re.compile(r"^  - (.+)$", re.MULTILINE)
+_NOISE = ("Expected a", "Not a valid subclass")
+_MOST = 12
+"""Names that a line lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A mistake, taken out of what the parser says.
+
+    Attributes:
+        key: the argument, with dots.
+        what: what is wrong with it.
+        advice: what was meant, and what may stand there.
+        text: a value or a name by which the line is found.
+    """
+
+    key: str
+    what: str
+    advice: str = ""
+    text: str = ""
+
+
+def is_told(error: Exception) -> bool:
+    """Return whether an error is one of a config's, and none of the code that it names."""
+    if isinstance(error, ArgumentError | TrainerHooksError):
+        return True
+    return _OF_UNION.search(str(error)) is not None
+
+
+def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> str:
+    """Return in one line what is wrong, with the file and line where that is known.
+
+    Args:
+        error: what the parser, or the Trainer, raised.
+        sources: the files and the words in which it was written.
+        parser: whose arguments they are.
+    """
+    message = str(error)
+    place, fault = sources.unreadable()
+    if place:
+        return f"{place}: {fault}. Nothing but plain YAML may stand in a config."
+    found = _fault_of(message, parser)
+    if found is None:
+        return " ".join(message.split())
+    place = sources.place_of(found.key, found.text) or sources.place_of(found.key)
+    line = f"{place + ': ' if place else ''}{found.key}: {found.what}."
+    return " ".join(f"{line} {found.advice}".split())
+
+
+def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
+    keys = frozenset() if parser is None else parser.argument_keys
+    if found := _IN_GROUP.search(message):
+        return _unknown_below(
+            found[2] if found[1] in SUBCOMMANDS else f"{found[1]}.{found[2]}", keys
+        )
+    if found := _UNRECOGNIZED.search(message):
+        return _unknown_below(found[1].split()[0].partition("=")[0].removeprefix("--"), keys)
+    if found := _REQUIRED.match(message):
+        first, _, rest = found[1].split(", ")[0].partition(".")
+        missing = rest if first in SUBCOMMANDS else found[1].split(", ")[0]
+        return _Fault(
+            missing, "is required and was not given", f"Give --{missing}, or name it in a config."
+        )
+    if (found := _UNKNOWN.search(message)) and not _KEY.search(message):
+        return _unknown_below(found[1], keys)
+    if found := _KEY.search(message):
+        return _of_key(message, found[1], parser)
+    if found := _OF_TRAINER.search(message):
+        return _Fault(f"trainer.{found[1]}", message.rstrip("."))
+    if found := _LINK.match(message):
+        return _Fault("links", message.partition(": ")[2].rstrip("."), text=found[1])
+    if found := _OF_UNION.search(message):
+        own = [line for line in _BULLET.findall(message) if not line.startswith(_NOISE)]
+        kinds = re.findall(r"class_path='(?:\w+\.)*(\w+)'", message)
+        named = [kind for kind in kinds if own and kind in own[0]]
+        key = "trainer.logger" if "Logger" in found[1] else "trainer.callbacks"
+        return _Fault(key, (own or ["it cannot be made"])[0].rstrip("."), text=(named or [""])[0])
+    return None
+
+
+def _unknown_below(key: str, keys: frozenset[str]) -> _Fault:
+    """Return the fault of a key of which the group may be unknown as well."""
+    first, dot, name = key.partition(".")
+    roots = {known.partition(".")[0] for known in keys}
+    return (
+        _unknown(f"{first}.", name, keys) if dot and first in roots else _unknown("", first, roots)
+    )
+
+
+def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _Fault:
+    """Return the fault of a key that is not there."""
+    below = {key.removeprefix(prefix).partition(".")[0] for key in keys if key.startswith(prefix)}
+    below -= {"help", "print_config"}
+    return _Fault(
+        f"{prefix}{name}",
+        f"there is no {name!r}" + (f" in {prefix.rstrip('.')}" if prefix else ""),
+        f"{nearest(name, below)} {_listed(below)}",
+    )
+
+
+def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
+    """Return the fault of a key's value, or of what stands below it."""
+    kind = _CLASS.findall(message)
+    below = ".".join(k for k in _KEY.findall(message)[1:])
+    inner = f"{key}.{below}" if below else key
+    if kind and (found := _UNKNOWN.search(message)):
+        names = _arguments_of(kind[-1])
+        name = found[1].rpartition(".")[2]
+        return _Fault(
+            f"{inner}.{name}",
+            f"{kind[-1]} takes no {name!r}",
+            f"{nearest(name, names)} {_listed(names)}",
+        )
+    if found := _DENIED.search(message):
+        return _Fault(inner, f"{found[1]} may not stand in a config", "", found[1])
+    if found := _NO_MODULE.search(message):
+        what = f"no module {found[1]!r}" if found[1] else f"no {found[3]!r} in {found[2]}"
+        path = kind[-1] if kind else ""
+        return _Fault(
+            inner,
+            f"{path} cannot be imported: {what}",
+            "Install its package, or run where it can be imported.",
+            path,
+        )
+    if found := _NO_SUBCLASS.search(message):
+        value = _misfit(_value(message), found[1])
+        return _Fault(inner, f"{value} is no {found[1]}", _classes(parser, key, ""), value)
+    if found := _NO_CLASS.search(message):
+        return _Fault(
+            inner, f"there is no class {found[1]!r}", _classes(parser, key, found[1]), found[1]
+        )
+    if kind and (found := _REQUIRED.search(message)):
+        return _Fault(
+            inner, f"{kind[-1]} needs {found[1].splitlines()[0]}", "Give it in init_args.", kind[-1]
+        )
+    innermost = message[message.rindex("Parser key") :]
+    value, types = _value(innermost), _types(innermost)
+    if not types:
+        return _Fault(inner, " ".join(innermost.partition(":")[2].split()).rstrip("."))
+    return _Fault(inner, f"{value!r} must be {types}", text=value)
+
+
+def _value(message: str) -> str:
+    found = _VALUE.search(message)
+    return "" if found is None else (found[1] or found[2] or "").strip()
+
+
+def _misfit(value: str, base: str) -> str:
+    """Return the class path in a value that does not lead to a class of that base."""
+    paths = re.findall(r"class_path'?[:=] ?'([^']+)'", value)
+    for path in paths:
+        home, _, name = path.rpartition(".")
+        kind = getattr(importlib.import_module(home), name, None) if home else None
+        if base not in {one.__name__ for one in getattr(kind, "__mro__", ())}:
+            return str(path)
+    return value
+
+
+def _types(message: str) -> str:
+    """Return in words what types a value may have."""
+    found = _TYPES.search(message)
+    if found is None:
+        return ""
+    text = next(group for group in found.groups() if group)
+    names = re.sub(r"<class '([^']+)'>", r"\1", text)
+    names = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", names).replace("NoneType", "null")
+    return " or ".join(names.split(", "))
+
+
+def _classes(parser: TrainerParser | None, key: str, name: str) -> str:
+    """Return which classes may stand under a key."""
+    known = [] if parser is None else parser.class_names(key)
+    if len(known) < 2:  # the base alone
+        return "Give the class path of one."
+    return f"{nearest(name, known) if name else ''} {_listed(known)}"
+
+
+def _arguments_of(class_path: str) -> list[str]:
+    home, _, name = class_path.rpartition(".")
+    kind = getattr(importlib.import_module(home), name)
+    return [n for n in inspect.signature(kind).parameters if n not in ("self", "args", "kwargs")]
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = sorted(names)
+    shown = ", ".join(found[:_MOST])
+    rest = f" and {len(found) - _MOST} more: --help lists them" if len(found) > _MOST else ""
+    return f"Known: {shown}{rest}." if found else ""

@@ -1,0 +1,94 @@
+"""Optimizers and schedulers that a config names, in the place of `configure_optimizers`."""
+
+from __future__ import annotations
+
+import importlib
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from trainer_hooks._log import warn
+from trainer_hooks.cli.run.parser import AUTOMATIC
+from trainer_hooks.errors import TrainerHooksWarning, UsageError
+from trainer_hooks.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trainer_hooks.cli.run.parser import Made, TrainerParser
+
+__all__ = ["give_optimizers", "in_order"]
+
+
+def in_order(optimizer: Any, lr_scheduler: Any) -> Any:
+    """Return an optimizer and its scheduler as `configure_optimizers` may."""
+    if lr_scheduler is None:
+        return optimizer
+    if isinstance(lr_scheduler, ReduceLROnPlateau):
+        monitor = getattr(lr_scheduler, "monitor", "val_loss")
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": lr_scheduler, "monitor": monitor},
+        }
+    return [optimizer], [lr_scheduler]
+
+
+def give_optimizers(
+    model: Module,
+    parser: TrainerParser,
+    config: Any,
+    configure: Callable[[Module, Any, Any], Any],
+) -> None:
+    """Let a module's `configure_optimizers` make what the config names, if it names any.
+
+    Args:
+        model: the module.
+        parser: whose arguments name them.
+        config: their values.
+        configure: puts them in order.
+
+    Raises:
+        UsageError: there are several optimizers, and none is linked to an argument.
+    """
+    optimizer = _only(parser.optimizers, config, "optimizers")
+    scheduler = _only(parser.lr_schedulers, config, "schedulers")
+    if optimizer is None:
+        if scheduler is not None:
+            raise UsageError("lr_scheduler without an optimizer: give optimizer as well.")
+        return
+    if type(model).configure_optimizers is not Module.configure_optimizers:
+        warn(
+            f"the optimizer of the config takes the place of "
+            f"{type(model).__qualname__}.configure_optimizers. Leave one of them out.",
+            TrainerHooksWarning,
+        )
+
+    # it is made when the training asks for it: the parameters may be others by then
+    def configure_optimizers(self: Module) -> Any:
+        made = _made(optimizer, self.parameters())
+        return configure(self, made, None if scheduler is None else _made(scheduler, made))
+
+    # a method of the object, so that its copies have their own
+    model.configure_optimizers = MethodType(configure_optimizers, model)  # type: ignore[method-assign]
+
+
+def _only(found: Mapping[str, Made], config: Any, what: str) -> dict[str, Any] | None:
+    """Return class path and arguments of the one that is not linked to an argument."""
+    keys = [key for key, made in found.items() if made.link_to == AUTOMATIC]
+    if len(keys) > 1:
+        raise UsageError(
+            f"{what} {', '.join(keys)}: one at most may be left without link_to. Link the others "
+            "to arguments of the module."
+        )
+    value = config.get(keys[0]) if keys else None
+    if value is None:
+        return None
+    values: dict[str, Any] = value.as_dict() if hasattr(value, "as_dict") else dict(value)
+    return found[keys[0]].with_class_path(values)
+
+
+def _made(given: dict[str, Any], first: Any) -> Any:
+    home, _, name = given["class_path"].rpartition(".")
+    kind = getattr(importlib.import_module(home), name)
+    return kind(first, **given.get("init_args", {}), **given.get("dict_kwargs", {}))

@@ -1,0 +1,142 @@
+"""Where a value of a config was written: a file and line, the command line, the environment."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Sources"]
+
+_BETWEEN = ("class_path", "init_args", "dict_kwargs")
+"""Keys that stand between the parts of a dotted key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The config files and the words of a command line, to look up where something was written.
+
+    Attributes:
+        files: the config files, in the order in which they are laid over each other.
+        words: the arguments of the command line.
+        subcommand: the command, under whose name a file may hold everything.
+    """
+
+    files: tuple[Path, ...]
+    words: tuple[str, ...]
+    subcommand: str | None
+
+    @classmethod
+    def of(
+        cls, args: Sequence[str], subcommand: str | None, defaults: Sequence[str] = ()
+    ) -> Sources:
+        """Find the config files among the arguments of a command line."""
+        reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+        reader.add_argument("-c", "--config", action="append", default=[], nargs="?")
+        try:
+            named = reader.parse_known_args(list(args))[0].config
+        except argparse.ArgumentError:
+            named = []
+        paths = [Path(name).expanduser() for name in [*defaults, *named] if name]
+        return cls(tuple(p for p in paths if p.is_file()), tuple(args), subcommand)
+
+    def values_of(self, key: str) -> dict[Any, Any]:
+        """Return the mapping that stands under a key, those of later files over earlier ones."""
+        found: dict[Any, Any] = {}
+        for path in self.files:
+            try:
+                content = yaml.safe_load(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError, yaml.YAMLError):
+                continue  # the parser tells what is wrong with it
+            content = content if isinstance(content, dict) else {}
+            below = content.get(self.subcommand)
+            for level in (content, below if isinstance(below, dict) else {}):
+                value = level.get(key)
+                found.update(value if isinstance(value, dict) else {})
+        return found
+
+    def place_of(self, key: str, text: str = "") -> str:
+        """Return where a key was written, in words; empty where that is not known.
+
+        Args:
+            key: with dots between its parts.
+            text: a value, or a part of one, that stands under the key.
+        """
+        return self._on_command_line(key, text) or self._in_files(key, text)
+
+    def unreadable(self) -> tuple[str, str]:
+        """Return the place of the first fault in the files' YAML, and what it is."""
+        for path in self.files:
+            try:
+                yaml.safe_load(path.read_text(encoding="utf-8"))
+            except yaml.MarkedYAMLError as error:
+                mark = error.problem_mark or error.context_mark
+                line = "" if mark is None else f", line {mark.line + 1}"
+                return f"{path}{line}", error.problem or "it cannot be read"
+            except (OSError, ValueError, yaml.YAMLError) as error:
+                return str(path), " ".join(str(error).split())
+        return "", ""
+
+    def _on_command_line(self, key: str, text: str) -> str:
+        for index, word in enumerate(self.words):
+            name, _, value = word.partition("=")
+            name = name.removeprefix("--").rstrip("+")
+            following = self.words[index + 1] if index + 1 < len(self.words) else ""
+            is_named = name == key or (
+                word.startswith("--") and (key.startswith(f"{name}.") or name.startswith(f"{key}."))
+            )
+            if is_named and (not text or text in f"{name} {value or following}"):
+                return "on the command line"
+        return ""
+
+    def _in_files(self, key: str, text: str) -> str:
+        parts = key.split(".")
+        for path in reversed(self.files):
+            try:
+                root = yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
+            except (OSError, ValueError, yaml.YAMLError):
+                continue
+            for start in (parts, [self.subcommand or "", *parts]):
+                line = next(_lines(root, start, text), None)
+                if line is not None:
+                    return f"{path}, line {line + 1}"
+        return ""
+
+
+def _lines(node: yaml.Node | None, parts: list[str], text: str) -> Iterator[int]:
+    """Give the lines at which a key stands under a node, with the text in it or below."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _lines(item, parts, text)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for name, value in node.value:
+        if name.value == parts[0] and len(parts) > 1:
+            yield from _lines(value, parts[1:], text)
+        elif name.value == parts[0]:
+            yield from _texts(name, value, text)
+        elif name.value in _BETWEEN:
+            yield from _lines(value, parts, text)
+
+
+def _texts(name: yaml.Node, value: yaml.Node, text: str) -> Iterator[int]:
+    """Give the line of a key, or those at or below it at which a text stands."""
+    if not text:
+        yield name.start_mark.line
+    elif isinstance(value, yaml.ScalarNode):
+        if text in (value.value, name.value):
+            yield value.start_mark.line
+    elif isinstance(value, yaml.SequenceNode):
+        for item in value.value:
+            yield from _texts(item, item, text)
+    elif isinstance(value, yaml.MappingNode):
+        for key, below in value.value:
+            if key.value == text:
+                yield key.start_mark.line
+            yield from _texts(key, below, text)

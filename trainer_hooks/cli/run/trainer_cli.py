@@ -1,0 +1,251 @@
+"""TrainerCLI: a training from the command line, or from a config file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.cli.run.save_config import SaveConfigCallback
+from trainer_hooks.cli.run.subcommands import SUBCOMMANDS, subcommand_in
+from trainer_hooks.errors import TrainerHooksError, UsageError
+from trainer_hooks.runtime import seed_everything
+from trainer_hooks.trainer import Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jsonargparse import Namespace
+
+    from trainer_hooks.callback import Callback
+    from trainer_hooks.cli.run.parser import TrainerParser
+    from trainer_hooks.cli.run.parsing import Parsers
+    from trainer_hooks.module import DataModule, Module
+
+__all__ = ["TrainerCLI"]
+
+
+class TrainerCLI:
+    """Train with what a command line and config files say.
+
+    `python train.py fit --config run.yaml --trainer.max_epochs 3` makes the data module, the module
+    and the Trainer, and calls `trainer.fit`. The page "The command line" tells what may be written.
+
+    Subclass it to add arguments and links (`add_arguments_to_parser`, `link_arguments`), or to act
+    before and after (`before_fit`, `after_fit`, and so for the other commands;
+    `before_instantiate_classes`, `after_instantiate_classes`). A method `fit` of the subclass takes
+    the place of the Trainer's, and so for the others.
+
+    Args:
+        model_class: the module's class, or a function that returns one. None: any, by class path.
+        datamodule_class: the same for the data module; with None there may be none.
+        save_config_callback: what writes the config down; None: nothing does.
+        save_config_kwargs: further arguments for it.
+        trainer_class: the class of the Trainer.
+        trainer_defaults: defaults of the Trainer's options; its `callbacks` always take part.
+        seed_everything_default: the seed; True: `PL_GLOBAL_SEED` or 0; False: none is set.
+        parser_kwargs: arguments for the parser, those for a command's alone under its name.
+        parser_class: the class of the parser.
+        subclass_mode_model: whether any subclass of `model_class` may be given.
+        subclass_mode_data: whether any subclass of `datamodule_class` may be given.
+        args: the words of the command line, or a dict; those of this process unless given.
+        run: whether a command is expected, and carried out. False: the objects are made alone.
+        auto_configure_optimizers: whether `optimizer` and `lr_scheduler` are arguments.
+
+    Attributes:
+        parser: what parsed the arguments.
+        subcommand: the command that was given; None with `run=False`.
+        config: the arguments as they were resolved; below the command's name with `run=True`.
+        config_init: the same with the objects that were made.
+        model: the module.
+        datamodule: the data module, or None.
+        trainer: the Trainer.
+
+    Raises:
+        SystemExit: the arguments cannot be understood; standard error says what is wrong, in a
+            line. With `parser_kwargs={"exit_on_error": False}` a UsageError is raised instead.
+    """
+
+    def __init__(
+        self,
+        model_class: type[Module] | Callable[..., Module] | None = None,
+        datamodule_class: type[DataModule] | Callable[..., DataModule] | None = None,
+        save_config_callback: Callable[..., Callback] | None = SaveConfigCallback,
+        save_config_kwargs: Mapping[str, Any] | None = None,
+        trainer_class: type[Trainer] = Trainer,
+        trainer_defaults: Mapping[str, Any] | None = None,
+        seed_everything_default: bool | int = True,
+        parser_kwargs: Mapping[str, Any] | None = None,
+        parser_class: type[TrainerParser] | None = None,
+        subclass_mode_model: bool = False,
+        subclass_mode_data: bool = False,
+        args: Sequence[str] | Mapping[str, Any] | Namespace | None = None,
+        run: bool = True,
+        auto_configure_optimizers: bool = True,
+    ) -> None:
+        from trainer_hooks.cli.run.parsing import Parsers
+        from trainer_hooks.cli.run.sources import Sources
+
+        self.model_class = model_class
+        self.datamodule_class = datamodule_class
+        self.save_config_callback = save_config_callback
+        self.save_config_kwargs = dict(save_config_kwargs or {})
+        self.trainer_class = trainer_class
+        self.trainer_defaults = dict(trainer_defaults or {})
+        self.seed_everything_default = seed_everything_default
+        self.subclass_mode_model = subclass_mode_model or model_class is None
+        self.subclass_mode_data = subclass_mode_data or datamodule_class is None
+        self.auto_configure_optimizers = auto_configure_optimizers
+        options = dict(parser_kwargs or {})
+        self._exits = bool(options.pop("exit_on_error", True))
+        given = sys.argv[1:] if args is None else args
+        self.subcommand = subcommand_in(given) if run else None
+        words = () if isinstance(given, Mapping) or hasattr(given, "as_dict") else tuple(given)
+        self._sources = Sources.of(words, self.subcommand, options.get("default_config_files", ()))
+        self._prepare(lambda: self._parse(Parsers(self, parser_class, options, run), given, words))
+        self._seed()
+        self.before_instantiate_classes()
+        self._prepare(self.instantiate_classes)
+        self.after_instantiate_classes()
+        if self.subcommand is not None:
+            self._run(self.subcommand)
+
+    # --- what a subclass may override ---
+
+    def add_arguments_to_parser(self, parser: TrainerParser) -> None:
+        """Override it to add arguments, or to link them."""
+
+    def link_arguments(self, parser: TrainerParser) -> None:
+        """Override it to link arguments; it comes after `add_arguments_to_parser`."""
+
+    def before_instantiate_classes(self) -> None:
+        """Override it to act when all is parsed and seeded, and nothing is made."""
+
+    def after_instantiate_classes(self) -> None:
+        """Override it to act when all is made, and nothing has run."""
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """Return the commands, and which arguments of the method are no options of each."""
+        return {name: set(skipped) for name, skipped in SUBCOMMANDS.items()}
+
+    @staticmethod
+    def configure_optimizers(
+        module: Module,  # noqa: ARG004 - what an override may want
+        optimizer: Any,
+        lr_scheduler: Any = None,
+    ) -> Any:
+        """Return what the module's `configure_optimizers` returns, made from the arguments.
+
+        Args:
+            module: the module.
+            optimizer: the optimizer, of all parameters of the module.
+            lr_scheduler: the scheduler, or None.
+        """
+        from trainer_hooks.cli.run.optimizers import in_order
+
+        return in_order(optimizer, lr_scheduler)
+
+    def instantiate_classes(self) -> None:
+        """Make the data module, the module and the Trainer."""
+        from trainer_hooks.cli.run.links import check_sources
+        from trainer_hooks.cli.run.optimizers import give_optimizers
+
+        self.config_init = self.parser.instantiate(self.config)
+        check_sources(self._own_parser, self._made, self._links)
+        self.datamodule = self._made.get("data")
+        self.model = self._made.get("model")
+        if self.auto_configure_optimizers and self.model is not None:
+            give_optimizers(self.model, self._own_parser, self._made, self.configure_optimizers)
+        self.trainer = self.instantiate_trainer()
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Make the Trainer.
+
+        Args:
+            kwargs: options that go before those of the config.
+        """
+        options = {**dict(self._made.get("trainer") or {}), **kwargs}
+        own = [self._made[key] for key in self._own_parser.callback_keys]
+        fixed = self.trainer_defaults.get("callbacks")
+        callbacks = [*_listed(options.get("callbacks")), *own, *_listed(fixed)]
+        if self.save_config_callback is not None and not options.get("fast_dev_run"):
+            callbacks.append(
+                self.save_config_callback(
+                    self._own_parser, self._own_config, **self.save_config_kwargs
+                )
+            )
+        return self.trainer_class(**{**options, "callbacks": callbacks})
+
+    # --- the way from words to a run ---
+
+    def _parse(self, parsers: Parsers, given: Any, words: Sequence[str]) -> None:
+        from trainer_hooks.cli.run.links import check_targets
+
+        self.parser = parsers.main
+        self._own_parser = parsers.own
+        self._links = self._sources.values_of("links")
+        parsers.link(self._links)
+        is_line = bool(words) or not (isinstance(given, Mapping) or hasattr(given, "as_dict"))
+        parse = self.parser.parse_args if is_line else self.parser.parse_object
+        if is_line:
+            parsers.show_class(words)
+        self.config: Namespace = parse(list(words) if is_line else given)
+        check_targets(self._own_config, self._links)
+
+    @property
+    def _own_config(self) -> Any:
+        return self.config if self.subcommand is None else self.config[self.subcommand]
+
+    @property
+    def _made(self) -> Any:
+        return self.config_init if self.subcommand is None else self.config_init[self.subcommand]
+
+    def _seed(self) -> None:
+        seed = self._own_config.seed_everything
+        if seed is not False:
+            chosen = None if seed is True else seed
+            self._own_config.seed_everything = seed_everything(chosen, workers=True)
+
+    def _run(self, subcommand: str) -> None:
+        _hook(self, f"before_{subcommand}")
+        function = getattr(self, subcommand, None) or getattr(self.trainer, subcommand)
+        options = {
+            name: self._made[name]
+            for name in self._own_parser.method_arguments
+            if name in self._made
+        }
+        if self.datamodule is not None:
+            options["datamodule"] = self.datamodule
+        self.returned = function(model=self.model, **options)
+        _hook(self, f"after_{subcommand}")
+
+    def _prepare(self, step: Callable[[], None]) -> None:
+        """Do a step before the run; what the user got wrong becomes a line."""
+        from jsonargparse import ArgumentError
+
+        from trainer_hooks.cli.run.mistakes import is_told, told
+
+        try:
+            step()
+        except (ArgumentError, TrainerHooksError, ValueError) as error:
+            if not is_told(error):
+                raise
+            line = told(error, self._sources, getattr(self, "_own_parser", None))
+            if not self._exits:
+                raise UsageError(line) from error
+            command = f"{self.parser.prog.split()[0]} {self.subcommand or ''}".rstrip()
+            print(f"{command}: error: {line}", file=sys.stderr)
+            raise SystemExit(2) from None
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple | set) else [value]
+
+
+def _hook(cli: TrainerCLI, name: str) -> None:
+    function = getattr(cli, name, None)
+    if callable(function):
+        function()
