@@ -2,8 +2,9 @@
 
 `<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
 stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
-behind a colon, which ones; `names of` with a package; `actions of profilers`; `extras of
-pyproject.toml`; or `names of Composer`, `absences of Composer` and `names of Lightning`.
+behind a colon, which ones; `hooks of` with a framework; `names of` with a package; `actions of
+profilers`; `extras of pyproject.toml`; or `names of Composer`, `absences of Composer` and `names of
+Lightning`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import trainer_hooks
 from docstrings import read_attributes, read_class, read_function
+from foreign_tables import hooks_of
 from lightning_compat import lightning_names_table
 from trainer_hooks.profilers.watching import ACTIONS
 
@@ -44,6 +46,7 @@ _EXTRAS = {
     "ray": "a `Trainer` inside of Ray Train's workers",
     "lightning-tests": "the tests that compare with Lightning",
     "accelerated-tests": "tests that run the same programs in pytorch-accelerated",
+    "adapters-tests": "the tests of callbacks of other frameworks",
     "dev": "all of these, the tests and the linters",
     "bench": "the benchmarks against other trainers",
 }
@@ -79,6 +82,8 @@ def member_row(owner: type, name: str) -> str:
 def _made(kind: str, what: str) -> str:
     if (kind, what) == ("extras", "pyproject.toml"):
         return "\n".join(_extras()) + "\n"
+    if kind == "hooks":
+        return hooks_of(what)
     if (kind, what) == ("names", "Lightning"):
         return "\n".join(lightning_names_table()) + "\n"
     if what == "Composer":

@@ -47,9 +47,11 @@ seen["fit"] = ours()
 print(json.dumps(seen))
 """
 UNUSED = [
-    "compat", "callbacks.progress", "callbacks.saving", "callbacks.summary", "callbacks.reporting",
+    "adapters", "compat", "callbacks.progress", "callbacks.saving", "callbacks.summary",
+    "callbacks.reporting",
     "checkpoint.file", "checkpoint.lightning", "checkpoint.encoding", "checkpoint.hparams",
-    "connector.admission", "data.evaluator", "data.indices", "data.splitting", "hooks.discovery",
+    "connector.admission", "connector.adoption", "data.evaluator", "data.indices",
+    "data.splitting", "hooks.discovery",
     "hooks.installation", "hooks.profile", "hooks.tree", "loggers.csv", "loggers.guard",
     "loops.closure_step", "loops.evaluators", "loops.manual_step", "loops.microbatches",
     "loops.prediction", "loops.replay", "loops.second_validation", "loops.stored_cue",

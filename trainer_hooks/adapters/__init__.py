@@ -1,1 +1,21 @@
-"""Callbacks and trainers that are written with the names of other frameworks."""
+"""Other frameworks' callbacks in a Trainer, and ours in theirs.
+
+A Trainer takes callbacks of other frameworks as they are; what is here adapts them, and is found
+in the entry-point group `trainer_hooks.adapters`. An adapter of your own derives from
+`HostedCallback`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._lazy import loader_of
+
+if TYPE_CHECKING:
+    from trainer_hooks.adapters.hosted import HostedCallback
+    from trainer_hooks.adapters.out import to_lightning
+
+__all__ = ["HostedCallback", "to_lightning"]
+
+if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
+    __getattr__ = loader_of(__name__, {"HostedCallback": "hosted", "to_lightning": "out"})

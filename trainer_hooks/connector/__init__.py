@@ -8,13 +8,15 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.connector.admission import Admission, all_hooks
+    from trainer_hooks.connector.adoption import ADAPTERS, find_adapter
     from trainer_hooks.connector.connector import CallbackConnector
     from trainer_hooks.connector.occupation import Occupation
-    from trainer_hooks.connector.registration import checked, collect, declared_by_bases
+    from trainer_hooks.connector.registration import adopted, checked, collect, declared_by_bases
     from trainer_hooks.connector.reports import CallbackReport, LoadReport
     from trainer_hooks.connector.roster import Default, Entry, Roster
 
 __all__ = [
+    "ADAPTERS",
     "Admission",
     "CallbackConnector",
     "CallbackReport",
@@ -23,16 +25,19 @@ __all__ = [
     "LoadReport",
     "Occupation",
     "Roster",
+    "adopted",
     "all_hooks",
     "checked",
     "collect",
     "declared_by_bases",
+    "find_adapter",
 ]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
     __getattr__ = loader_of(
         __name__,
         {
+            "ADAPTERS": "adoption",
             "Admission": "admission",
             "CallbackConnector": "connector",
             "CallbackReport": "reports",
@@ -41,9 +46,11 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "LoadReport": "reports",
             "Occupation": "occupation",
             "Roster": "roster",
+            "adopted": "registration",
             "all_hooks": "admission",
             "checked": "registration",
             "collect": "registration",
             "declared_by_bases": "registration",
+            "find_adapter": "adoption",
         },
     )

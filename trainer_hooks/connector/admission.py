@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks import hooks
 from trainer_hooks.callback import Callback
-from trainer_hooks.connector.registration import check_hooks, checked
+from trainer_hooks.connector.registration import adopted, check_hooks, checked
 from trainer_hooks.connector.roster import Entry, Roster
 from trainer_hooks.errors import CallbackError, StateKeyError, described
 from trainer_hooks.hooks import HOOKS
@@ -23,8 +23,12 @@ __all__ = ["Admission", "all_hooks", "discover_plugins"]
 
 def discover_plugins(wanted: bool | str | Iterable[str], errors: str) -> tuple[Plugin, ...]:
     """Load the wanted plugins; see `trainer_hooks.hooks.discovery.discover`."""
-    return hooks.discover(
-        hooks.PluginFilter.of(wanted), lambda item: isinstance(item, Callback), errors
+    found = hooks.discover(
+        hooks.PluginFilter.of(wanted), lambda item: isinstance(adopted(item), Callback), errors
+    )
+    return tuple(
+        replace(plugin, callbacks=tuple(adopted(item) for item in plugin.callbacks))
+        for plugin in found
     )
 
 

@@ -13,6 +13,7 @@ from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.connector.failures import Failures
 from trainer_hooks.connector.registration import (
+    adopted,
     check_hooks,
     checked,
     collect,
@@ -218,7 +219,8 @@ class CallbackConnector:
                 called.
             StateKeyError: another stateful callback has its state_key.
         """
-        entry = Entry(checked(callback, "callback"), "user")
+        callback = checked(callback, "callback")
+        entry = Entry(callback, "user")
         if callback in self._live:
             raise CallbackError(
                 f"{entry.label} is registered already: an instance takes part once. Remove it "
@@ -243,6 +245,7 @@ class CallbackConnector:
         Raises:
             CallbackError: it is not registered.
         """
+        callback = adopted(callback)
         if callback not in self._live:
             raise CallbackError(
                 f"{callback!r} is not registered, so it cannot be removed. Registered: "

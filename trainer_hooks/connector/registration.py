@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainer_hooks.connector.roster import Entry
     from trainer_hooks.hooks import HookSpec
 
-__all__ = ["check_hooks", "checked", "collect", "deduplicate", "gives_way", "members_of"]
+__all__ = ["adopted", "check_hooks", "checked", "collect", "deduplicate", "gives_way", "members_of"]
 
 
 def collect(callbacks: Callback | Iterable[Callback] | None) -> tuple[Callback, ...]:
@@ -46,8 +46,30 @@ def collect(callbacks: Callback | Iterable[Callback] | None) -> tuple[Callback, 
     return tuple(unique.values())
 
 
+def adopted(item: Any, kind: type = Callback) -> Any:
+    """Return the adapter of an object of another framework; anything else as it is.
+
+    Args:
+        item: the object.
+        kind: what it is to be here.
+
+    Raises:
+        CallbackError: its adapter cannot be loaded, or does not take it.
+    """
+    # what has no ancestry but Python's own is of no framework
+    if isinstance(item, kind | type) or type(item).__module__ == "builtins":
+        return item
+    from trainer_hooks.connector.adoption import adopt
+
+    return adopt(item, kind)
+
+
 def checked(item: object, where: str) -> Callback:
-    """Return `item` if it can be registered; `where` is how a message speaks of it.
+    """Return `item`, or its adapter, if it can be registered.
+
+    Args:
+        item: a callback, of another framework too.
+        where: how a message speaks of it.
 
     Raises:
         CallbackError: it cannot.
@@ -57,11 +79,13 @@ def checked(item: object, where: str) -> Callback:
             f"{where} is the class {item.__qualname__}: callbacks are instances. "
             f"Write {item.__qualname__}(...) instead of {item.__qualname__}."
         )
+    item = adopted(item)
     if not isinstance(item, Callback):
         raise CallbackError(
-            f"{where} is {item!r} of type {type(item).__qualname__}: a callback must be an "
-            "instance of trainer_hooks.Callback. Subclass it, or wrap functions in "
-            "trainer_hooks.callbacks.LambdaCallback."
+            f"{where} is {item!r} of type {type(item).__qualname__}{_whose(item)}: a callback must "
+            "be an instance of trainer_hooks.Callback, or of a class that an installed adapter "
+            "takes. Subclass it, wrap functions in trainer_hooks.callbacks.LambdaCallback, or "
+            "register an adapter in the entry-point group 'trainer_hooks.adapters'."
             f"{lightning_hint(type(item), 'Callback')}"
         )
     band: object = item.band
@@ -82,6 +106,16 @@ def checked(item: object, where: str) -> Callback:
             "is the same in every run. Return self._generate_state_key(...)."
         )
     return item
+
+
+def _whose(item: object) -> str:
+    """Return which package a refused object is of, and that a class must be called."""
+    kind = item if isinstance(item, type) else type(item)
+    package = kind.__module__.partition(".")[0]
+    if package == "builtins":
+        return ""
+    hint = f" (a class: write {kind.__qualname__}(...))" if kind is item else ""
+    return f" of the package {package!r}{hint}"
 
 
 def gives_way(known: Entry, to: Entry) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks import module as modules
 from trainer_hooks.clock import EpochStage
-from trainer_hooks.connector import Entry, checked
+from trainer_hooks.connector import Entry, adopted, checked
 from trainer_hooks.context import present_step
 from trainer_hooks.errors import UsageError
 from trainer_hooks.trainer import run
@@ -165,8 +165,9 @@ def own_step(session: Session, batch: Any, method: str) -> Any:
 
 def add_callback(session: Session, callback: Callback) -> None:
     """Register one more callback."""
+    callback = checked(callback, "callback")
     if session.occupation.is_running:
-        session.occupation.take([Entry(checked(callback, "callback"), "user")])
+        session.occupation.take([Entry(callback, "user")])
     session.connector.add(callback)
     if session.fn is not None:
         callback.attach_module(session.module)
@@ -174,6 +175,7 @@ def add_callback(session: Session, callback: Callback) -> None:
 
 def remove_callback(session: Session, callback: Callback) -> None:
     """Take a callback out."""
+    callback = adopted(callback)
     session.connector.remove(callback)
     callback.attach_module(None)
 

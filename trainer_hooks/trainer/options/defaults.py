@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.checkpoint import is_remote, require_reachable
-from trainer_hooks.connector import Default
+from trainer_hooks.connector import Default, adopted
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
 
@@ -143,7 +143,7 @@ def make_loggers(config: TrainerConfig, default_logger: Callable[[str], Logger])
             )
         return [default_logger(root)]
     is_several = isinstance(given, Iterable) and not isinstance(given, str)
-    listed = list(given) if is_several else [given]
+    listed = [adopted(item, Logger) for item in (given if is_several else [given])]
     for item in listed:
         if not isinstance(item, Logger):
             hint = " (a class: give an instance)" if isinstance(item, type) else ""

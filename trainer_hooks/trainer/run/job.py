@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks import data as loading
 from trainer_hooks._log import warn
+from trainer_hooks.connector import adopted
 from trainer_hooks.context import EvalData
 from trainer_hooks.data import (
     TrainStream,
@@ -67,15 +68,35 @@ class Job:
     compiled: Any = None
 
     def in_place(self) -> Job:
-        """Return the same job, with a compiled module and a data module among loaders in place."""
-        job, module = self, uncompiled(self.module)
-        if module is not self.module:
-            job = replace(job, module=module, compiled=self.module)
+        """Return the same job, with a compiled module and a data module among loaders in place.
+
+        In the place of a module or data module of another framework is what stands for it.
+        """
+        job = self._adopted()
+        module = uncompiled(job.module)
+        if module is not job.module:
+            job = replace(job, module=module, compiled=job.module)
         if job.datamodule is None and isinstance(job.train, DataModule) and job.evaluation is None:
             return replace(job, datamodule=job.train, train=None)
         if job.datamodule is None and isinstance(job.evaluation, DataModule) and job.fn != "fit":
             return replace(job, datamodule=job.evaluation, evaluation=None)
         return job
+
+    def _adopted(self) -> Job:
+        changed = {}
+        for name, given, kind in (
+            ("module", self.module, Module),
+            ("datamodule", self.datamodule, DataModule),
+            ("train", self.train, DataModule),
+            ("evaluation", self.evaluation, DataModule),
+        ):
+            # loaders are of many frameworks, and none of them prepares data
+            if given is None or not callable(getattr(given, "prepare_data", None)):
+                continue
+            stand_in = adopted(given, kind)
+            if stand_in is not given:
+                changed[name] = stand_in
+        return replace(self, **changed) if changed else self
 
     @property
     def makes_loaders(self) -> bool:

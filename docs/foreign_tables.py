@@ -1,0 +1,36 @@
+"""The tables of hooks in docs/foreign-callbacks.md, made from the adapters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks.adapters.lightning.callbacks import SAME_HOOKS, SAVER_SLOTS
+from trainer_hooks.adapters.pytorch_accelerated.callbacks import TWINS
+from trainer_hooks.adapters.transformers import EVENTS
+from trainer_hooks.hooks import HOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["hooks_of"]
+
+
+def hooks_of(framework: str) -> str:
+    """Return the table of a framework's hooks and of those here at which they are called.
+
+    Args:
+        framework: `"lightning"`, `"pytorch_accelerated"` or `"transformers"`.
+    """
+    if framework == "lightning":
+        rows = [f"| `{name}` | {_slot(name)} |" for name in HOOKS if name in SAME_HOOKS]
+    else:
+        twins: Mapping[str, str] = {"pytorch_accelerated": TWINS, "transformers": EVENTS}[framework]
+        extra = {"on_before_backward": "on_train_step_end"} if twins is TWINS else {}
+        found = {**twins, **extra}
+        rows = [f"| `{found[name]}` | `{name}` |" for name in HOOKS if name in found]
+    return "\n".join(["", "| there | called here at |", "|---|---|", *rows, "", ""])
+
+
+def _slot(name: str) -> str:
+    slot = SAVER_SLOTS.get(name)
+    return f"the same; a saver's at `{slot}`" if slot else "the same"

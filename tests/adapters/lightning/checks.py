@@ -1,0 +1,348 @@
+"""What guests of Lightning are handed in our Trainer: `python checks.py results.json`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import sys
+import tempfile
+import traceback
+import warnings
+from pathlib import Path
+
+warnings.simplefilter("ignore")
+
+import pytorch_lightning as pl  # noqa: E402
+import torch  # noqa: E402
+from pytorch_lightning import callbacks as theirs  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
+
+import trainer_hooks  # noqa: E402
+from trainer_hooks.adapters import to_lightning  # noqa: E402
+
+
+class Ours(trainer_hooks.Module):
+    """A module of ours."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        loss = self.layer(batch).pow(2).mean()
+        self.log("loss", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val", self.layer(batch).pow(2).mean())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def loader():
+    return DataLoader(torch.arange(32.0).reshape(8, 4) / 32, batch_size=2)
+
+
+def trainer(*callbacks, **options):
+    quiet = {
+        "accelerator": "cpu", "max_epochs": 1, "default_root_dir": tempfile.mkdtemp(),
+        "enable_progress_bar": False, "enable_model_summary": False, "logger": False,
+        "num_sanity_val_steps": 0, "enable_checkpointing": None, "plugins": False,
+    }  # fmt: skip
+    return trainer_hooks.Trainer(**{**quiet, **options}, callbacks=list(callbacks))
+
+
+def seen_by(name, look, **options):
+    """Return what a callback of Lightning sees in a hook, of a fit with a module of ours."""
+    found = []
+
+    def hook(self, trainer, pl_module, *rest):
+        found.append(look(trainer, pl_module))
+
+    guest = type("Looking", (pl.Callback,), {name: hook})()
+    trainer(guest, **options).fit(Ours(), loader(), loader())
+    return found
+
+
+def check_an_attribute_that_is_lacking_is_named():
+    def look(trainer, module):
+        try:
+            return trainer.weather
+        except AttributeError as error:
+            return str(error)
+
+    (message,) = seen_by("on_fit_start", look)
+    assert "'weather' of Lightning's Trainer" in message
+    assert "on_fit_start of callback Looking (state_key 'lightning:Looking'" in message
+
+
+def check_so_is_one_of_a_part():
+    def look(trainer, module):
+        try:
+            return trainer.strategy.weather
+        except AttributeError as error:
+            return str(error)
+
+    (message,) = seen_by("on_fit_start", look)
+    assert "'weather' of Lightning's Trainer.strategy" in message
+
+
+def check_batches_without_a_backward_are_refused():
+    def look(trainer, module):
+        try:
+            trainer.fit_loop._skip_backward = True
+        except trainer_hooks.TrainerHooksError as error:
+            return str(error)
+
+    (message,) = seen_by("on_fit_start", look)
+    assert "StochasticWeightAveraging" in message
+
+
+def check_isinstance_takes_the_views():
+    def look(trainer, module):
+        return [
+            isinstance(trainer, pl.Trainer), isinstance(module, pl.LightningModule),
+            isinstance(module, Ours), isinstance(module, torch.nn.Module),
+            trainer.lightning_module is module, module.trainer is trainer,
+            trainer.strategy.lightning_module is module,
+        ]  # fmt: skip
+
+    assert seen_by("on_fit_start", look) == [[True] * 7]
+
+
+def check_what_callbacks_reach_for_is_there():
+    def look(trainer, module):
+        trainer.strategy.barrier()
+        trainer.fit_loop.current_epoch = 7
+        return [
+            trainer.is_global_zero, trainer.strategy.broadcast(3), trainer.num_devices,
+            trainer.strategy.reduce_boolean_decision(True), str(trainer.strategy.root_device),
+            trainer._accelerator_connector.is_distributed, trainer.local_rank, trainer.scaler,
+            trainer.fit_loop.epoch_loop._batches_that_stepped, trainer.fit_loop.current_epoch,
+            trainer.state.fn.value, trainer.state.stage.value, trainer.state.status.value,
+            len(trainer.strategy.optimizers), trainer.enable_validation, trainer.datamodule,
+            sorted(trainer._checkpoint_connector.dump_checkpoint()["state_dict"]),
+        ]  # fmt: skip
+
+    first, second = seen_by("on_train_batch_end", look, limit_train_batches=2)
+    assert first == [
+        True, 3, 1, True, "cpu", False, 0, None, 0, 0, "fit", "train", "running", 1, True, None,
+        ["layer.bias", "layer.weight"],
+    ]  # fmt: skip
+    assert second[8] == 1
+
+
+def check_a_setting_of_the_optimizers_reaches_the_step():
+    class Swap(pl.Callback):
+        def on_train_start(self, trainer, pl_module):
+            trainer.strategy.optimizers = [torch.optim.SGD(pl_module.parameters(), 0.0)]
+
+    module = Ours()
+    before = module.layer.weight.detach().clone()
+    trainer(Swap()).fit(module, loader())
+    assert torch.equal(before, module.layer.weight)
+
+
+def check_foreign_callbacks_are_found_as_they_were_given():
+    saver, stopper = theirs.ModelCheckpoint(), theirs.EarlyStopping("val")
+    found = []
+
+    class Look(pl.Callback):
+        def on_fit_start(self, trainer, pl_module):
+            found.append(trainer.checkpoint_callback is saver)
+            found.append(trainer.early_stopping_callback is stopper)
+            found.append(self in trainer.callbacks)
+
+    ours = trainer(Look(), saver, stopper)
+    ours.fit(Ours(), loader(), loader())
+    assert found == [True] * 3
+    names = [type(callback).__name__ for callback in ours.callbacks]
+    assert names.count("ModelCheckpoint") == 1
+    assert names[-1] == "ModelCheckpoint"
+
+
+def check_defaults_step_back():
+    summary, timer = theirs.ModelSummary(), theirs.Timer()
+    bar = theirs.TQDMProgressBar()
+    ours = trainer(
+        summary, timer, bar, max_time="00:01:00:00",
+        enable_progress_bar=None, enable_model_summary=None,
+    )  # fmt: skip
+    names = [type(callback).__name__ for callback in ours.callbacks]
+    assert sorted(names) == sorted(
+        ["ModelSummary", "Timer", "TQDMProgressBar", "ModelCheckpoint"]
+    ), names
+
+
+def check_log_logs_under_the_guests_hook():
+    class Logs(pl.Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            self.log("a", 1.0)
+            pl_module.log("b", 2.0)
+
+    guest = Logs()
+    ours = trainer(guest)
+    ours.fit(Ours(), loader())
+    assert ours.callback_metrics["a"] == 1
+    assert ours.callback_metrics["b"] == 2
+    assert "log" not in vars(guest)
+
+
+def check_teardown_is_left_out_after_an_error():
+    calls = []
+
+    class Fails(pl.Callback):
+        def on_train_batch_end(self, *args):
+            raise RuntimeError("on purpose")
+
+        def on_exception(self, trainer, pl_module, exception):
+            calls.append(str(exception))
+
+        def teardown(self, *args, **named):
+            calls.append("teardown")
+
+    with contextlib.suppress(RuntimeError):
+        trainer(Fails()).fit(Ours(), loader())
+    assert calls == ["on purpose"]
+
+
+def check_stopping_stops():
+    class Stops(pl.Callback):
+        def on_train_batch_end(self, trainer, *args):
+            trainer.should_stop = True
+
+    ours = trainer(Stops())
+    ours.fit(Ours(), loader())
+    assert ours.global_step == 1
+
+
+def check_a_resume_from_a_savers_file_fires_no_hook_twice():
+    folder = Path(tempfile.mkdtemp())
+    ends = []
+
+    class Counts(pl.Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            ends.append(trainer.current_epoch)
+
+    saver = theirs.ModelCheckpoint(dirpath=folder, monitor="val", save_top_k=-1)
+    trainer(Counts(), saver).fit(Ours(), loader(), loader())
+    (path,) = folder.iterdir()
+    second = theirs.ModelCheckpoint(dirpath=folder, monitor="val", save_top_k=-1)
+    trainer(Counts(), second, max_epochs=2).fit(Ours(), loader(), loader(), ckpt_path=path)
+    assert ends == [0, 1]
+    assert len(second.best_k_models) == 2
+
+
+def check_the_last_checkpoint_of_a_guest_is_found():
+    saver = theirs.ModelCheckpoint(save_last=True)
+    ours = trainer(saver)
+    ours.fit(Ours(), loader())
+    again = trainer(theirs.ModelCheckpoint(save_last=True, dirpath=saver.dirpath), max_epochs=2)
+    again.fit(Ours(), loader(), ckpt_path="last")
+    assert again.current_epoch == 2
+
+
+def check_overridden_inner_methods_run():
+    asked = []
+
+    class Patient(theirs.EarlyStopping):
+        def _evaluate_stopping_criteria(self, current):
+            asked.append(float(current))
+            return True, "enough"
+
+    ours = trainer(Patient("val"), max_epochs=3)
+    ours.fit(Ours(), loader(), loader())
+    assert ours.current_epoch == 1
+    assert len(asked) == 1
+
+
+class Theirs(pl.LightningModule):
+    """A module of Lightning."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).pow(2).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+class Counting(trainer_hooks.Callback):
+    """A callback of ours, with a state."""
+
+    def __init__(self):
+        self.batches = 0
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.batches += 1
+        self.log("batches", float(self.batches))
+        if self.batches == 6:
+            trainer.stop("enough")
+
+    def state_dict(self):
+        return {"batches": self.batches}
+
+    def load_state_dict(self, state_dict):
+        self.batches = state_dict["batches"]
+
+
+def there(*callbacks, **options):
+    quiet = {
+        "accelerator": "cpu", "logger": False, "enable_progress_bar": False,
+        "enable_model_summary": False, "default_root_dir": tempfile.mkdtemp(),
+        "enable_checkpointing": False,
+    }  # fmt: skip
+    return pl.Trainer(**{**quiet, **options}, callbacks=list(callbacks))
+
+
+def check_a_hook_that_lightning_lacks_is_refused():
+    class After(trainer_hooks.Callback):
+        def on_after_optimizer_step(self, trainer, module, optimizer):
+            pass
+
+    message = ""
+    try:
+        to_lightning(After())
+    except trainer_hooks.TrainerHooksError as error:
+        message = str(error)
+    assert "Lightning has no hook 'on_after_optimizer_step'" in message
+
+
+def check_one_of_ours_runs_in_lightnings_trainer_also_resumed():
+    counting = Counting()
+    first = there(to_lightning(counting), max_epochs=1)
+    first.fit(Theirs(), loader())
+    path = Path(tempfile.mkdtemp(), "cut.ckpt")
+    first.save_checkpoint(path)
+    assert float(first.callback_metrics["batches"]) == 4
+    resumed = Counting()
+    second = there(to_lightning(resumed), max_epochs=3)
+    second.fit(Theirs(), loader(), ckpt_path=path)
+    assert resumed.batches == 6
+    assert second.global_step == 6
+
+
+def main(target: str) -> None:
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    found = {}
+    for name, check in list(globals().items()):
+        if name.startswith("check_"):
+            silent = io.StringIO()
+            with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
+                try:
+                    check()
+                    found[name] = ""
+                except BaseException:
+                    found[name] = traceback.format_exc()
+    Path(target).write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

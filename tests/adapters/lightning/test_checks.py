@@ -1,0 +1,46 @@
+"""What callbacks of Lightning are handed in our Trainer."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+CHECKS = Path(__file__).with_name("checks.py")
+NAMES = [
+    line.partition("(")[0].removeprefix("def ")
+    for line in CHECKS.read_text(encoding="utf-8").splitlines()
+    if line.startswith("def check_")
+]
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("pytorch_lightning") is None, reason="needs pytorch-lightning"
+    ),
+    pytest.mark.slow,
+]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> dict:
+    """What each check said, an empty text if it went well."""
+    target = tmp_path_factory.mktemp("lightning") / "results.json"
+    done = subprocess.run(
+        [sys.executable, CHECKS, target],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(target.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_guest_is_handed(results, name: str) -> None:
+    """Each check in `checks.py` holds, as its name says."""
+    assert results[name] == "", results[name]

@@ -1,0 +1,185 @@
+"""LightningModules in a Trainer, as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.adapters.lightning.data_and_logs import overridden
+from trainer_hooks.adapters.lightning.views import trainer_view
+from trainer_hooks.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+__all__ = ["ModuleGuest", "adapt_module"]
+
+_SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+"""What a module shares with the one that stands for it: all that can be trained and saved."""
+
+_BOUND = (
+    "log", "log_dict", "optimizers", "lr_schedulers", "manual_backward", "toggle_optimizer",
+    "untoggle_optimizer", "toggled_optimizer", "clip_gradients", "all_gather", "print",
+)  # fmt: skip
+"""Methods that a module calls, which are ours while it is run."""
+
+_OWN = frozenset(
+    {*_BOUND, "attach", "attach_manual", "train", "to", "forward", "load_from_checkpoint"}
+)
+
+
+def adapt_module(guest: Any) -> Module:
+    """Return what stands for a LightningModule."""
+    return ModuleGuest(guest)
+
+
+class ModuleGuest(Module):
+    """Stand for a LightningModule: its steps, hooks and tensors are the guest's own.
+
+    Args:
+        guest: the LightningModule. Its parameters, buffers and parts are shared, so that the names
+            in a checkpoint are the same.
+    """
+
+    def __init__(self, guest: Any) -> None:
+        vars(self)["lightning_guest"] = guest
+        mode = guest.training
+        super().__init__()
+        guest.training = mode
+        for name in _SHARED:
+            vars(self)[name] = vars(guest)[name]
+        for name in overridden(guest, Module):
+            if name not in _OWN:
+                vars(self)[name] = getattr(guest, name)
+        kind = type(guest)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        self.__class__ = type(kind.__name__, (ModuleGuest,), names)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the guest, with its own hooks."""
+        return self.lightning_guest(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(vars(self)["lightning_guest"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or hasattr(ModuleGuest, name):
+            super().__setattr__(name, value)
+        else:
+            setattr(vars(self)["lightning_guest"], name, value)
+
+    @property
+    def training(self) -> bool:
+        """Whether the guest is in the mode for training."""
+        return bool(vars(self)["lightning_guest"].training)
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        vars(vars(self)["lightning_guest"])["training"] = mode
+
+    @property
+    def automatic_optimization(self) -> bool:  # type: ignore[override]
+        """What the guest says."""
+        return bool(self.lightning_guest.automatic_optimization)
+
+    @property
+    def example_input_array(self) -> Any:
+        """What the guest says."""
+        return self.lightning_guest.example_input_array
+
+    @property
+    def strict_loading(self) -> bool:  # type: ignore[override]
+        """What the guest says."""
+        return bool(self.lightning_guest.strict_loading)
+
+    @property
+    def saved_hparams(self) -> Mapping[str, Any] | None:
+        """The guest's hyperparameters, or None."""
+        return dict(self.lightning_guest.hparams) or None
+
+    @property
+    def logged_hparams(self) -> Mapping[str, Any] | None:
+        """The same, unless the guest keeps them from the loggers."""
+        is_logged = getattr(self.lightning_guest, "_log_hyperparams", True)
+        return self.saved_hparams if is_logged else None
+
+    @property
+    def hparams(self) -> Any:
+        """The guest's hyperparameters."""
+        return self.lightning_guest.hparams
+
+    @property
+    def hparams_name(self) -> str | None:
+        """The argument that was all of them, if it was one."""
+        name: str | None = getattr(self.lightning_guest, "_hparams_name", None)
+        return None if name == "kwargs" else name
+
+    def train(self, mode: bool = True) -> ModuleGuest:
+        """Put the guest into a mode."""
+        self.lightning_guest.train(mode)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> ModuleGuest:
+        """Move the guest, which notes where it is."""
+        self.lightning_guest.to(*args, **kwargs)
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the guest's weights."""
+        return self.lightning_guest.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load the guest's weights."""
+        return self.lightning_guest.load_state_dict(*args, **kwargs)
+
+    def attach(self, trainer: Any, metrics: Any) -> None:
+        """Let the guest know its trainer, and log, optimize and print through it."""
+        super().attach(trainer, metrics)
+        guest = self.lightning_guest
+        guest.trainer = trainer_view(trainer, guest)
+        own = frozenset(overridden(guest, Module))
+        for name in _BOUND:
+            if metrics is None:
+                vars(guest).pop(name, None)
+            elif name not in own:
+                vars(guest)[name] = _Bound(getattr(self, name))
+
+    def __reduce__(self) -> Any:
+        """Copy and pickle the guest."""
+        return adapt_module, (self.lightning_guest,)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Likewise."""
+        return self.__reduce__()
+
+    def __repr__(self) -> str:
+        """Show the guest."""
+        return repr(self.lightning_guest)
+
+
+class _Bound:
+    """A method that a guest calls, and that a copy of the guest calls too.
+
+    Args:
+        method: the method.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._method(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Bound:
+        return self
+
+    def __reduce__(self) -> Any:
+        """Leave the run out of pickles."""
+        return _Bound, (_dropped,)
+
+
+def _dropped(*args: Any, **kwargs: Any) -> None:
+    """Do nothing: the module takes part in no run."""
