@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.reporting.run_config import RunConfig
@@ -35,8 +36,7 @@ class SaveConfigCallback(RunConfig):
         overwrite: bool = False,
         save_to_log_dir: bool = True,
     ) -> None:
-        import yaml
-
+        yaml: Any = import_module("yaml")  # which tells no types without a package of its own
         config = config.clone()
         if config.get("ckpt_path") in ("auto", "last", "best"):
             config.ckpt_path = None  # it is another file at each start

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = ["Sources"]
+
+yaml: Any = import_module("yaml")  # which tells no types without a package of its own
 
 _BETWEEN = ("class_path", "init_args", "dict_kwargs")
 """Keys that stand between the parts of a dotted key."""
