@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -191,3 +194,16 @@ def test_what_writes_the_config_may_be_ones_own(own, tmp_path) -> None:
         save_config_kwargs={"save_to_log_dir": False}, args=["fit"],
     )  # fmt: skip
     assert seen == [("fit", 1)]
+
+
+def test_without_jsonargparse_it_says_what_to_install():
+    """A script's TrainerCLI names the extra where its parser is not installed."""
+    program = (
+        "import sys; sys.modules['jsonargparse'] = None\n"
+        "from trainer_hooks.compat.lightning.cli import LightningCLI\n"
+        "LightningCLI(args=['fit'])"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "UsageError: LightningCLI: jsonargparse is not installed: pip install" in done.stderr

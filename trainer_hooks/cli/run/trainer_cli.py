@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trainer_hooks.cli.commands import to_install
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS, subcommand_in
 from trainer_hooks.errors import TrainerHooksError, UsageError
@@ -62,6 +63,7 @@ class TrainerCLI:
         trainer: the Trainer.
 
     Raises:
+        UsageError: jsonargparse is not installed.
         SystemExit: the arguments cannot be understood; standard error says what is wrong, in a
             line. With `parser_kwargs={"exit_on_error": False}` a UsageError is raised instead.
     """
@@ -85,8 +87,12 @@ class TrainerCLI:
         run: bool = True,
         auto_configure_optimizers: bool = True,
     ) -> None:
-        from trainer_hooks.cli.run.parsing import Parsers
-        from trainer_hooks.cli.run.sources import Sources
+        try:
+            from trainer_hooks.cli.run.parsing import Parsers
+            from trainer_hooks.cli.run.sources import Sources
+        except ModuleNotFoundError as error:
+            missing = to_install(error, "cli", "jsonargparse", "yaml")
+            raise UsageError(f"{type(self).__qualname__}: {missing}") from error
 
         self.model_class = model_class
         self.datamodule_class = datamodule_class
