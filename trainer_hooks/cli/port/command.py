@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks._files import hidden_beside
+from trainer_hooks._files import replace_file
 from trainer_hooks.cli.commands import failed
 from trainer_hooks.cli.port.systems import SYSTEMS
 
@@ -104,7 +103,6 @@ def _files(paths: list[str]) -> Iterator[Path]:
 
 def _write(path: Path, text: bytes) -> None:
     """Put a text in a file's place, whole or not at all."""
-    part = hidden_beside(path, ".port", 60)
-    part.write_bytes(text)
-    shutil.copymode(path, part)
-    part.replace(path)
+    mode = path.stat().st_mode
+    replace_file(path, lambda file: file.buffer.write(text))
+    path.chmod(mode)

@@ -37,5 +37,4 @@ def refusing(
             return others(name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
-    refuse.instead = instead  # type: ignore[attr-defined] # for the page that lists them
     return refuse

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from types import FunctionType
 from typing import Any
 
@@ -24,9 +23,7 @@ def take_one_loader(kind: type[Any]) -> None:
 def _requires_it(method: FunctionType) -> bool:
     code = method.__code__
     by_position = code.co_varnames[: code.co_argcount]
-    if not by_position or by_position[-1] != _ARGUMENT or method.__defaults__:
-        return False
-    return inspect.signature(method).parameters[_ARGUMENT].default is inspect.Parameter.empty
+    return by_position[-1:] == (_ARGUMENT,) and not method.__defaults__
 
 
 def _with_default(method: FunctionType) -> FunctionType:

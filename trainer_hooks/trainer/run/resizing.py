@@ -44,7 +44,7 @@ def fitted_to_processes(
             TrainerHooksWarning,
         )
         return checkpoint
-    progress = _progress(context, own, saved / present)
+    progress = _progress(context, own, saved)
     warn(
         f"{begin}weights, optimizers and counters are as they were. The epoch goes on at batch "
         f"{progress['batches_in_epoch']} of each process, where all together had come to batch "
@@ -58,8 +58,8 @@ def fitted_to_processes(
     return {**checkpoint, "trainer_hooks": found}
 
 
-def _progress(context: RunContext, own: dict[str, Any], share: float) -> dict[str, Any]:
-    """Return the counters of an epoch of which each process now has another share.
+def _progress(context: RunContext, own: dict[str, Any], saved: int) -> dict[str, Any]:
+    """Return the counters of an epoch of which each of `saved` processes had another share.
 
     The batches of a window that was open are trained with again: its gradients are of no use.
     """
@@ -71,7 +71,7 @@ def _progress(context: RunContext, own: dict[str, Any], share: float) -> dict[st
     if not window and done >= own["stream"]["num_batches"] and batches < math.inf:
         done = int(batches)  # there is nothing left of it
     else:
-        done = int(min(math.floor(done * share), batches))
+        done = int(min(done * saved // context.processes.world_size, batches))
     return {
         **progress,
         "batches_in_epoch": done,
@@ -84,9 +84,5 @@ def _progress(context: RunContext, own: dict[str, Any], share: float) -> dict[st
 
 def _stream(state: dict[str, Any]) -> dict[str, Any]:
     """Return the place in the data without what each process had of its own."""
-    shape = [{name: _known(name, one[name]) for name in one} for one in state["shape"]]
+    shape = [{**one, **dict.fromkeys(_OF_OTHERS)} for one in state["shape"]]
     return {**state, "shape": shape, "loader": None, "last_print": {}, "rng_ahead": None}
-
-
-def _known(name: str, value: Any) -> Any:
-    return None if name in _OF_OTHERS else value
