@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainer_hooks.adapters.composer.guest import ComposerGuest
-from trainer_hooks.adapters.composer.saver import SaverGuest
+from trainer_hooks.adapters.composer.special import ExportGuest, SaverGuest
 from trainer_hooks.adapters.kinds import HostedBar
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping
 from trainer_hooks.errors import CallbackError
@@ -24,12 +24,18 @@ _KINDS: dict[str, type[Callback]] = {
 }
 """What Composer's classes count as."""
 
+_HOSTS: dict[str, type[ComposerGuest]] = {
+    _SAVER: SaverGuest,
+    "composer.callbacks.export_for_inference.ExportForInferenceCallback": ExportGuest,
+}
+"""The adapters of those that reach deeper into the state than others."""
+
 
 def adapt(guest: Any) -> Callback:
     """Return the adapter of a callback of Composer."""
     names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(guest).__mro__}
     kinds = [kind for name, kind in _KINDS.items() if name in names]
-    host = SaverGuest if _SAVER in names else ComposerGuest
+    host = next((host for name, host in _HOSTS.items() if name in names), ComposerGuest)
     return host.hosting(guest, *kinds)
 
 

@@ -25,7 +25,9 @@ def _enter(guest: ComposerGuest, trainer: Any, module: Any) -> None:
 
 
 def _before_load(guest: ComposerGuest, trainer: Any, module: Any, path: str | None) -> None:
-    guest.at_home(trainer, module).state.load_path = path
+    home = guest.at_home(trainer, module)
+    home.limit()
+    home.state.load_path = path
     guest.tell("before_load")
 
 
@@ -180,9 +182,10 @@ def _end_eval_batch(
     if trainer.sanity_checking:
         return
     home = guest.at_home(trainer, module)
-    home.end_eval_batch(outputs, batch, batch_idx)
+    home.keep_eval_outputs(outputs)
     if _has_own_eval_step(trainer, module):
         guest.tell("eval_after_forward")
+    home.end_eval_batch(batch, batch_idx)
     guest.tell("eval_batch_end")
 
 

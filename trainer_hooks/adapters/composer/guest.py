@@ -60,8 +60,7 @@ class ComposerGuest(HostedCallback):
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return what delivers the guest's events at `hook`, or None if it hears of none."""
         if hook == "on_log":
-            is_destination = hasattr(self.guest, "can_upload_files") and self._has_log_metrics()
-            return self._log if is_destination else None
+            return self._log if self.is_destination and self.guest_has("log_metrics") else None
         events = [event for event in EVENTS.get(hook, ()) if self.hears(event)]
         if hook == "on_close" or events or hook in _ALWAYS or self._needs(hook):
             for event in events:
@@ -83,21 +82,31 @@ class ComposerGuest(HostedCallback):
             if home is None:
                 # it needs Composer, of which the guest's class is
                 places = importlib.import_module("trainer_hooks.adapters.composer.home")
-                home = places.Home(trainer, _own(module))
+                home = places.Home(trainer, module)
             self.home = home
         return home
 
     def enter(self, trainer: Any, module: Any) -> None:
-        """Take part in a run: the first one of a trainer opens the guest."""
+        """Take part in a run: the first one of a trainer opens the guest, destinations before."""
         home = self.at_home(trainer, module)
-        home.enter(_own(module))
-        if not self._is_open:
-            self._is_open = True
-            home.state.callbacks.append(self.guest)
-            home.closings.append((self._close, self._post_close))
-            if hasattr(self.guest, "can_upload_files"):
-                home.logger.take_in(self.guest)
-            self.tell("init")
+        home.enter(module)
+        if self._is_open:
+            return
+        if not self.is_destination:
+            for one in trainer.callbacks:
+                if isinstance(one, ComposerGuest) and one.is_destination:
+                    one.enter(trainer, module)
+        self._is_open = True
+        home.state.callbacks.append(self.guest)
+        home.closings.append((self._close, self._post_close))
+        if self.is_destination:
+            home.logger.take_in(self.guest)
+        self.tell("init")
+
+    @property
+    def is_destination(self) -> bool:
+        """Whether the guest is one of Composer's loggers."""
+        return hasattr(type(self.guest), "can_upload_files")
 
     def tell(self, event: str) -> None:
         """Deliver an event, if the guest hears it, and do what it asked the state for."""
@@ -157,9 +166,6 @@ class ComposerGuest(HostedCallback):
         elif unit != "ep":
             trainer.max_duration = str(longest)
 
-    def _has_log_metrics(self) -> bool:
-        return self.guest_has("log_metrics")
-
     def _log(self, _trainer: Any, _module: Any, metrics: Any, step: int) -> None:
         self.guest.log_metrics(dict(metrics), step)
 
@@ -180,7 +186,3 @@ class ComposerGuest(HostedCallback):
         except Exception:  # noqa: BLE001 - logged; the others have their turn
             log.exception("%s.post_close() failed", type(self.guest).__qualname__)
 
-
-def _own(module: Any) -> Any:
-    """Return a model of another framework as it was given; a module as it is."""
-    return getattr(module, "lightning_guest", module)

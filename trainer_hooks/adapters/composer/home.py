@@ -11,6 +11,7 @@ from weakref import WeakSet
 from composer.core import Time, Timestamp
 
 from trainer_hooks.adapters.composer.logging import GuestLogger
+from trainer_hooks.adapters.composer.model import model_view
 from trainer_hooks.adapters.composer.state import evaluators_of, length_of, make_state
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.data import defines, measure
@@ -43,7 +44,7 @@ class Home:
 
     def __init__(self, trainer: Any, module: Any) -> None:
         self.trainer = trainer
-        self.state = make_state(trainer, module)
+        self.state = make_state(trainer, model_view(module))
         self.logger = GuestLogger(self.state, trainer)
         self.duration: Time | None = None
         self.has_own_step = False
@@ -52,6 +53,7 @@ class Home:
         self._evaluated: list[tuple[Any, str, int]] = []
         self._ended: list[Timestamp] = []
         self._place = (-1, -1)
+        self._before = Timestamp()
         self._since = 0.0
         self._training: tuple[Any, Any, Any] = (None, None, -1)
         _OPEN.add(self)
@@ -60,7 +62,7 @@ class Home:
 
     def enter(self, module: Any) -> None:
         """Take over what a run is of."""
-        self.state.model = module
+        self.state.model = model_view(module)
         self.has_own_step = defines(module, "training_step", Module)
 
     def begin_fit(self) -> None:
@@ -77,9 +79,14 @@ class Home:
             windows = -(-int(trainer.num_training_batches) // trainer.accumulate_grad_batches)
         state.set_dataloader(trainer.train_dataloader, "train", windows)
         self._training = state.dataloader, "train", windows
-        state.max_duration = self.duration = length_of(trainer)
         self._is_exhausted = False
+        self.limit()
         self.look()
+
+    def limit(self) -> None:
+        """Take over how long the trainer trains."""
+        self.duration = length_of(self.trainer)
+        self.state.max_duration = self.duration
 
     def look(self) -> None:
         """Take over how far the training is, after a restore or another trainer's fit."""
@@ -155,19 +162,23 @@ class Home:
             self._place = index, batch_idx
             if batch_idx == 0:
                 self._open_loader(index)
+            self._before = self._ended[-1]
             vars(self.state)["batch"] = batch
         return batch_idx == 0
 
-    def end_eval_batch(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def keep_eval_outputs(self, outputs: Any) -> None:
+        """Put what a batch gave on the state, which does not count it yet."""
+        vars(self.state)["outputs"] = outputs
+        self.state.eval_timestamp = self._before
+
+    def end_eval_batch(self, batch: Any, batch_idx: int) -> None:
         """Count a batch."""
-        state = self.state
-        vars(state)["outputs"] = outputs
-        if state.eval_timestamp.batch.value == batch_idx:
+        if self._before.batch.value == batch_idx and self._ended[-1] is self._before:
             spent, self._since = perf_counter() - self._since, perf_counter()
-            state.eval_timestamp = state.eval_timestamp.to_next_batch(
+            self._ended[-1] = self._before.to_next_batch(
                 *measure(batch), timedelta(seconds=spent)
             )
-            self._ended[-1] = state.eval_timestamp
+        self.state.eval_timestamp = self._ended[-1]
 
     def ended_loaders(self) -> Iterator[None]:
         """Bring the state back to each loader that was evaluated, and then to the training."""

@@ -1,4 +1,4 @@
-"""SaverGuest: Composer's CheckpointSaver in a Trainer; what it saves is a checkpoint of ours."""
+"""The adapters of those that reach deeper into the state than others: savers and exporters."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.composer.guest import ComposerGuest
+from trainer_hooks.module import Module, without_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SaverGuest"]
+__all__ = ["ExportGuest", "SaverGuest"]
 
 
 class SaverGuest(ComposerGuest):
@@ -64,3 +65,15 @@ class SaverGuest(ComposerGuest):
             found["state"] = model
 
         return fill
+
+
+class ExportGuest(ComposerGuest):
+    """Stand for an `ExportForInferenceCallback`: torch's exporters see the module without its run."""
+
+    def tell(self, event: str) -> None:
+        """Deliver an event."""
+        if event != "fit_end":
+            super().tell(event)
+            return
+        with without_run(self.home.trainer.module, Module):
+            super().tell(event)
