@@ -6,12 +6,14 @@ import json
 import logging
 import sys
 import warnings
+from pathlib import Path
 
 warnings.simplefilter("ignore")
 
 import composer  # noqa: E402
 import torch  # noqa: E402
 from composer import callbacks  # noqa: E402
+from composer.callbacks import mlperf  # noqa: E402
 from running import EVENTS, Program, outcome  # noqa: E402
 
 
@@ -28,14 +30,14 @@ class Recording(composer.Callback):
             now.epoch_in_iteration.value, now.batch_in_epoch.value, now.sample_in_epoch.value,
             None if before is None else [before.epoch.value, before.batch.value],
             state.eval_timestamp.batch.value, state.eval_timestamp.sample.value,
-            str(state.max_duration), self._of_loader(event, state),
-            len(state.optimizers), state.run_name, state.device.name, state.precision.value,
+            str(state.max_duration), self._of_fit(event, state), state.run_name,
+            state.device.name, state.precision.value,
         ])  # fmt: skip
 
-    def _of_loader(self, event, state):
+    def _of_fit(self, event, state):
         if event.value in ("init", "before_load", "after_load"):
-            return None  # no loader is made then, here
-        return [state.dataloader_label, str(state.dataloader_len)]
+            return None  # a fit begins later here, with loaders and optimizers
+        return [state.dataloader_label, str(state.dataloader_len), len(state.optimizers)]
 
     def close(self, state, logger):
         self.calls.append(["close"])
@@ -113,11 +115,24 @@ def saver(kind=callbacks.CheckpointSaver, **options):
     return lambda: kind("saved", remote_file_name=None, overwrite=True, **options)
 
 
+def weights_of_another():
+    """Make a callback that loads weights of Composer's own trainer."""
+    if not Path("stopped.start.pt").exists():
+        program = Program(callbacks.LRMonitor, evaluates=False)
+        trainer, _, _ = program.train_there("1ba")
+        trainer.save_checkpoint("stopped.start.pt", weights_only=True)
+        trainer.close()
+        torch.manual_seed(1)
+    return callbacks.LoadCheckpoint("stopped.start.pt", load_weights_only=True)
+
+
 MEASURED = {
     "SpeedMonitor": ["history_wct", "total_eval_wct"],
     "RuntimeEstimator": [
         "start_time", "total_eval_wct", "eval_wct_per_label", "last_elapsed_fraction",
     ],
+    "MLPerfCallback": ["system_desc", "mllogger", "_file_handler"],
+    "ActivationMonitor": ["module_names"],  # which hold the model
     "CheckpointSaver": ["tmp_dir_for_symlink", "pid", "save_interval"],
 }  # fmt: skip
 
@@ -129,7 +144,8 @@ CASES = {
     "ActivationMonitor": lambda: callbacks.ActivationMonitor("2ba", only_log_wandb=False),
     "CheckpointSaver": saver(),
     "CheckpointSaver-batches": saver(save_interval="3ba", num_checkpoints_to_keep=1),
-    "CheckpointSaver-subclass": saver(Keeping, weights_only=True),
+    "CheckpointSaver-subclass": saver(Keeping),
+    "CheckpointSaver-weights": saver(weights_only=True),
     "EarlyStopper": lambda: callbacks.EarlyStopper("MulticlassAccuracy", "eval", patience="1ep"),
     "EarlyStopper-subclass": lambda: Patient("MulticlassAccuracy", "eval", patience="0ep"),
     "ExportForInferenceCallback": lambda: callbacks.ExportForInferenceCallback(
@@ -138,6 +154,16 @@ CASES = {
     "FreeOutputs": callbacks.FreeOutputs,
     "ImageVisualizer": lambda: callbacks.ImageVisualizer("2ba", num_images=2),
     "LRMonitor": callbacks.LRMonitor,
+    "LoadCheckpoint": weights_of_another,
+    "MLPerfCallback": lambda: callbacks.MLPerfCallback(
+        "mlperf",
+        1,
+        metric_name="MulticlassAccuracy",
+        target=0.0,
+        exit_at_target=True,
+        system_name="this",
+        host_processors_per_node=1,
+    ),
     "MemoryMonitor": callbacks.MemoryMonitor,
     "MemorySnapshot": callbacks.MemorySnapshot,
     "NaNMonitor": callbacks.NaNMonitor,
@@ -148,6 +174,12 @@ CASES = {
     "SystemMetricsMonitor": callbacks.SystemMetricsMonitor,
     "ThresholdStopper": lambda: callbacks.ThresholdStopper("MulticlassAccuracy", "eval", 0.01),
 }
+
+RUN_ONCE = {"MLPerfCallback", "CheckpointSaver-weights"}
+"""Results of one run, and weights alone, from which nothing goes on."""
+
+# a name that Composer asks mlperf-logging for, and that this has not
+mlperf.constants.DEVICE_TRAIN_MICROBATCH_SIZE = "device_train_microbatch_size"
 
 
 def main(target: str) -> None:
@@ -162,15 +194,14 @@ def main(target: str) -> None:
             " resumed": {"stop": "1ep"},
             " resumed inside": {"stop": "6ba", "evaluates": False},
         }.items():
-            if suffix and stops:
+            if suffix and (stops or name in RUN_ONCE):
                 continue
             program = Program(make, unlike=unlike, **options)
             results[name + suffix] = {
                 "there": outcome(program.there),
                 "here": outcome(program.here),
             }
-    with open(target, "w", encoding="utf-8") as file:
-        json.dump(results, file)
+    Path(target).write_text(json.dumps(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import contextlib
 import io
 import tempfile
 import traceback
+from collections import deque
 from pathlib import Path
 
 import composer
@@ -23,7 +24,9 @@ EVENTS = [event.value for event in composer.Event]
 TRAINERS = ("loss/", "metrics/", "trainer/", "epoch", "MulticlassAccuracy", "train_loss")
 """What the two trainers and the module log by themselves."""
 
-COUNTERS = {f"time/{unit}{rest}" for unit in ("epoch", "batch", "sample") for rest in ("", "_in_epoch")}
+COUNTERS = {
+    f"time/{unit}{rest}" for unit in ("epoch", "batch", "sample") for rest in ("", "_in_epoch")
+}
 
 WALL = (
     "throughput/", "time/", "cpu_", "disk_", "memory_", "network_", "swap_", "gpu_", "data_"
@@ -128,6 +131,10 @@ def plain(value):
         return round(value, 5)
     if isinstance(value, torch.Tensor):
         return round(float(value), 5)
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | deque):
+        return [plain(one) for one in value]
     return str(value) if isinstance(value, int | str | composer.Time | None) else "..."
 
 
@@ -157,30 +164,31 @@ class Program:
 
     def there(self):
         """Run it in Composer's Trainer."""
+        path = None
         if self.stop is not None:
-            trainer, _, _ = self._there(self.stop)
-            trainer.save_checkpoint("stopped.pt")
+            trainer, callback, _ = self.train_there(self.stop)
+            path = _saved_by(callback) or "stopped.pt"
+            if path == "stopped.pt":
+                trainer.save_checkpoint(path)
             trainer.close()
-        trainer, callback, written = self._there(
-            self.duration, load_path="stopped.pt" if self.stop else None
-        )
+        trainer, callback, written = self.train_there(self.duration, load_path=path)
         trainer.close()
         return self._found(trainer.state.model, callback, written)
 
     def here(self):
         """Run it in ours."""
+        path = None
         if self.stop is not None:
-            trainer, _, _, _ = self._here(self.stop)
-            if self.stop.endswith("ep"):
-                trainer.save_checkpoint("stopped.ckpt")
+            trainer, _, callback, _ = self.train_here(self.stop)
+            path = _saved_by(callback) or "stopped.ckpt"
+            if path == "stopped.ckpt" and self.stop.endswith("ep"):
+                trainer.save_checkpoint(path)
             trainer.close()
-        trainer, module, callback, written = self._here(
-            self.duration, ckpt_path="stopped.ckpt" if self.stop else None
-        )
+        trainer, module, callback, written = self.train_here(self.duration, ckpt_path=path)
         trainer.close()
         return self._found(module, callback, written)
 
-    def _there(self, duration, **options):
+    def train_there(self, duration, **options):
         torch.manual_seed(1)
         model, callback, written = Theirs(), self.make(), Written()
         trainer = composer.Trainer(
@@ -192,7 +200,7 @@ class Program:
         trainer.fit()
         return trainer, callback, written
 
-    def _here(self, duration, ckpt_path=None):
+    def train_here(self, duration, ckpt_path=None):
         torch.manual_seed(1)
         module, callback, written = Ours(), self.make(), Written()
         saving = [SaveAt(int(self.stop[:-2]))] if self.stop and self.stop.endswith("ba") else []
@@ -200,7 +208,7 @@ class Program:
         unit = {"ep": "max_epochs", "ba": "max_steps"}[duration[-2:]]
         trainer = trainer_hooks.Trainer(
             callbacks=[callback, written, *saving], accelerator="cpu", logger=False, plugins=False,
-            enable_progress_bar=None, enable_model_summary=False, 
+            enable_progress_bar=None, enable_model_summary=False,
             enable_checkpointing=None if has_saver else False,
             num_sanity_val_steps=0, log_every_n_steps=1, **{unit: int(duration[:-2])},
         )  # fmt: skip
@@ -210,10 +218,15 @@ class Program:
     def _found(self, model, callback, written):
         return {
             "logged": written.lines,
-            "kept": kept(callback, self.unlike),
+            "kept": kept(callback, {"calls", *self.unlike}),
             "weights": weights(model),
             "calls": getattr(callback, "calls", []),
         }
+
+
+def _saved_by(callback):
+    """Return the newest file of a saver, from which its run goes on; None of another callback."""
+    return "saved/latest-rank0.pt" if isinstance(callback, CheckpointSaver) else None
 
 
 def outcome(run):

@@ -66,13 +66,13 @@ def _take_from_loader(guest: ComposerGuest, trainer: Any, module: Any, batch: An
     if batch is None:
         home.note_end_of_data()
     else:
-        vars(home.state)["batch"] = batch
+        home.state.keep("batch", batch)
         guest.tell("after_dataloader")
 
 
 def _start_batch(guest: ComposerGuest, trainer: Any, module: Any, batch: Any, _idx: int) -> None:
     home = guest.at_home(trainer, module)
-    vars(home.state)["batch"] = batch
+    home.state.keep("batch", batch)
     if trainer.progress.batches_in_window == 0:
         guest.tell("batch_start")
     if home.has_own_step:
@@ -80,19 +80,19 @@ def _start_batch(guest: ComposerGuest, trainer: Any, module: Any, batch: Any, _i
 
 
 def _after_forward(guest: ComposerGuest, trainer: Any, module: Any, outputs: Any) -> None:
-    vars(guest.at_home(trainer, module).state)["outputs"] = outputs
+    guest.at_home(trainer, module).state.keep("outputs", outputs)
     guest.tell("after_forward")
 
 
 def _after_loss(guest: ComposerGuest, trainer: Any, module: Any, loss: Any) -> None:
-    vars(guest.at_home(trainer, module).state)["loss"] = loss
+    guest.at_home(trainer, module).state.keep("loss", loss)
     guest.tell("after_loss")
 
 
 def _before_backward(guest: ComposerGuest, trainer: Any, module: Any, loss: Any) -> None:
     home = guest.at_home(trainer, module)
     if home.has_own_step:
-        vars(home.state)["loss"] = loss
+        home.state.keep("loss", loss)
         for event in ("after_forward", "before_loss", "after_loss"):
             guest.tell(event)
     guest.tell("before_backward")
@@ -104,10 +104,9 @@ def _end_batch(
     if trainer.progress.batches_in_window:
         return
     home = guest.at_home(trainer, module)
-    held = vars(home.state)
-    held["batch"] = batch
+    home.state.keep("batch", batch)
     if outputs:
-        held["loss"] = outputs["loss"]
+        home.state.keep("loss", outputs["loss"])
     home.sync()
     guest.tell("batch_end")
 
@@ -166,7 +165,7 @@ def _eval_forward(guest: ComposerGuest, trainer: Any, module: Any) -> None:
 
 def _eval_outputs(guest: ComposerGuest, trainer: Any, module: Any, outputs: Any) -> None:
     if not trainer.sanity_checking:
-        vars(guest.at_home(trainer, module).state)["outputs"] = outputs
+        guest.at_home(trainer, module).state.keep("outputs", outputs)
         guest.tell("eval_after_forward")
 
 
@@ -204,14 +203,14 @@ def _begin_prediction(guest: ComposerGuest, trainer: Any, module: Any) -> None:
 def _start_predict_batch(
     guest: ComposerGuest, trainer: Any, module: Any, batch: Any, _idx: int, _index: int = 0
 ) -> None:
-    vars(guest.at_home(trainer, module).state)["batch"] = batch
+    guest.at_home(trainer, module).state.keep("batch", batch)
     guest.tell("predict_batch_start")
     if defines(module, "predict_step", Module):
         guest.tell("predict_before_forward")
 
 
 def _predict_outputs(guest: ComposerGuest, trainer: Any, module: Any, outputs: Any) -> None:
-    vars(guest.at_home(trainer, module).state)["outputs"] = outputs
+    guest.at_home(trainer, module).state.keep("outputs", outputs)
     guest.tell("predict_after_forward")
 
 

@@ -115,11 +115,11 @@ class ComposerGuest(HostedCallback):
             return
         home = self.home
         state = home.state
-        vars(state)["event_in_work"] = event
+        state.keep("event_in_work", event)
         try:
             call(state, home.logger)
         finally:
-            vars(state)["event_in_work"] = ""
+            state.keep("event_in_work", "")
         if state.max_duration is not home.duration:
             self._limit(state, event)
 
@@ -185,4 +185,3 @@ class ComposerGuest(HostedCallback):
             self.guest.post_close()
         except Exception:  # noqa: BLE001 - logged; the others have their turn
             log.exception("%s.post_close() failed", type(self.guest).__qualname__)
-

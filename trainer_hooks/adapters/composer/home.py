@@ -163,21 +163,19 @@ class Home:
             if batch_idx == 0:
                 self._open_loader(index)
             self._before = self._ended[-1]
-            vars(self.state)["batch"] = batch
+            self.state.keep("batch", batch)
         return batch_idx == 0
 
     def keep_eval_outputs(self, outputs: Any) -> None:
         """Put what a batch gave on the state, which does not count it yet."""
-        vars(self.state)["outputs"] = outputs
+        self.state.keep("outputs", outputs)
         self.state.eval_timestamp = self._before
 
     def end_eval_batch(self, batch: Any, batch_idx: int) -> None:
         """Count a batch."""
         if self._before.batch.value == batch_idx and self._ended[-1] is self._before:
             spent, self._since = perf_counter() - self._since, perf_counter()
-            self._ended[-1] = self._before.to_next_batch(
-                *measure(batch), timedelta(seconds=spent)
-            )
+            self._ended[-1] = self._before.to_next_batch(*measure(batch), timedelta(seconds=spent))
         self.state.eval_timestamp = self._ended[-1]
 
     def ended_loaders(self) -> Iterator[None]:
@@ -201,7 +199,7 @@ class Home:
     def end_predict_batch(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Count a batch."""
         state = self.state
-        vars(state)["outputs"] = outputs
+        state.keep("outputs", outputs)
         if state.predict_timestamp.batch.value == batch_idx:
             state.predict_timestamp = state.predict_timestamp.to_next_batch(*measure(batch))
 

@@ -19,8 +19,10 @@ class GuestLogger(Logger):  # type: ignore[misc]
         trainer: whose loggers.
     """
 
+    destinations: tuple[Any, ...]
+
     def __init__(self, state: Any, trainer: Any) -> None:
-        super().__init__(state, [_Through(trainer)])
+        super().__init__(state, (_Through(trainer),))
         self._trainer = trainer
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
@@ -31,7 +33,7 @@ class GuestLogger(Logger):  # type: ignore[misc]
     def take_in(self, destination: LoggerDestination) -> None:
         """Let a destination have what else is logged."""
         if destination not in self.destinations:
-            self.destinations = (*self.destinations, destination)
+            self.destinations += (destination,)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

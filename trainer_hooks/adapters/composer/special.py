@@ -68,7 +68,7 @@ class SaverGuest(ComposerGuest):
 
 
 class ExportGuest(ComposerGuest):
-    """Stand for an `ExportForInferenceCallback`: torch's exporters see the module without its run."""
+    """Stand for an `ExportForInferenceCallback`: exporters see the module without its run."""
 
     def tell(self, event: str) -> None:
         """Deliver an event."""

@@ -12,7 +12,7 @@ from typing import Any
 from composer.core import Evaluator, Precision, State, Time
 from composer.utils import get_device
 
-from trainer_hooks.adapters.composer.metrics import LabelledMetrics, Losses, LoggedMetrics
+from trainer_hooks.adapters.composer.metrics import LabelledMetrics, LoggedMetrics, Losses
 from trainer_hooks.adapters.views import lacking
 from trainer_hooks.errors import UsageError
 
@@ -29,13 +29,30 @@ _BEFORE_LOSS = frozenset({"after_forward", "before_loss", "eval_after_forward"})
 
 
 class GuestState(State):  # type: ignore[misc]
-    """The state that guests are given; `vars(state)` is where the trainer puts what they may not.
+    """The state that guests are given; the trainer alone puts the batch, outputs and loss there.
 
     Attributes:
         event_in_work: the event that is delivered, or an empty text.
     """
 
     event_in_work = ""
+
+    def keep(self, name: str, value: Any) -> None:
+        """Put an attribute there, for the trainer."""
+        self.__dict__[name] = value
+
+    def load_state_dict(self, *_: Any, **__: Any) -> None:
+        """Refuse to go on from a training of Composer's.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            "state.load_state_dict(): the counters, optimizers and data of a checkpoint of "
+            "Composer's are not this trainer's. Load the weights alone, as with "
+            "LoadCheckpoint(load_weights_only=True), or go on from a checkpoint of trainer_hooks: "
+            "trainer.fit(ckpt_path=...)."
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
