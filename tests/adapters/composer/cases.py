@@ -10,11 +10,13 @@ from pathlib import Path
 
 warnings.simplefilter("ignore")
 
+import back  # noqa: E402
+import checks  # noqa: E402
 import composer  # noqa: E402
 import torch  # noqa: E402
 from composer import callbacks  # noqa: E402
 from composer.callbacks import mlperf  # noqa: E402
-from running import EVENTS, Program, outcome  # noqa: E402
+from running import EVENTS, Program, outcome, outcomes_of  # noqa: E402
 
 
 class Recording(composer.Callback):
@@ -201,7 +203,8 @@ def main(target: str) -> None:
                 "there": outcome(program.there),
                 "here": outcome(program.here),
             }
-    Path(target).write_text(json.dumps(results), encoding="utf-8")
+    found = {**outcomes_of(checks), **outcomes_of(back)}
+    Path(target).write_text(json.dumps({"cases": results, "checks": found}), encoding="utf-8")
 
 
 if __name__ == "__main__":

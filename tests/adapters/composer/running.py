@@ -112,6 +112,26 @@ class Written(LoggerDestination):
         self.lines += [[k, v] for k, v in hyperparameters.items() if k.startswith("time/")]
 
 
+def train(callbacks, module=None, *, fits=True, ckpt_path=None, **options):
+    """Train a module in our Trainer, and return that."""
+    quiet = {
+        "accelerator": "cpu", "max_epochs": 1, "logger": False, "plugins": False,
+        "enable_progress_bar": False, "enable_model_summary": False,
+        "enable_checkpointing": False, "num_sanity_val_steps": 0,
+    }  # fmt: skip
+    trainer = trainer_hooks.Trainer(**{**quiet, **options}, callbacks=list(callbacks))
+    if fits:
+        trainer.fit(module or Ours(), loader(), loader(), ckpt_path=ckpt_path)
+    return trainer
+
+
+def outcomes_of(checks):
+    """Return what each `check_...` of a module raised, an empty text if it went well."""
+    names = [name for name in vars(checks) if name.startswith("check_")]
+    found = {name: outcome(lambda name=name: {"done": vars(checks)[name]()}) for name in names}
+    return {f"{checks.__name__} {name}": one.get("raised", "") for name, one in found.items()}
+
+
 class SaveAt(trainer_hooks.Callback):
     """Save in the slot after a step, inside of an epoch."""
 

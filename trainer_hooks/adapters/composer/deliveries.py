@@ -75,7 +75,13 @@ def _start_batch(guest: ComposerGuest, trainer: Any, module: Any, batch: Any, _i
     home.state.keep("batch", batch)
     if trainer.progress.batches_in_window == 0:
         guest.tell("batch_start")
-    if home.has_own_step:
+    elif home.has_own_step:
+        guest.tell("before_forward")
+
+
+def _before_window(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+    guest.tell("before_train_batch")
+    if guest.at_home(trainer, module).has_own_step:
         guest.tell("before_forward")
 
 
@@ -241,6 +247,7 @@ DELIVERIES: dict[str, Callable[..., object]] = {
     "on_train_epoch_start": _begin_epoch,
     "on_after_dataloader": _take_from_loader,
     "on_train_batch_start": _start_batch,
+    "on_before_train_batch": _before_window,
     "on_after_forward": _after_forward,
     "on_after_loss": _after_loss,
     "on_before_backward": _before_backward,

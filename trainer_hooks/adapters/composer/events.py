@@ -15,7 +15,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "on_before_dataloader": ("before_dataloader",),
     "on_after_dataloader": ("after_dataloader",),
     "on_train_batch_start": ("batch_start", "before_forward"),
-    "on_before_train_batch": ("before_train_batch",),
+    "on_before_train_batch": ("before_train_batch", "before_forward"),
     "on_before_forward": ("before_forward",),
     "on_after_forward": ("after_forward",),
     "on_before_loss": ("before_loss",),
@@ -77,18 +77,26 @@ STATED = _IN_STEP | {"batch_end"}
 """Events at which it has the outputs and the loss, likewise."""
 
 DECLARED: dict[str, str] = {
-    "init": "when the model is on its device in the first run, and not when the trainer is made: "
-    "before that there is no model",
-    "before_dataloader": "once for each batch of ours, so with `accumulate_grad_batches` several "
-    "times in a window, which is Composer's batch",
-    "after_dataloader": "likewise",
-    "batch_start": "`state.batch` is the first batch of the window, and at `after_train_batch` and "
-    "`batch_end` its last: the window is never in one piece here",
-    "before_forward": "of a module with its own `training_step`, before it; what it returns is the "
-    "loss, so `after_forward`, `before_loss` and `after_loss` come after it, without the outputs",
-    "eval_end": "of several loaders after the last, each with its own label and timestamp: their "
+    "init": "in the first run, when the model is on its device: before that there is none. The "
+    "state has optimizers and loaders from `fit_start` on, when a fit has made them",
+    "before_dataloader": "with `accumulate_grad_batches` once for each batch of ours, several "
+    "times in a window, which is Composer's batch. A resume passes over batches without it",
+    "after_dataloader": "with `accumulate_grad_batches` once for each batch of ours",
+    "batch_start": "`state.batch` is the first batch of the window: it is never in one piece here",
+    "after_train_batch": "`state.batch` is the last batch of the window",
+    "batch_end": "`state.batch` is the last batch of the window",
+    "before_forward": "of a module with its own `training_step`, before that",
+    "after_forward": "of a module with its own `training_step`, after it and without its outputs",
+    "before_loss": "of a module with its own `training_step`, after it",
+    "after_loss": "of a module with its own `training_step`, after it, with the loss as the backward "
+    "has it: divided by the batches of the window, and scaled",
+    "eval_end": "of several loaders after the last, each with its label and timestamp: their "
     "metrics are known then",
-    "fit_end": "after the last evaluation, which Composer may run after it",
-    "close": "by `trainer.close()`, or where the trainer is collected or Python ends",
+    "eval_after_forward": "of a module with its own `validation_step`, with what that returned",
+    "epoch_end": "an epoch that a stop breaks off does not end, as there",
+    "fit_end": "after the last evaluation. A stop in the middle of an epoch evaluates no more, "
+    "where Composer does once more",
+    "close": "by `trainer.close()`, or when the trainer is collected or Python ends",
+    "post_close": "as `close`",
 }
 """What is not the same at an event, and why."""
