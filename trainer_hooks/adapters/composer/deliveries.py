@@ -5,7 +5,7 @@ Each function takes the guest and what the hook brings. What is shared is done b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks.data import defines
 from trainer_hooks.module import Module
@@ -13,35 +13,49 @@ from trainer_hooks.module import Module
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.adapters.composer.guest import ComposerGuest
+__all__ = ["DELIVERIES", "Guest"]
 
-__all__ = ["DELIVERIES"]
+
+class Guest(Protocol):
+    """What is asked of a guest's adapter here."""
+
+    home: Any
+
+    def at_home(self, trainer: Any, module: Any) -> Any:
+        """Return what the guests of a trainer share."""
+
+    def enter(self, trainer: Any, module: Any) -> None:
+        """Take part in a run."""
+
+    def tell(self, event: str) -> None:
+        """Deliver an event, if the guest hears it."""
+
 
 # --- a run begins and ends ---
 
 
-def _enter(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _enter(guest: Guest, trainer: Any, module: Any) -> None:
     guest.enter(trainer, module)
 
 
-def _before_load(guest: ComposerGuest, trainer: Any, module: Any, path: str | None) -> None:
+def _before_load(guest: Guest, trainer: Any, module: Any, path: str | None) -> None:
     home = guest.at_home(trainer, module)
     home.limit()
     home.state.load_path = path
     guest.tell("before_load")
 
 
-def _after_load(guest: ComposerGuest, trainer: Any, module: Any, _checkpoint: Any) -> None:
+def _after_load(guest: Guest, trainer: Any, module: Any, _checkpoint: Any) -> None:
     guest.at_home(trainer, module).look()
     guest.tell("after_load")
 
 
-def _begin_fit(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _begin_fit(guest: Guest, trainer: Any, module: Any) -> None:
     guest.at_home(trainer, module).begin_fit()
     guest.tell("fit_start")
 
 
-def _close(guest: ComposerGuest, _trainer: Any, _module: Any) -> None:
+def _close(guest: Guest, _trainer: Any, _module: Any) -> None:
     if guest.home is not None:
         guest.home.close()
 
@@ -53,7 +67,7 @@ def _nothing(*_: Any) -> None:
 # --- training ---
 
 
-def _begin_epoch(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _begin_epoch(guest: Guest, trainer: Any, module: Any) -> None:
     home = guest.at_home(trainer, module)
     home.begin_epoch()
     if home.state.timestamp.epoch_in_iteration.value == 0:
@@ -61,7 +75,7 @@ def _begin_epoch(guest: ComposerGuest, trainer: Any, module: Any) -> None:
     guest.tell("epoch_start")
 
 
-def _take_from_loader(guest: ComposerGuest, trainer: Any, module: Any, batch: Any) -> None:
+def _take_from_loader(guest: Guest, trainer: Any, module: Any, batch: Any) -> None:
     home = guest.at_home(trainer, module)
     if batch is None:
         home.note_end_of_data()
@@ -70,7 +84,7 @@ def _take_from_loader(guest: ComposerGuest, trainer: Any, module: Any, batch: An
         guest.tell("after_dataloader")
 
 
-def _start_batch(guest: ComposerGuest, trainer: Any, module: Any, batch: Any, _idx: int) -> None:
+def _start_batch(guest: Guest, trainer: Any, module: Any, batch: Any, _idx: int) -> None:
     home = guest.at_home(trainer, module)
     home.state.keep("batch", batch)
     if trainer.progress.batches_in_window == 0:
@@ -79,23 +93,23 @@ def _start_batch(guest: ComposerGuest, trainer: Any, module: Any, batch: Any, _i
         guest.tell("before_forward")
 
 
-def _before_window(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _before_window(guest: Guest, trainer: Any, module: Any) -> None:
     guest.tell("before_train_batch")
     if guest.at_home(trainer, module).has_own_step:
         guest.tell("before_forward")
 
 
-def _after_forward(guest: ComposerGuest, trainer: Any, module: Any, outputs: Any) -> None:
+def _after_forward(guest: Guest, trainer: Any, module: Any, outputs: Any) -> None:
     guest.at_home(trainer, module).state.keep("outputs", outputs)
     guest.tell("after_forward")
 
 
-def _after_loss(guest: ComposerGuest, trainer: Any, module: Any, loss: Any) -> None:
+def _after_loss(guest: Guest, trainer: Any, module: Any, loss: Any) -> None:
     guest.at_home(trainer, module).state.keep("loss", loss)
     guest.tell("after_loss")
 
 
-def _before_backward(guest: ComposerGuest, trainer: Any, module: Any, loss: Any) -> None:
+def _before_backward(guest: Guest, trainer: Any, module: Any, loss: Any) -> None:
     home = guest.at_home(trainer, module)
     if home.has_own_step:
         home.state.keep("loss", loss)
@@ -105,7 +119,7 @@ def _before_backward(guest: ComposerGuest, trainer: Any, module: Any, loss: Any)
 
 
 def _end_batch(
-    guest: ComposerGuest, trainer: Any, module: Any, outputs: Any, batch: Any, _idx: int
+    guest: Guest, trainer: Any, module: Any, outputs: Any, batch: Any, _idx: int
 ) -> None:
     if trainer.progress.batches_in_window:
         return
@@ -113,31 +127,30 @@ def _end_batch(
     home.state.keep("batch", batch)
     if outputs:
         home.state.keep("loss", outputs["loss"])
-    home.sync()
+    home.count()
     guest.tell("batch_end")
 
 
-def _save_batch(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _save_batch(guest: Guest, trainer: Any, module: Any) -> None:
     if trainer.progress.batches_in_window == 0:
-        guest.at_home(trainer, module).sync()
+        guest.at_home(trainer, module)
         guest.tell("batch_checkpoint")
 
 
-def _end_batches(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _end_batches(guest: Guest, trainer: Any, module: Any) -> None:
     home = guest.at_home(trainer, module)
-    home.sync()
     if trainer.is_last_batch and home.is_asked_once_more:
         guest.tell("before_dataloader")
     if home.end_epoch():
         guest.tell("epoch_end")
 
 
-def _save_epoch(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _save_epoch(guest: Guest, trainer: Any, module: Any) -> None:
     if guest.at_home(trainer, module).state.timestamp.batch_in_epoch.value == 0:
         guest.tell("epoch_checkpoint")
 
 
-def _end_iteration(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _end_iteration(guest: Guest, trainer: Any, module: Any) -> None:
     guest.at_home(trainer, module).end_iteration()
     guest.tell("iteration_end")
 
@@ -145,17 +158,16 @@ def _end_iteration(guest: ComposerGuest, trainer: Any, module: Any) -> None:
 # --- evaluations and predictions ---
 
 
-def _begin_evaluation(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _begin_evaluation(guest: Guest, trainer: Any, module: Any) -> None:
     guest.at_home(trainer, module).begin_evaluation()
 
 
 def _start_eval_batch(
-    guest: ComposerGuest, trainer: Any, module: Any, batch: Any, batch_idx: int, index: int = 0
+    guest: Guest, trainer: Any, module: Any, batch: Any, batch_idx: int, index: int = 0
 ) -> None:
     if trainer.sanity_checking:
         return
     home = guest.at_home(trainer, module)
-    home.sync()
     if home.begin_eval_batch(batch, batch_idx, index):
         guest.tell("eval_start")
     guest.tell("eval_batch_start")
@@ -163,20 +175,20 @@ def _start_eval_batch(
         guest.tell("eval_before_forward")
 
 
-def _eval_forward(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _eval_forward(guest: Guest, trainer: Any, module: Any) -> None:
     if not trainer.sanity_checking:
         guest.at_home(trainer, module)
         guest.tell("eval_before_forward")
 
 
-def _eval_outputs(guest: ComposerGuest, trainer: Any, module: Any, outputs: Any) -> None:
+def _eval_outputs(guest: Guest, trainer: Any, module: Any, outputs: Any) -> None:
     if not trainer.sanity_checking:
         guest.at_home(trainer, module).state.keep("outputs", outputs)
         guest.tell("eval_after_forward")
 
 
 def _end_eval_batch(
-    guest: ComposerGuest,
+    guest: Guest,
     trainer: Any,
     module: Any,
     outputs: Any,
@@ -194,20 +206,20 @@ def _end_eval_batch(
     guest.tell("eval_batch_end")
 
 
-def _end_evaluation(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _end_evaluation(guest: Guest, trainer: Any, module: Any) -> None:
     if trainer.sanity_checking:
         return
     for _ in guest.at_home(trainer, module).ended_loaders():
         guest.tell("eval_end")
 
 
-def _begin_prediction(guest: ComposerGuest, trainer: Any, module: Any) -> None:
+def _begin_prediction(guest: Guest, trainer: Any, module: Any) -> None:
     guest.at_home(trainer, module).begin_prediction()
     guest.tell("predict_start")
 
 
 def _start_predict_batch(
-    guest: ComposerGuest, trainer: Any, module: Any, batch: Any, _idx: int, _index: int = 0
+    guest: Guest, trainer: Any, module: Any, batch: Any, _idx: int, _index: int = 0
 ) -> None:
     guest.at_home(trainer, module).state.keep("batch", batch)
     guest.tell("predict_batch_start")
@@ -215,13 +227,13 @@ def _start_predict_batch(
         guest.tell("predict_before_forward")
 
 
-def _predict_outputs(guest: ComposerGuest, trainer: Any, module: Any, outputs: Any) -> None:
+def _predict_outputs(guest: Guest, trainer: Any, module: Any, outputs: Any) -> None:
     guest.at_home(trainer, module).state.keep("outputs", outputs)
     guest.tell("predict_after_forward")
 
 
 def _end_predict_batch(
-    guest: ComposerGuest,
+    guest: Guest,
     trainer: Any,
     module: Any,
     outputs: Any,

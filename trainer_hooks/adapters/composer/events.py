@@ -88,7 +88,7 @@ DECLARED: dict[str, str] = {
     "before_forward": "of a module with its own `training_step`, before that",
     "after_forward": "of a module with its own `training_step`, after it and without its outputs",
     "before_loss": "of a module with its own `training_step`, after it",
-    "after_loss": "of a module with its own `training_step`, after it, with the loss as the backward "
+    "after_loss": "of a module with its own `training_step`, after it, with the loss as backward "
     "has it: divided by the batches of the window, and scaled",
     "eval_end": "of several loaders after the last, each with its label and timestamp: their "
     "metrics are known then",

@@ -144,7 +144,7 @@ class ComposerGuest(HostedCallback):
 
     def _plain(self, event: str) -> Callable[..., object]:
         def call(trainer: Any, module: Any, *_: Any) -> None:
-            self.at_home(trainer, module).sync()
+            self.at_home(trainer, module)
             self.tell(event)
 
         return call

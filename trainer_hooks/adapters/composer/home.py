@@ -55,7 +55,9 @@ class Home:
         self._place = (-1, -1)
         self._before = Timestamp()
         self._since = 0.0
+        self._counts = self._counts_before = (0, 0, 0)
         self._training: tuple[Any, Any, Any] = (None, None, -1)
+        self.state.keep("catch_up", self.sync)
         _OPEN.add(self)
 
     # --- a run begins ---
@@ -90,42 +92,44 @@ class Home:
 
     def look(self) -> None:
         """Take over how far the training is, after a restore or another trainer's fit."""
-        progress, now = self.trainer.progress, self.state.timestamp
-        if progress.is_fresh and now.batch.value:
-            self.state.timestamp, self.state.previous_timestamp = Timestamp(), None
-        elif progress.batches_stepped != now.batch.value:
-            self.state.timestamp, self.state.previous_timestamp = self._by_clock(), None
+        progress, state = self.trainer.progress, self.state
+        if progress.is_fresh and state.now.batch.value:
+            state.now, state.before = Timestamp(), None
+        elif progress.batches_stepped != state.now.batch.value:
+            state.now, state.before = self._by_clock(), None
+        self._counts = self._counts_before = (0, 0, 0)
+        self.count()
 
     # --- counters ---
 
     def begin_epoch(self) -> None:
         """Open an epoch; what one before it that was broken off has counted is left out."""
-        self.sync()
         self._is_exhausted = False
         now = self.state.timestamp
         if now.batch_in_epoch.value:
             self.state.timestamp = now.copy(batch_in_epoch=0, sample_in_epoch=0, token_in_epoch=0)
 
+    def count(self) -> None:
+        """Note how much is done, so that a timestamp can be made of it."""
+        progress = self.trainer.progress
+        counts = progress.batches_stepped, progress.samples_completed, progress.tokens_completed
+        if counts[0] != self._counts[0]:
+            self._counts_before, self._counts = self._counts, counts
+
     def sync(self) -> None:
-        """Count the windows that were done since."""
-        progress, now = self.trainer.progress, self.state.timestamp
-        done = progress.batches_stepped - now.batch.value
-        if done <= 0:
+        """Bring the timestamps to what is done; those in between that nobody saw are left out."""
+        self.count()  # in a window under way its samples do not count yet
+        state = self.state
+        due = self._counts[0] - state.now.batch.value
+        if due <= 0:
             return
-        spent = timedelta(seconds=self.trainer.clock.train_seconds) - now.total_wct
-        samples = progress.samples_completed - now.sample.value
-        following = now.to_next_batch(
-            samples, progress.tokens_completed - now.token.value, max(spent, timedelta())
-        )
-        if done > 1:  # nobody asked in between
-            following = following.copy(
-                batch=now.batch + done, batch_in_epoch=now.batch_in_epoch + done
-            )
-        self.state.previous_timestamp, self.state.timestamp = now, following
+        seconds = self.trainer.clock.train_seconds
+        if due > 1 and self._counts_before[0] > state.now.batch.value:
+            state.now = _advanced(state.now, self._counts_before, seconds)
+        state.before, state.now = state.now, _advanced(state.now, self._counts, seconds)
 
     def end_epoch(self) -> bool:
         """Count the epoch, unless it was broken off; return whether it was not."""
-        self.sync()
         now, is_whole = self.state.timestamp, self.trainer.is_last_batch
         if is_whole and now.batch_in_epoch.value:
             self.state.previous_timestamp = now
@@ -250,6 +254,18 @@ class Home:
             epoch_wct=timedelta(seconds=clock.train_seconds_in_epoch if is_open else 0.0),
             batch_wct=timedelta(),
         )
+
+
+def _advanced(now: Timestamp, counts: tuple[int, int, int], seconds: float) -> Timestamp:
+    """Return a timestamp that has come to some batches, samples and tokens."""
+    batches, samples, tokens = counts
+    spent = max(timedelta(seconds=seconds) - now.total_wct, timedelta())
+    following = now.to_next_batch(samples - now.sample.value, tokens - now.token.value, spent)
+    more = batches - following.batch.value
+    if more:
+        epoch = following.batch_in_epoch + more
+        following = following.copy(batch=following.batch + more, batch_in_epoch=epoch)
+    return following
 
 
 def _close_all() -> None:

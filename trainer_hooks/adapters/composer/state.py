@@ -7,7 +7,7 @@ load, format names, and say when something is due.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from composer.core import Evaluator, Precision, State, Time
 from composer.utils import get_device
@@ -15,6 +15,9 @@ from composer.utils import get_device
 from trainer_hooks.adapters.composer.metrics import LabelledMetrics, LoggedMetrics, Losses
 from trainer_hooks.adapters.views import lacking
 from trainer_hooks.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["GuestState", "evaluators_of", "length_of", "make_state"]
 
@@ -31,11 +34,42 @@ _BEFORE_LOSS = frozenset({"after_forward", "before_loss", "eval_after_forward"})
 class GuestState(State):  # type: ignore[misc]
     """The state that guests are given; the trainer alone puts the batch, outputs and loss there.
 
+    A timestamp takes Composer longer to make than a small batch takes to be read, so that one is
+    made when somebody asks.
+
     Attributes:
         event_in_work: the event that is delivered, or an empty text.
+        catch_up: brings the two timestamps up to date; None as long as there is nothing to count.
+        now: the timestamp as it was made last.
+        before: likewise, the one before it.
     """
 
     event_in_work = ""
+    catch_up: Callable[[], None] | None = None
+    now: Any = None
+    before: Any = None
+
+    @property
+    def timestamp(self) -> Any:
+        """How much is trained."""
+        if self.catch_up is not None:
+            self.catch_up()
+        return self.now
+
+    @timestamp.setter
+    def timestamp(self, timestamp: Any) -> None:
+        self.keep("now", timestamp)
+
+    @property
+    def previous_timestamp(self) -> Any:
+        """The same, before the last batch, epoch or iteration was counted."""
+        if self.catch_up is not None:
+            self.catch_up()
+        return self.before
+
+    @previous_timestamp.setter
+    def previous_timestamp(self, timestamp: Any) -> None:
+        self.keep("before", timestamp)
 
     def keep(self, name: str, value: Any) -> None:
         """Put an attribute there, for the trainer."""
