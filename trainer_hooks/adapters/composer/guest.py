@@ -97,7 +97,8 @@ class ComposerGuest(HostedCallback):
                 if isinstance(one, ComposerGuest) and one.is_destination:
                     one.enter(trainer, module)
         self._is_open = True
-        home.state.callbacks.append(self.guest)
+        if not any(one is self.guest for one in home.state.callbacks):
+            home.state.callbacks.append(self.guest)
         home.closings.append((self._close, self._post_close))
         if self.is_destination:
             home.logger.take_in(self.guest)

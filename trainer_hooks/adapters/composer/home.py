@@ -39,16 +39,16 @@ class Home:
         logger: likewise.
         duration: the `max_duration` that the trainer goes by.
         has_own_step: whether forward and loss are in a `training_step` of the module's own.
-        closings: what is called when the trainer, the program or this ends, by stages.
+        closings: what closes each guest, and what comes after all are closed.
     """
 
     def __init__(self, trainer: Any, module: Any) -> None:
+        self.closings: list[tuple[Callable[[], bool], Callable[[], object]]] = []
         self.trainer = trainer
         self.state = make_state(trainer, model_view(module))
         self.logger = GuestLogger(self.state, trainer)
         self.duration: Time | None = None
         self.has_own_step = False
-        self.closings: list[tuple[Callable[[], bool], Callable[[], object]]] = []
         self._is_exhausted = False
         self._evaluated: list[tuple[Any, str, int]] = []
         self._ended: list[Timestamp] = []
