@@ -97,6 +97,18 @@ class Shortening(Stopping):
             state.max_duration = composer.Time(5, "ba")
 
 
+class Lengthening(composer.Callback):
+    """Make the training longer, in another unit."""
+
+    def __init__(self):
+        self.calls = []
+
+    def epoch_end(self, state, logger):
+        self.calls.append([state.timestamp.epoch.value, str(state.max_duration)])
+        if state.timestamp.epoch == 1:
+            state.max_duration = "12ba"
+
+
 class Patient(callbacks.EarlyStopper):
     """A subclass of theirs that overrides an inner method."""
 
@@ -143,6 +155,7 @@ CASES = {
     "Named": Named,
     "Stopping": Stopping,
     "Shortening": Shortening,
+    "Lengthening": Lengthening,
     "ActivationMonitor": lambda: callbacks.ActivationMonitor("2ba", only_log_wandb=False),
     "CheckpointSaver": saver(),
     "CheckpointSaver-batches": saver(save_interval="3ba", num_checkpoints_to_keep=1),
@@ -190,7 +203,7 @@ def main(target: str) -> None:
     results = {}
     for name, make in CASES.items():
         unlike = MEASURED.get(name.partition("-")[0], ())
-        stops = name in ("Stopping", "Shortening")
+        stops = name in ("Stopping", "Shortening", "Lengthening")
         for suffix, options in {
             "": {"evaluates": not stops},
             " resumed": {"stop": "1ep"},

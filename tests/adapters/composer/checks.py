@@ -82,6 +82,14 @@ def check_what_would_be_ignored_is_refused():
     assert "state.outputs was set at 'before_loss'" in str(found[0])
 
 
+def check_an_end_in_samples_is_refused():
+    def lengthen(state, _):
+        state.max_duration = "100sp"
+
+    error = raised(lambda: seen(lengthen))
+    assert "state.max_duration = '100sp'" in str(error), error
+
+
 def check_a_window_is_a_batch():
     hearing = Hearing(lambda state, _: [state.timestamp.batch.value, state.timestamp.sample.value],
                       "batch_end")  # fmt: skip

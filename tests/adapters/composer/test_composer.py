@@ -38,6 +38,9 @@ CHECKS = [f"{file} {name}" for file in ("checks", "back") for name in _defined(f
 ELSEWHERE = {"Generate": "it takes a HuggingFaceModel of Composer's, which no module of ours is"}
 """Built-in callbacks that are not compared, and why."""
 
+ONCE = {"Stopping", "Shortening", "Lengthening", "MLPerfCallback", "CheckpointSaver-weights"}
+"""Cases of one run alone."""
+
 needs_composer = [
     pytest.mark.skipif(
         not _is_installed(),
@@ -67,7 +70,7 @@ def results(tmp_path_factory) -> dict:
     paths = [_installed(folder), str(ROOT), str(HERE / "stand_ins")]
     done = subprocess.run(
         [sys.executable, HERE / "cases.py", target],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=150, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -88,19 +91,16 @@ class TestWithComposer:
     @pytest.mark.parametrize("name", CASES)
     def test_it_does_what_it_does_at_home(self, results, name: str) -> None:
         """Events with their timestamps, logged values, attributes, files, weights are the same."""
-        runs = [one for one in results["cases"] if one.removesuffix(" resumed") == name]
-        assert runs
+        runs = [name] if name in ONCE else [name, f"{name} resumed"]
         for run in runs:
             found = results["cases"][run]
             assert "raised" not in found["there"]
             assert found["here"] == found["there"], run
 
-    @pytest.mark.parametrize("name", CASES)
+    @pytest.mark.parametrize("name", sorted({*CASES} - ONCE))
     def test_it_goes_on_inside_an_epoch_as_at_home(self, results, name: str) -> None:
         """The same after a resume inside an epoch, for whose passed batches nobody is asked."""
-        found = results["cases"].get(f"{name} resumed inside")
-        if found is None:
-            pytest.skip("it is of one run")
+        found = results["cases"][f"{name} resumed inside"]
         there, here = found["there"], found["here"]
         assert "raised" not in there
         calls = there["calls"]

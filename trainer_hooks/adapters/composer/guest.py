@@ -10,6 +10,7 @@ from trainer_hooks._log import log
 from trainer_hooks.adapters.composer.deliveries import DELIVERIES
 from trainer_hooks.adapters.composer.events import EVENT_NAMES, EVENTS, EVERY_BATCH, LOADED, STATED
 from trainer_hooks.adapters.hosted import HostedCallback
+from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,11 +162,14 @@ class ComposerGuest(HostedCallback):
             trainer.stop(f"{type(self.guest).__qualname__} stopped the training at {event!r}")
             return
         number, unit = int(longest.value), longest.unit.value
+        if unit not in ("ep", "ba"):
+            raise UsageError(
+                f"state.max_duration = {str(longest)!r}: the end of a fit under way is changed in "
+                "epochs or batches, as '10ep' or '500ba'. Give it so, or call "
+                "state.stop_training() when it is time."
+            )
         trainer.max_epochs = number if unit == "ep" else -1
-        if unit == "ba":
-            trainer.max_steps = number
-        elif unit != "ep":
-            trainer.max_duration = str(longest)
+        trainer.max_steps = number if unit == "ba" else -1
 
     def _log(self, _trainer: Any, _module: Any, metrics: Any, step: int) -> None:
         self.guest.log_metrics(dict(metrics), step)
