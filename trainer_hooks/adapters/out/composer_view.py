@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
-from trainer_hooks.adapters.out.shared import lacking_there, tensors_of
+from trainer_hooks.adapters.out.shared import ProgressThere, lacking_there, tensors_of
 
 if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
@@ -73,11 +73,11 @@ class ComposerTrainerView:
     def progress(self) -> Any:
         """How far the training is."""
         now = self.view_target.timestamp
-        return SimpleNamespace(
+        return ProgressThere(
+            int(now.epoch),
             is_fresh=not int(now.batch),
-            batches_completed=int(now.batch),
-            batches_in_epoch=int(now.batch_in_epoch),
-            batches_in_window=0,
+            framework="Composer",
+            callback=self._callback,
         )
 
     @property
