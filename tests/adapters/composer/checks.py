@@ -1,6 +1,6 @@
 """What guests of Composer are handed in our Trainer: each function is a test of its own.
 
-`running.outcome_of` runs them; they need Composer.
+`running.outcomes_of` runs them; they need Composer.
 """
 
 from __future__ import annotations
@@ -296,12 +296,3 @@ def check_destinations_are_guests():
     file = FileLogger("log.txt", flush_interval=1)
     train([callbacks.LRMonitor(), file]).close()
     assert "lr-SGD/group0" in Path("log.txt").read_text()
-
-
-def check_there_and_here_train_alike():
-    torch.manual_seed(1)
-    there, _, _ = Program(callbacks.LRMonitor).train_there("1ep")
-    torch.manual_seed(1)
-    module = Ours()
-    train([callbacks.LRMonitor()], module)
-    assert torch.equal(there.state.model.layers[1].weight, module.layers[1].weight)
