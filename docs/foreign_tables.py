@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks.adapters.lightning.callbacks import SAME_HOOKS, SAVER_SLOTS
+from trainer_hooks.adapters.out.accelerated import ACCELERATED_EVENTS
+from trainer_hooks.adapters.out.transformers import TRANSFORMERS_EVENTS
 from trainer_hooks.adapters.pytorch_accelerated.callbacks import TWINS
 from trainer_hooks.adapters.transformers import EVENTS
 from trainer_hooks.hooks import HOOKS
@@ -12,7 +14,7 @@ from trainer_hooks.hooks import HOOKS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["hooks_of"]
+__all__ = ["events_of", "hooks_of"]
 
 
 def hooks_of(framework: str) -> str:
@@ -29,6 +31,24 @@ def hooks_of(framework: str) -> str:
         found = {**twins, **extra}
         rows = [f"| `{found[name]}` | `{name}` |" for name in HOOKS if name in found]
     return "\n".join(["", "| there | called here at |", "|---|---|", *rows, "", ""])
+
+
+def events_of(framework: str) -> str:
+    """Return the table of our hooks and of a framework's events at which they are called there.
+
+    Args:
+        framework: `"pytorch_accelerated"` or `"transformers"`.
+    """
+    events = {
+        "pytorch_accelerated": ACCELERATED_EVENTS,
+        "transformers": TRANSFORMERS_EVENTS,
+    }[framework]
+    rows = [f"| `{hook}` | {_event(events[hook])} |" for hook in HOOKS if hook in events]
+    return "\n".join(["", "| here | called there at |", "|---|---|", *rows, "", ""])
+
+
+def _event(name: str) -> str:
+    return f"`{name}`" if name else "the model's forward"
 
 
 def _slot(name: str) -> str:

@@ -9,7 +9,13 @@ from urllib.parse import quote
 
 import torch
 
-from trainer_hooks.adapters.out.shared import LogsTo, lacking_there, listeners_of, tensors_of
+from trainer_hooks.adapters.out.shared import (
+    LogsTo,
+    ProgressThere,
+    lacking_there,
+    listeners_of,
+    tensors_of,
+)
 from trainer_hooks.adapters.views import View
 from trainer_hooks.errors import CallbackError, StopTraining
 
@@ -198,6 +204,14 @@ class _TrainerView(View):
     def train_dataloader(self) -> Any:
         """The loader of training batches."""
         return self.view_target._train_dataloader  # noqa: SLF001 - likewise
+
+    @property
+    def progress(self) -> ProgressThere:
+        """How far the training has come: whole epochs."""
+        epoch = self.current_epoch
+        return ProgressThere(
+            epoch, is_fresh=epoch == 0, framework="pytorch-accelerated", callback=self._callback
+        )
 
     @property
     def sanity_checking(self) -> bool:

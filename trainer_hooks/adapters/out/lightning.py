@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.adapters.out.shared import lacking_there, listeners_of
+from trainer_hooks.adapters.out.shared import ProgressThere, lacking_there, listeners_of
 from trainer_hooks.adapters.views import View
 from trainer_hooks.connector import checked
 from trainer_hooks.errors import CallbackError, StopTraining
@@ -60,6 +60,18 @@ class _TrainerView(View):
     def stop(self, reason: str = "") -> None:  # noqa: ARG002 - Lightning keeps none
         """End the fit after the batch in work."""
         self.view_target.should_stop = True
+
+    @property
+    def progress(self) -> ProgressThere:
+        """How far the training has come."""
+        trainer = self.view_target
+        return ProgressThere(
+            trainer.current_epoch,
+            # there the counters are restored after `on_fit_start`
+            is_fresh=trainer.global_step == 0 and not trainer.ckpt_path,
+            framework="Lightning",
+            callback=self._callback,
+        )
 
     def __getattr__(self, name: str) -> Any:
         try:

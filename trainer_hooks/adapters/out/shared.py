@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["LogsTo", "lacking_there", "listeners_of", "tensors_of"]
+__all__ = ["LogsTo", "ProgressThere", "lacking_there", "listeners_of", "tensors_of"]
 
 
 def listeners_of(
@@ -56,6 +56,29 @@ def lacking_there(name: str, framework: str, callback: Callback) -> AttributeErr
         f"no counterpart in {framework}'s. Run the callback in trainer_hooks.Trainer.",
         name=name,
     )
+
+
+class ProgressThere:
+    """Stand for `trainer.progress`: what can be told there of how far a training has come.
+
+    Args:
+        epochs_completed: whole epochs.
+        is_fresh: whether nothing was trained yet.
+        framework: whose trainer it is.
+        callback: who asks.
+    """
+
+    def __init__(
+        self, epochs_completed: int, *, is_fresh: bool, framework: str, callback: Callback
+    ) -> None:
+        self.epochs_completed = epochs_completed
+        self.is_fresh = is_fresh
+        self._asked = framework, callback
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise lacking_there(f"progress.{name}", *self._asked)
 
 
 class LogsTo:

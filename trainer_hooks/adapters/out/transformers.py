@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.adapters.out.shared import LogsTo, lacking_there, listeners_of, tensors_of
+from trainer_hooks.adapters.out.shared import (
+    LogsTo,
+    ProgressThere,
+    lacking_there,
+    listeners_of,
+    tensors_of,
+)
 from trainer_hooks.errors import CallbackError, StopTraining
 
 if TYPE_CHECKING:
@@ -133,6 +139,16 @@ class _TrainerView:
         self.is_global_zero = state.is_world_process_zero
         self.sanity_checking = False
         self.callback_metrics: dict[str, Tensor] = {}
+
+    @property
+    def progress(self) -> ProgressThere:
+        """How far the training has come."""
+        return ProgressThere(
+            self.current_epoch,
+            is_fresh=self.global_step == 0,
+            framework="transformers",
+            callback=self._callback,
+        )
 
     @property
     def should_stop(self) -> bool:
