@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainer_hooks.adapters.ignite.engines import TRAIN_EVENTS, VALIDATION_EVENTS
+from trainer_hooks.adapters.ignite.handlers import DEFAULTS
 from trainer_hooks.adapters.lightning.callbacks import SAME_HOOKS, SAVER_SLOTS
 from trainer_hooks.adapters.out.accelerated import ACCELERATED_EVENTS
 from trainer_hooks.adapters.out.transformers import TRANSFORMERS_EVENTS
@@ -14,15 +16,17 @@ from trainer_hooks.hooks import HOOKS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["events_of", "hooks_of"]
+__all__ = ["events_of", "handlers_of", "hooks_of"]
 
 
 def hooks_of(framework: str) -> str:
     """Return the table of a framework's hooks and of those here at which they are called.
 
     Args:
-        framework: `"lightning"`, `"pytorch_accelerated"` or `"transformers"`.
+        framework: `"lightning"`, `"pytorch_accelerated"`, `"transformers"` or `"ignite"`.
     """
+    if framework == "ignite":
+        return _ignite_events()
     if framework == "lightning":
         rows = [f"| `{name}` | {_slot(name)} |" for name in HOOKS if name in SAME_HOOKS]
     else:
@@ -45,6 +49,28 @@ def events_of(framework: str) -> str:
     }[framework]
     rows = [f"| `{hook}` | {_event(events[hook])} |" for hook in HOOKS if hook in events]
     return "\n".join(["", "| here | called there at |", "|---|---|", *rows, "", ""])
+
+
+def _ignite_events() -> str:
+    engines = (("training", TRAIN_EVENTS), ("validation", VALIDATION_EVENTS))
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in events[hook])} of the {which} | `{hook}` |"
+        for which, events in engines
+        for hook in HOOKS
+        if hook in events
+    ]
+    return "\n".join(["", "| there | fired here at |", "|---|---|", *rows, "", ""])
+
+
+def handlers_of() -> str:
+    """Return the table of Ignite's handlers that are taken as they are, and where they go."""
+    rows = [
+        f"| `{name.rpartition('.')[2]}` | {on} | {f'`{event}`' if event else '`attach(engine)`'} |"
+        for name, (on, event) in sorted(
+            DEFAULTS.items(), key=lambda item: item[0].rpartition(".")[2]
+        )
+    ]
+    return "\n".join(["", "| handler | engine | event |", "|---|---|---|", *rows, "", ""])
 
 
 def _event(name: str) -> str:
