@@ -43,7 +43,9 @@ _WHY = "a handler of Ignite called engine.terminate()"
 @cache
 def _engine_class() -> Any:
     """Return a class of engines that know on which events somebody listens."""
-    base: Any = importlib.import_module("ignite.engine").Engine
+    package: Any = importlib.import_module("ignite.engine")
+    base: Any = package.Engine
+    events = {event.name: event for event in package.Events}
 
     class HostedEngine(base):  # type: ignore[misc]  # not known before
         """An engine whose run is a fit of trainer_hooks."""
@@ -56,9 +58,7 @@ def _engine_class() -> Any:
 
         def fire_hosted(self, event: str, *args: Any, **kwargs: Any) -> None:
             """Fire an event, with what its handlers are given."""
-            self._fire_event(
-                importlib.import_module("ignite.engine").Events[event], *args, **kwargs
-            )
+            self._fire_event(events[event], *args, **kwargs)
 
         def run(self, *_: Any, **__: Any) -> Any:
             """Refuse: the Trainer runs.
@@ -94,7 +94,8 @@ class Engines:
     def __init__(self) -> None:
         self.train = new_engine()
         self.validation = new_engine()
-        self._drivers: dict[tuple[str, str], Guest] = {}
+        self._train_drivers: dict[str, Guest] = {}
+        self._validation_drivers: dict[str, Guest] = {}
         self._length: float = 0
         self._begun = self._epoch_begun = time.monotonic()
         self._batches = 0
@@ -103,16 +104,24 @@ class Engines:
     def enter(self, guest: Guest) -> None:
         """Let a guest attach; it fires what no guest before it fires."""
         guest.attach_to(self.train, self.validation)
-        for on, engine in (("train", self.train), ("validation", self.validation)):
-            for event in engine.wanted:
-                self._drivers.setdefault((on, event), guest)
+        for event in self.train.wanted:
+            self._train_drivers.setdefault(event, guest)
+        for event in self.validation.wanted:
+            self._validation_drivers.setdefault(event, guest)
 
     def fire_train(self, guest: Guest, events: tuple[str, ...], trainer: Any, *given: Any) -> None:
         """Fire events of the training whose driver a guest is."""
+        engine = self.train
         for event in events:
-            if self._drivers.get(("train", event)) is guest and self._is_due(event):
+            if self._train_drivers.get(event) is not guest:
+                continue
+            if event == "ITERATION_COMPLETED" and not engine.should_terminate:  # one of each batch
+                self._refresh_train(trainer, event, given)
+                engine.fire_hosted(event)
+            elif self._is_due(event):
                 self._refresh_train(trainer, event, given)
                 self._fire_train(event, given)
+            if engine.should_terminate or engine.should_terminate_single_epoch:
                 self._heed(trainer, event)
 
     def fire_validation(
@@ -122,7 +131,7 @@ class Engines:
         if trainer.sanity_checking:
             return
         for event in events:
-            if self._drivers.get(("validation", event)) is guest:
+            if self._validation_drivers.get(event) is guest:
                 self._refresh_validation(trainer, event, given)
                 self.validation.fire_hosted(event)
                 if self.validation.should_terminate:
@@ -139,19 +148,18 @@ class Engines:
 
     def _is_due(self, event: str) -> bool:
         engine = self.train
+        ends, ends_epoch = engine.should_terminate, engine.should_terminate_single_epoch
+        if not ends and not ends_epoch:
+            return event not in ("TERMINATE", "TERMINATE_SINGLE_EPOCH")
         if event == "EXCEPTION_RAISED":
             return True
-        if event == "TERMINATE":
-            return bool(engine.should_terminate)
         if event == "COMPLETED":
-            return bool(engine.should_terminate != "skip_completed")
-        if engine.should_terminate:
-            return False
-        if event == "TERMINATE_SINGLE_EPOCH":
-            return bool(engine.should_terminate_single_epoch)
-        if event == "EPOCH_COMPLETED":
-            return bool(engine.should_terminate_single_epoch != "skip_epoch_completed")
-        return True
+            return bool(ends != "skip_completed")
+        if ends:
+            return event == "TERMINATE"
+        return event != "TERMINATE" and not (
+            event == "EPOCH_COMPLETED" and ends_epoch == "skip_epoch_completed"
+        )
 
     def _fire_train(self, event: str, given: tuple[Any, ...]) -> None:
         engine = self.train
@@ -165,23 +173,32 @@ class Engines:
     def _refresh_train(self, trainer: Any, event: str, given: tuple[Any, ...]) -> None:
         state, progress = self.train.state, trainer.progress
         self._batches = progress.batches_in_epoch
-        if not self._length or 0 < self._batches < trainer.num_training_batches:
-            self._length = trainer.num_training_batches  # one that is ended early is as long, there
-        is_known = self._length != float("inf")
-        state.epoch_length = int(self._length) if is_known else None
-        state.max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
-        state.dataloader = trainer.train_dataloader
-        is_inside = event not in ("STARTED", "TERMINATE", "COMPLETED")
-        state.epoch = trainer.current_epoch + is_inside
-        state.iteration = progress.batches_completed + (event == "ITERATION_STARTED")
-        if event == "GET_BATCH_COMPLETED" or event == "ITERATION_STARTED":
-            state.batch, state.output = given[0], None
-        elif event == "ITERATION_COMPLETED":
+        if self._batches <= 1 or not self._length:
+            self._refresh_run(trainer)
+        if event == "ITERATION_COMPLETED":
+            state.epoch = progress.epochs_completed + 1
+            state.iteration = progress.batches_completed
             state.batch, state.output = given[1], output_of(given[0])
-        if event in _WITH_METRICS:
+            return
+        is_inside = event not in ("STARTED", "TERMINATE", "COMPLETED")
+        state.epoch = progress.epochs_completed + is_inside
+        state.iteration = progress.batches_completed + (event == "ITERATION_STARTED")
+        if event in ("GET_BATCH_COMPLETED", "ITERATION_STARTED"):
+            state.batch, state.output = given[0], None
+        elif event in _WITH_METRICS:
             begun = self._begun if event == "COMPLETED" else self._epoch_begun
             state.times[event] = time.monotonic() - begun
             self._take_metrics(state, trainer)
+
+    def _refresh_run(self, trainer: Any) -> None:
+        """Take over what lasts for an epoch."""
+        state, batches = self.train.state, trainer.num_training_batches
+        # an epoch that is ended early is as long as the others, there
+        if not self._length or 0 < self._batches < batches:
+            self._length = batches
+        state.epoch_length = None if self._length == float("inf") else int(self._length)
+        state.max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
+        state.dataloader = trainer.train_dataloader
 
     def _refresh_validation(self, trainer: Any, event: str, given: tuple[Any, ...]) -> None:
         state = self.validation.state
@@ -205,17 +222,16 @@ class Engines:
 
     def _heed(self, trainer: Any, event: str) -> None:
         """Do what handlers asked of the engine."""
-        engine, is_before = self.train, event in _BEFORE_A_BATCH
+        engine = self.train
         if engine.should_terminate and not self._is_told:
             self._is_told = True
             trainer.stop(_WHY)
-            if is_before:
+            if event in _BEFORE_A_BATCH:
                 raise StopTraining(_WHY)
-        if (
-            engine.should_terminate_single_epoch
-            and not self._is_over
-            and event != "EPOCH_COMPLETED"
-        ):
+        if engine.should_terminate_single_epoch and not self._is_over:
+            if event == "EPOCH_COMPLETED":  # which is over
+                engine.should_terminate_single_epoch = False
+                return
             self._is_over = True
             if event == "ITERATION_STARTED":
                 trainer.skip_batch()
