@@ -19,6 +19,7 @@ CASES = Path(__file__).with_name("everywhere.py")
 CHECKS = {
     "in_lightning": ("Lightning", "pytorch_lightning"),
     "in_accelerated": ("pytorch-accelerated", "pytorch_accelerated"),
+    "in_composer": ("Composer", "composer"),
     "in_transformers": ("transformers", "transformers"),
 }
 

@@ -14,6 +14,7 @@ from trainer_hooks._lazy import loader_of
 if TYPE_CHECKING:
     from trainer_hooks.adapters.hosted import HostedCallback
     from trainer_hooks.adapters.out.accelerated import to_accelerated
+    from trainer_hooks.adapters.out.composer import to_composer
     from trainer_hooks.adapters.out.lightning import lightning_factory, to_lightning
     from trainer_hooks.adapters.out.transformers import to_transformers
 
@@ -21,6 +22,7 @@ __all__ = [
     "HostedCallback",
     "lightning_factory",
     "to_accelerated",
+    "to_composer",
     "to_lightning",
     "to_transformers",
 ]
@@ -32,6 +34,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "HostedCallback": "hosted",
             "lightning_factory": "out.lightning",
             "to_accelerated": "out.accelerated",
+            "to_composer": "out.composer",
             "to_lightning": "out.lightning",
             "to_transformers": "out.transformers",
         },

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["in_accelerated", "in_lightning", "in_transformers"]
+__all__ = ["in_accelerated", "in_composer", "in_lightning", "in_transformers"]
 
 _BATCHES = 3
 
@@ -122,6 +122,44 @@ def in_accelerated(
         resume_from=str(folder / "state") if resumes else None,
     )
     trainer.save_training_state(folder / "state")
+
+
+def in_composer(
+    make: Callable[[], Any], folder: Path, look: Callable[[], None], *, resumes: bool
+) -> None:
+    """Train in Composer's Trainer; the arguments are those of `in_lightning`."""
+    composer: Any = importlib.import_module("composer")
+    base: Any = composer.ComposerModel
+
+    class Net(base):  # type: ignore[misc]  # not known before
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, batch: Any) -> Any:
+            return self.layer(batch[0])
+
+        def loss(self, outputs: Any, batch: Any) -> Tensor:
+            return nn.functional.cross_entropy(outputs, batch[1])
+
+    model = Net()
+    looking = type("Look", (composer.Callback,), {"fit_start": lambda *_: look()})
+    loader: DataLoader[Any] = DataLoader(_Points(), batch_size=2)
+    path = folder / "cut.pt"
+    trainer = composer.Trainer(
+        model=model,
+        train_dataloader=loader,
+        eval_dataloader=loader,
+        optimizers=torch.optim.SGD(model.parameters(), 0.1),
+        max_duration=f"{1 + resumes}ep",
+        callbacks=[make(), looking()],
+        device="cpu",
+        progress_bar=False,
+        load_path=str(path) if resumes else None,
+    )
+    trainer.fit()
+    trainer.save_checkpoint(str(path))
+    trainer.close()
 
 
 def in_transformers(

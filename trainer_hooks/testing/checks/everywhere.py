@@ -108,6 +108,10 @@ def _in_accelerated(bench: Bench) -> Findings:
     return _check_in(bench, "pytorch-accelerated", adapters.to_accelerated, abroad.in_accelerated)
 
 
+def _in_composer(bench: Bench) -> Findings:
+    return _check_in(bench, "Composer", adapters.to_composer, abroad.in_composer)
+
+
 def _in_transformers(bench: Bench) -> Findings:
     return _check_in(bench, "transformers", adapters.to_transformers, abroad.in_transformers)
 
@@ -132,6 +136,13 @@ EVERYWHERE: tuple[Check, ...] = (
         _in_accelerated,
         _NEEDS,
         lambda: "pytorch-accelerated is not installed" * _is_missing("pytorch_accelerated"),
+    ),
+    Check(
+        "in_composer",
+        "it runs in Composer's Trainer, and its state comes back there",
+        _in_composer,
+        _NEEDS,
+        lambda: "Composer is not installed" * _is_missing("composer"),
     ),
     Check(
         "in_transformers",
