@@ -34,7 +34,7 @@ class Good(Callback):
 class OursOnly(Callback):
     """Has a hook of ours only."""
 
-    def on_before_forward(self, trainer, module):
+    def on_after_configure_model(self, trainer, module):
         """Do nothing."""
 
 

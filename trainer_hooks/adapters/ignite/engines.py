@@ -52,10 +52,10 @@ def _engine_class() -> Any:
 
         def add_event_handler(self, event_name: Any, *args: Any, **kwargs: Any) -> Any:
             """Add a handler, and note its event."""
-            if not hasattr(event_name, "__iter__"):  # a list of events comes back one by one
-                self.__dict__.setdefault("wanted", set()).add(
-                    getattr(event_name, "name", event_name)
-                )
+            if not hasattr(
+                event_name, "__iter__"
+            ):  # a list comes back one by one; a text is none that is known
+                self.__dict__.setdefault("wanted", set()).add(event_name.name)
             return super().add_event_handler(event_name, *args, **kwargs)
 
         def fire_hosted(self, event: str, *args: Any, **kwargs: Any) -> None:
