@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.adapters.out.shared import (
-    LogsTo,
-    ProgressThere,
-    lacking_there,
-    listeners_of,
-    tensors_of,
-)
+from trainer_hooks.adapters.out.shared import LogsTo, listeners_of, tensors_of
+from trainer_hooks.adapters.out.transformers_view import TransformersTrainerView
 from trainer_hooks.errors import CallbackError, StopTraining
 
 if TYPE_CHECKING:
@@ -84,7 +79,7 @@ def to_transformers(callback: Callback) -> Any:
             "'transformers[torch]'."
         ) from error
     stay, kind = _Stay(callback, calls), type(callback)
-    methods: dict[str, Any] = {event: _event(getattr(stay, event)) for event in _EVENTS}
+    methods: dict[str, Any] = {event: _event(callback, getattr(stay, event)) for event in _EVENTS}
     methods["__module__"] = kind.__module__
     if not callback.is_stateful:
         return type(kind.__name__, (theirs.TrainerCallback,), methods)()
@@ -98,9 +93,9 @@ def to_transformers(callback: Callback) -> Any:
     return type(name, (theirs.TrainerCallback, theirs.ExportableState), methods)()
 
 
-def _event(method: Callable[..., None]) -> Callable[..., None]:
+def _event(callback: Callback, method: Callable[..., None]) -> Callable[..., None]:
     def event(self: Any, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG001
-        method(_TrainerView(method.__self__.callback, args, state, control, given), given)  # type: ignore[attr-defined]
+        method(TransformersTrainerView(callback, args, state, control, given), given)
 
     return event
 
@@ -114,77 +109,6 @@ def _packed(callback: Callback) -> str:
 
 def _unpacked(packed: str) -> Any:
     return torch.load(io.BytesIO(base64.b64decode(packed)), weights_only=True)
-
-
-class _TrainerView:
-    """What events there bring, under the names of our Trainer."""
-
-    def __init__(
-        self, callback: Callback, args: Any, state: Any, control: Any, given: dict[str, Any]
-    ) -> None:
-        self._callback = callback
-        self._control = control
-        self.args, self.state = args, state
-        self.module = given.get("model")
-        self.optimizers = [] if given.get("optimizer") is None else [given["optimizer"]]
-        self.train_dataloader = given.get("train_dataloader")
-        self.val_dataloaders = given.get("eval_dataloader")
-        self.global_step = int(state.global_step)
-        self.current_epoch = int(state.epoch or 0)
-        self.max_epochs = int(state.num_train_epochs or args.num_train_epochs)
-        self.max_steps = int(state.max_steps or args.max_steps)
-        self.default_root_dir = args.output_dir
-        self.accumulate_grad_batches = args.gradient_accumulation_steps
-        self.log_every_n_steps = args.logging_steps
-        self.is_global_zero = state.is_world_process_zero
-        self.sanity_checking = False
-        self.callback_metrics: dict[str, Tensor] = {}
-
-    @property
-    def progress(self) -> ProgressThere:
-        """How far the training has come."""
-        return ProgressThere(
-            self.current_epoch,
-            is_fresh=self.global_step == 0,
-            framework="transformers",
-            callback=self._callback,
-        )
-
-    @property
-    def should_stop(self) -> bool:
-        """Whether the training ends after the step in work."""
-        return bool(self._control.should_training_stop)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return torch.device(self.args.device)
-
-    @property
-    def world_size(self) -> int:
-        """The number of processes."""
-        return int(self.args.world_size)
-
-    def stop(self, reason: str = "") -> None:  # noqa: ARG002 - transformers keeps none
-        """End the training after the step in work."""
-        self._control.should_training_stop = True
-
-    def end_epoch(self) -> None:
-        """End the epoch after the batch in work."""
-        self._control.should_epoch_stop = True
-
-    def request_validation(self) -> None:
-        """Ask for an evaluation after the step in work."""
-        self._control.should_evaluate = True
-
-    def request_checkpoint(self) -> None:
-        """Ask for a checkpoint after it."""
-        self._control.should_save = True
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise lacking_there(name, "transformers", self._callback)
 
 
 class _Stay:
@@ -276,7 +200,7 @@ class _Stay:
     def on_epoch_end(self, trainer: Any, _: Any) -> None:
         """End an epoch's batches, and the epoch itself unless an evaluation follows."""
         self._call(trainer, "on_train_batches_end")
-        self._has_to_end_epoch = trainer._control.should_evaluate  # noqa: SLF001 - of this file
+        self._has_to_end_epoch = trainer.has_to_validate
         if not self._has_to_end_epoch:
             self._call(trainer, "on_train_epoch_end")
 
