@@ -54,10 +54,10 @@ class Asks(Callback):
         assert trainer.clock is not None
 
 
-def main(target: str) -> None:
+def main(target: str, *skip: str) -> None:
     found = {}
     for kind in (Good, OursOnly, Resets, Asks):
-        report = examine_callback(kind, everywhere=True, skip=["costs", "orders", "refits"])
+        report = examine_callback(kind, everywhere=True, skip=["costs", "orders", "refits", *skip])
         results = [result for result in report.results if result.name.startswith("in_")]
         found[kind.__name__] = {result.name: result.details for result in results}
         found[kind.__name__]["elsewhere"] = "\n".join(
