@@ -49,7 +49,7 @@ class DataModuleGuest(DataModule):
     def __init__(self, guest: Any) -> None:
         self.lightning_guest = guest
         for name in overridden(guest, DataModule):
-            if name != "load_from_checkpoint":
+            if name not in {"load_from_checkpoint", "teardown"}:
                 vars(self)[name] = getattr(guest, name)
         kind = type(guest)
         names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
@@ -64,6 +64,12 @@ class DataModuleGuest(DataModule):
     def trainer(self, trainer: Any) -> None:
         guest = self.lightning_guest
         guest.trainer = None if trainer is None else trainer_view(trainer, guest)
+
+    def teardown(self, stage: str) -> None:
+        """Let the guest clean up; not after an exception, as there."""
+        trainer = self.lightning_guest.trainer
+        if trainer is None or not trainer.interrupted:
+            self.lightning_guest.teardown(stage)
 
     @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
