@@ -106,13 +106,13 @@ class TransformersGuest(HostedCallback):
         """Whether the guest exports a state."""
         return self.guest_has("state")
 
-    def state_dict(self) -> dict[str, Any]:
+    def guest_state(self) -> dict[str, Any]:
         """Return what the guest exports."""
         return dict(self.guest.state())
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_guest_state(self, state: Any) -> None:
         """Set the attributes that the guest exported."""
-        for name, value in state_dict.get("attributes", {}).items():
+        for name, value in state.get("attributes", {}).items():
             setattr(self.guest, name, value)
 
     def _plain(self, method: Callable[..., object]) -> Callable[..., object]:

@@ -45,7 +45,7 @@ DIFFERS = {
         "on_predict_batch_end", "on_predict_end", "teardown",
     },
 }  # fmt: skip
-"""The hooks in which what a line tells may differ: before loaders are made, of an epoch or a run that
+"""The hooks in which what a line tells may differ: before loaders are made, of an epoch or run that
 is over, of a step before its forward, and of a batch that is being predicted."""
 
 pytestmark = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainer_hooks.adapters.lightning.loops import Lacks, batches_stepped
 from trainer_hooks.adapters.views import View, lacking
-from trainer_hooks.runtime.transfer import move_to_device
+from trainer_hooks.runtime import move_to_device
 
 __all__ = [
     "AcceleratorConnector",

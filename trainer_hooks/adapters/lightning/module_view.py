@@ -12,8 +12,6 @@ from trainer_hooks.adapters.views import View
 if TYPE_CHECKING:
     from torch import nn
 
-    from trainer_hooks.adapters.lightning.views import TrainerView
-
 __all__ = ["ModuleView", "unwrapped"]
 
 _KINDS: WeakKeyDictionary[type, dict[type, type]] = WeakKeyDictionary()
@@ -36,9 +34,9 @@ class ModuleView:
     __slots__ = ("__weakref__", "view_target", "view_trainer")
 
     view_target: Any
-    view_trainer: TrainerView
+    view_trainer: Any
 
-    def __init__(self, module: nn.Module, trainer: TrainerView) -> None:
+    def __init__(self, module: nn.Module, trainer: Any) -> None:
         object.__setattr__(self, "view_target", module)
         object.__setattr__(self, "view_trainer", trainer)
 
@@ -47,7 +45,7 @@ class ModuleView:
         return _kind_of(type(self.view_target), self.view_trainer._home)  # noqa: SLF001
 
     @property
-    def trainer(self) -> TrainerView:
+    def trainer(self) -> Any:
         """The view of the trainer."""
         return self.view_trainer
 

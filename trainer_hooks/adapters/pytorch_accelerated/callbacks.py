@@ -90,19 +90,19 @@ class AcceleratedGuest(HostedCallback):
         """Whether the guest has a state of its own, or is one of those that count."""
         return bool(self._kept) or super().is_stateful
 
-    def state_dict(self) -> dict[str, Any]:
+    def guest_state(self) -> dict[str, Any]:
         """Return what the guest says, or what it counts."""
         if super().is_stateful:
-            return super().state_dict()
+            return super().guest_state()
         return {name: _plain(getattr(self.guest, name)) for name in self._kept}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_guest_state(self, state: Any) -> None:
         """Hand it back, and once more when the guest begins its run, which resets it."""
         if super().is_stateful:
-            super().load_state_dict(state_dict)
+            super().load_guest_state(state)
         else:
-            self._resumed = state_dict
-            self.resume(state_dict)
+            self._resumed = state
+            self.resume(state)
 
     def resume(self, state: dict[str, Any]) -> None:
         """Set what the guest counts."""

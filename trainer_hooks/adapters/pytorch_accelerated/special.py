@@ -55,11 +55,11 @@ class EmaGuest(AcceleratedGuest):
 
         return call
 
-    def state_dict(self) -> dict[str, Any]:
+    def guest_state(self) -> dict[str, Any]:
         """Return what it keeps, and the average."""
         average = self.guest.ema_model
         weights = None if average is None else dict(average.module.state_dict())
-        return {**super().state_dict(), "ema_model": weights}
+        return {**super().guest_state(), "ema_model": weights}
 
     def resume(self, state: dict[str, Any]) -> None:
         """Take back what it kept, into the copy of the model that it made at the start."""
