@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ class Facade:
         callbacks = importlib.import_module(_HOME)
         self.state = callbacks.TrainerState(log_history=[])
         self.control = callbacks.TrainerControl()
+        root = str(trainer.default_root_dir)
+        if trainer.is_global_zero and "://" not in root:
+            Path(root).mkdir(parents=True, exist_ok=True)  # as their Trainer does
         steps = trainer.max_steps
         validates = trainer.check_val_every_n_epoch is not None
         self.args = package.TrainingArguments(

@@ -113,8 +113,9 @@ class LoggerGuest(Logger):
 
     @property
     def save_dir(self) -> str | None:
-        """Where it saves."""
-        folder: str | None = self.lightning_guest.save_dir
+        """Where it saves; one of Fabric's calls it otherwise."""
+        guest = self.lightning_guest
+        folder: str | None = getattr(guest, "save_dir", getattr(guest, "root_dir", None))
         return folder
 
     @property
@@ -143,7 +144,9 @@ class LoggerGuest(Logger):
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
         """Tell the guest of a checkpoint."""
-        self.lightning_guest.after_save_checkpoint(checkpoint_callback)
+        tell = getattr(self.lightning_guest, "after_save_checkpoint", None)  # Fabric's has none
+        if tell is not None:
+            tell(checkpoint_callback)
 
     def save(self) -> None:
         """Let the guest write what it holds."""
