@@ -5,10 +5,19 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
-from types import SimpleNamespace
 
 import torch
 from common import Net, case, fit, tracked_by_aim, written
+
+
+class Config:
+    """A config as language models have."""
+
+    def __init__(self):
+        self.hidden = 4
+
+    def to_dict(self):
+        return dict(vars(self))
 
 
 class Configured(Net):
@@ -16,7 +25,7 @@ class Configured(Net):
 
     def __init__(self, config=None):
         super().__init__(0.1)
-        self.config = config or SimpleNamespace(hidden=4)
+        self.config = config or Config()
 
     def save_pretrained(self, folder):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -61,7 +70,7 @@ def mlflow_callback():
     from transformers.integrations import MLflowCallback
 
     os.environ.update(MLFLOW_TRACKING_URI="sqlite:///mlflow.db", MLFLOW_EXPERIMENT_NAME="try")
-    fit(MLflowCallback(), module=_with_config())
+    fit(MLflowCallback(), module=Configured())
     rows = sqlite3.connect("mlflow.db").execute("select key from metrics").fetchall()
     assert rows.count(("loss",)) == 8
 
@@ -241,7 +250,3 @@ def hotcb_callback():
     controller.apply = lambda env, events: (seen.extend(events), apply(env, events=events))[1]
     fit(HotHFCallback(controller))
     assert seen.count("train_step_end") == 8
-
-
-def _with_config():
-    return Configured()
