@@ -1,7 +1,9 @@
-"""The tables of hooks in docs/foreign-callbacks.md, made from the adapters."""
+"""The tables in docs/foreign-callbacks.md: of hooks, and of what others have published."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks.adapters.composer.events import DECLARED
@@ -19,7 +21,20 @@ from trainer_hooks.hooks import HOOKS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["events_of", "handlers_of", "hooks_of"]
+__all__ = ["events_of", "handlers_of", "hooks_of", "published"]
+
+_PUBLISHED = Path(__file__).parents[1] / "tests" / "adapters" / "published" / "published.json"
+
+
+def published() -> str:
+    """Return the table of callbacks that others have published, as they were tried last."""
+    found = json.loads(_PUBLISHED.read_text(encoding="utf-8")).values()
+    rows = [
+        f"| {', by '.join(f'{name} {version}' for name, version in one['packages'].items())} "
+        f"| {one['what']} | {'yes' if one['runs'] else 'no: ' + one['why']} |"
+        for one in found
+    ]
+    return "\n".join(["", "| package | class | runs |", "|---|---|---|", *rows, "", ""])
 
 
 def hooks_of(framework: str) -> str:

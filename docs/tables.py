@@ -2,9 +2,9 @@
 
 `<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
 stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
-behind a colon, which ones; `hooks of` with a framework; `names of` with a package; `actions of
-profilers`; `extras of pyproject.toml`; or `names of Composer`, `absences of Composer` and `names of
-Lightning`.
+behind a colon, which ones; `hooks of` with a framework; `callbacks of packages`; `names of` with a
+package; `actions of profilers`; `extras of pyproject.toml`; or `names of Composer`, `absences of
+Composer` and `names of Lightning`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import trainer_hooks
 from docstrings import read_attributes, read_class, read_function
-from foreign_tables import events_of, handlers_of, hooks_of
+from foreign_tables import events_of, handlers_of, hooks_of, published
 from lightning_compat import lightning_names_table
 from trainer_hooks.profilers.watching import ACTIONS
 
@@ -88,6 +88,8 @@ def _made(kind: str, what: str) -> str:
         return handlers_of()
     if kind == "events":
         return events_of(what)
+    if (kind, what) == ("callbacks", "packages"):
+        return published()
     if (kind, what) == ("names", "Lightning"):
         return "\n".join(lightning_names_table()) + "\n"
     if what == "Composer":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -681,3 +682,45 @@ def test_a_fit_that_has_nothing_to_do(Tiny, quiet_trainer, batches) -> None:
         assert words in message
     assert caught[0].filename == __file__
     assert trainer.num_training_batches in (2, math.inf)
+
+
+# --- what is of a framework that has no adapter ---
+
+FOREIGN = [
+    ("fastai.callback.core", "Callback"),
+    ("keras.src.callbacks.callback", "Callback"),
+    ("skorch.callbacks.base", "Callback"),
+    ("detectron2.engine.train_loop", "HookBase"),
+    ("catalyst.core.callback", "ICallback"),
+]
+
+
+def somebodys(home: str, name: str, *bases: type) -> Any:
+    """An object of a class of somebody's who derives it from another framework's."""
+    base = type(name, bases or (object,), {"__module__": home})
+    return type("Mine", (base,), {"__module__": "my_project.parts"})()
+
+
+@pytest.mark.parametrize(("home", "name"), FOREIGN)
+def test_it_is_said_whose_it_is_and_what_to_do(Tiny, quiet_trainer, home: str, name: str) -> None:
+    """A callback, logger, data module or module of such a one is told with its framework."""
+    framework = home.partition(".")[0]
+    words = (f"a class of {framework!r}", f"{home}.{name}", "run it there", "register an adapter")
+    thing = somebodys(home, name)
+    with refused(CallbackError, "callbacks[0]", "trainer_hooks.Callback", *words):
+        quiet_trainer(callbacks=[thing])
+    with refused(OptionError, "Trainer(logger=", "trainer_hooks.loggers.Logger", *words):
+        quiet_trainer(logger=thing)
+    with refused(DataError, "as datamodule", "trainer_hooks.DataModule", *words):
+        quiet_trainer().fit(Tiny(), datamodule=thing)
+    with refused(ModuleError, "as its model", "trainer_hooks.Module", *words):
+        quiet_trainer().fit(somebodys(home, name, torch.nn.Module))
+
+
+def test_a_class_that_derives_from_nobodys_is_not_said_to_be_foreign(quiet_trainer) -> None:
+    """A plain object, or one of a base of its own package, gets the rule and no guess."""
+    own = type("Base", (torch.nn.Module,), {"__module__": "my_project.bases"})
+    mine = type("Mine", (own,), {"__module__": "my_project.parts"})()
+    with pytest.raises(ModuleError) as caught:
+        quiet_trainer().fit(mine)
+    assert "a class of" not in str(caught.value)

@@ -57,7 +57,7 @@ __all__ = [
     "UsageError",
     "add_note",
     "described",
-    "lightning_hint",
+    "foreign_hint",
     "message_of",
     "nearest",
 ]
@@ -193,14 +193,29 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
-def lightning_hint(kind: type, name: str) -> str:
-    """Return what to change where a class derives from Lightning's; else an empty string.
+_COMMON = frozenset({"builtins", "abc", "typing", "collections", "torch", "trainer_hooks"})
+"""Packages whose classes anybody derives from."""
+
+
+def foreign_hint(kind: type, name: str) -> str:
+    """Return whose a class is that derives from another framework's, and what to do; or "".
 
     Args:
         kind: the class, which is judged by the names of its ancestors alone.
         name: what to derive from here.
     """
-    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    if packages.isdisjoint({"lightning", "pytorch_lightning"}):
+    packages = {base: base.__module__.partition(".")[0] for base in kind.__mro__}
+    if not {"lightning", "pytorch_lightning"}.isdisjoint(packages.values()):
+        return f" It is Lightning's: change the import, and derive it from trainer_hooks.{name}."
+    own = {*_COMMON, packages[kind]}
+    foreign = [base for base in kind.__mro__ if packages[base] not in own]
+    if not foreign:
         return ""
-    return f" It is Lightning's: change the import, and derive it from trainer_hooks.{name}."
+    base = foreign[-1]
+    package = packages[base]
+    named = f"{base.__module__}.{base.__qualname__}"
+    return (
+        f" It is a class of {package!r}, as it derives from {named}: run it there, derive it from "
+        f"trainer_hooks.{name}, or register an adapter for {named!r} in the entry-point group "
+        "'trainer_hooks.adapters'."
+    )

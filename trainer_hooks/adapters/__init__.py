@@ -13,6 +13,7 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.adapters.hosted import HostedCallback
+    from trainer_hooks.adapters.keeping import keep_opaque
     from trainer_hooks.adapters.out.accelerated import to_accelerated
     from trainer_hooks.adapters.out.composer import to_composer
     from trainer_hooks.adapters.out.lightning import lightning_factory, to_lightning
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HostedCallback",
+    "keep_opaque",
     "lightning_factory",
     "to_accelerated",
     "to_composer",
@@ -32,6 +34,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
         __name__,
         {
             "HostedCallback": "hosted",
+            "keep_opaque": "keeping",
             "lightning_factory": "out.lightning",
             "to_accelerated": "out.accelerated",
             "to_composer": "out.composer",

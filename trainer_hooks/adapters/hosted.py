@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
+from trainer_hooks.adapters.opaque import opened, sealed
 from trainer_hooks.callback import Callback
+from trainer_hooks.connector import adopted
 from trainer_hooks.hooks import HOOKS
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ class HostedCallback(Callback):
 
     translated_hooks: ClassVar[frozenset[str]] = frozenset(HOOKS)
     """All of them: a method of the guest is called where an adapter says so, and nowhere else."""
+
+    opaque_names: frozenset[str] = frozenset()
+    """The parts of the guest's state that are kept as pickles; see `keep_opaque`."""
 
     def __init__(self, guest: Any) -> None:
         self.guest = guest
@@ -102,14 +107,28 @@ class HostedCallback(Callback):
         """Whether the guest has a state to save or load."""
         return self.guest_has("state_dict") or self.guest_has("load_state_dict")
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the guest's state."""
+    def guest_state(self) -> dict[str, Any]:
+        """Return the guest's state; override it where the guest has none of its own."""
         state: dict[str, Any] = self.guest.state_dict()
         return state
 
+    def load_guest_state(self, state: Any) -> None:
+        """Hand the guest its state back; override it likewise."""
+        self.guest.load_state_dict(state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the guest's state, with the parts that `keep_opaque` names as bytes."""
+        state: dict[str, Any] = sealed(self.guest_state(), self.opaque_names)
+        return state
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Hand the guest its state back."""
-        self.guest.load_state_dict(state_dict)
+        """Hand the guest its state back.
+
+        Raises:
+            CheckpointStateError: parts of it are pickles that are not named.
+        """
+        owner = f"{self.framework} callback {type(self.guest).__qualname__}"
+        self.load_guest_state(opened(state_dict, self.opaque_names, owner))
 
     @property
     def routes_events(self) -> bool:
@@ -118,10 +137,16 @@ class HostedCallback(Callback):
 
     def __reduce__(self) -> Any:
         """Copy and pickle the guest, whose adapter is made anew."""
-        from trainer_hooks.connector import adopted
-
-        return adopted, (self.guest,)
+        return _again, (self.guest, self.opaque_names)
 
     def __repr__(self) -> str:
         """Show the guest."""
         return f"<{self.framework} callback {self.guest!r}>"
+
+
+def _again(guest: Any, opaque_names: frozenset[str]) -> Any:
+    """Return the adapter of a guest that was copied."""
+    adapter = adopted(guest)
+    if opaque_names:
+        adapter.opaque_names = opaque_names
+    return adapter

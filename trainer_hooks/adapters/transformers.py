@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from trainer_hooks.adapters.hosted import HostedCallback
 from trainer_hooks.adapters.kinds import HostedBar
+from trainer_hooks.adapters.transformers_facade import Facade
 from trainer_hooks.callbacks import EarlyStopping
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["EVENTS", "Facade", "TransformersGuest", "adapt"]
+__all__ = ["EVENTS", "TransformersGuest", "adapt"]
 
 _HOME = "transformers.trainer_callback"
 
@@ -62,56 +62,6 @@ def adapt(guest: Any, args: Any = None) -> Callback:
     return adapter
 
 
-class Facade:
-    """The three objects that events bring: their arguments, state and control, kept up to date.
-
-    All guests of a trainer share one, as there.
-    """
-
-    def __init__(self, trainer: Any) -> None:
-        package = importlib.import_module("transformers")
-        callbacks = importlib.import_module(_HOME)
-        self.state = callbacks.TrainerState(log_history=[])
-        self.control = callbacks.TrainerControl()
-        self._length: float = 0
-        steps = trainer.max_steps
-        validates = trainer.check_val_every_n_epoch is not None
-        self.args = package.TrainingArguments(
-            output_dir=trainer.default_root_dir,
-            num_train_epochs=max(trainer.max_epochs, 0) or 1,
-            max_steps=steps,
-            gradient_accumulation_steps=trainer.accumulate_grad_batches,
-            logging_steps=trainer.log_every_n_steps,
-            eval_strategy="epoch" if validates else "no",
-            save_strategy="no",
-            report_to=[],
-            use_cpu=trainer.device.type == "cpu",
-        )
-
-    def refresh(self, trainer: Any) -> None:
-        """Bring the counters up to date."""
-        state, progress = self.state, trainer.progress
-        state.global_step = trainer.global_step
-        if not self._length or progress.batches_in_epoch < trainer.num_training_batches:
-            self._length = trainer.num_training_batches  # one that is ended early is as long, there
-        batches = self._length
-        # there, both change when a window is done
-        done = progress.batches_in_epoch - progress.batches_in_window
-        is_known = batches not in (0, float("inf"))
-        state.epoch = trainer.current_epoch + (done / batches if is_known else 0.0)
-        state.num_train_epochs = trainer.max_epochs
-        state.is_world_process_zero = trainer.is_global_zero
-        state.is_local_process_zero = trainer.local_rank == 0
-        state.logging_steps = trainer.log_every_n_steps
-        if not state.max_steps and trainer.state.fn == "fit":
-            length = trainer.max_epochs * -(-batches // trainer.accumulate_grad_batches)
-            has_end = trainer.max_epochs >= 0 and is_known
-            state.max_steps = int(length) if has_end else trainer.max_steps
-            if 0 <= trainer.max_steps < state.max_steps:
-                state.max_steps = trainer.max_steps
-        self.control.should_training_stop = trainer.should_stop
-
-
 _FACADES: WeakKeyDictionary[Any, Facade] = WeakKeyDictionary()
 
 
@@ -130,9 +80,15 @@ class TransformersGuest(HostedCallback):
 
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return what calls the guest's event at `hook`, or None if it has none."""
+        if hook in _OF_ALL:
+            return _OF_ALL[hook]
+        if hook == "on_validation_run_end":
+            return self._judge
         event = EVENTS.get(hook)
         if event == "on_step_end":
             return self._after_batch()
+        if event == "on_log":
+            return self._log
         if event is None or not self.guest_has(event):
             return None
         if event == "on_optimizer_step":
@@ -140,8 +96,6 @@ class TransformersGuest(HostedCallback):
         method = getattr(self.guest, event)
         if event == "on_init_end":
             return self._first(method)
-        if event == "on_log":
-            return self._logged(method)
         if event in _PREFIXES:
             return self._measured(method, _PREFIXES[event])
         return self._plain(method)
@@ -151,13 +105,13 @@ class TransformersGuest(HostedCallback):
         """Whether the guest exports a state."""
         return self.guest_has("state")
 
-    def state_dict(self) -> dict[str, Any]:
+    def guest_state(self) -> dict[str, Any]:
         """Return what the guest exports."""
         return dict(self.guest.state())
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_guest_state(self, state: Any) -> None:
         """Set the attributes that the guest exported."""
-        for name, value in state_dict.get("attributes", {}).items():
+        for name, value in state.get("attributes", {}).items():
             setattr(self.guest, name, value)
 
     def _plain(self, method: Callable[..., object]) -> Callable[..., object]:
@@ -177,24 +131,24 @@ class TransformersGuest(HostedCallback):
     def _measured(self, method: Callable[..., object], prefix: str) -> Callable[..., object]:
         def call(trainer: Any, module: Any) -> None:
             if not trainer.sanity_checking:
-                metrics = {
-                    name if name.startswith(prefix) else f"{prefix}{name}": value.item()
-                    for name, value in trainer.callback_metrics.items()
-                }
-                self._call(method, trainer, module, metrics=metrics)
+                self._call(method, trainer, module, metrics=_measures(trainer, prefix))
 
         return call
 
-    def _logged(self, method: Callable[..., object]) -> Callable[..., object]:
-        def call(trainer: Any, module: Any, metrics: Any, step: int) -> None:
+    def _judge(self, trainer: Any, _module: Any) -> None:
+        """Look for a best value when all have been told of a validation."""
+        if not trainer.sanity_checking:
             facade = _facade(trainer)
-            logs = {**metrics, "epoch": facade.state.epoch}
-            entry = {**logs, "step": step}
-            if entry not in facade.state.log_history[-1:]:
-                facade.state.log_history.append(entry)
-            self._call(method, trainer, module, logs=logs)
+            facade.refresh(trainer)
+            facade.judge(self.args, _measures(trainer, "eval_"))
 
-        return call
+    def _log(self, trainer: Any, module: Any, metrics: Any, step: int) -> None:
+        """Write what is logged into the history, whether the guest listens or not."""
+        facade = _facade(trainer)
+        logs = {**metrics, "epoch": facade.state.epoch}
+        facade.note({**logs, "step": step})
+        if self.guest_has("on_log"):
+            self._call(self.guest.on_log, trainer, module, logs=logs)
 
     def _after_batch(self) -> Callable[..., object] | None:
         step = self.guest.on_step_end if self.guest_has("on_step_end") else None
@@ -261,6 +215,32 @@ def _facade(trainer: Any) -> Facade:
     if found is None:
         found = _FACADES[trainer] = Facade(trainer)
     return found
+
+
+def _save(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
+    """Put the state that all guests share into a checkpoint."""
+    checkpoint[_KEY] = _facade(trainer).state_dict()
+
+
+def _load(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
+    """Take it back, from a checkpoint that holds one."""
+    if _KEY in checkpoint and trainer.state.fn == "fit":
+        _facade(trainer).load_state_dict(checkpoint[_KEY])
+
+
+_KEY = "transformers"
+_OF_ALL: dict[str, Callable[..., object]] = {
+    "on_save_checkpoint": _save,
+    "on_load_checkpoint": _load,
+}
+
+
+def _measures(trainer: Any, prefix: str) -> dict[str, float]:
+    """Return the metrics of this moment under their names there."""
+    return {
+        name if name.startswith(prefix) else f"{prefix}{name}": value.item()
+        for name, value in trainer.callback_metrics.items()
+    }
 
 
 def _optimization(trainer: Any) -> tuple[list[Any], list[Any]]:

@@ -49,5 +49,7 @@ def encode_state(value: Any, owner: str, encoder: Encoder) -> Any:
             f"the state of {owner} holds {_SHORT.repr(item)} of type {named} at state{found.path}: "
             "a checkpoint holds only plain data (numbers, texts, bytes, dates, paths, containers of"
             " those), arrays and tensors, and no subclasses of them, so that opening one runs no "
-            f"code.{rule} Save plain data and rebuild the object in load_state_dict."
+            f"code.{rule} Save plain data and rebuild the object in load_state_dict. Parts of the "
+            "state of another framework's callback can be named: "
+            "trainer_hooks.adapters.keep_opaque(callback, key)."
         ) from found

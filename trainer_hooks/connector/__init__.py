@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
-    from trainer_hooks.connector.admission import Admission, all_hooks
+    from trainer_hooks.connector.admission import Admission, adopting, all_hooks, can_take_part
     from trainer_hooks.connector.adoption import ADAPTERS, find_adapter
     from trainer_hooks.connector.connector import CallbackConnector
     from trainer_hooks.connector.occupation import Occupation
@@ -26,7 +26,9 @@ __all__ = [
     "Occupation",
     "Roster",
     "adopted",
+    "adopting",
     "all_hooks",
+    "can_take_part",
     "checked",
     "collect",
     "declared_by_bases",
@@ -47,7 +49,9 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "Occupation": "occupation",
             "Roster": "roster",
             "adopted": "registration",
+            "adopting": "admission",
             "all_hooks": "admission",
+            "can_take_part": "admission",
             "checked": "registration",
             "collect": "registration",
             "declared_by_bases": "registration",

@@ -18,18 +18,23 @@ if TYPE_CHECKING:
     from trainer_hooks.connector.roster import Default
     from trainer_hooks.hooks import HookSpec, Plugin
 
-__all__ = ["Admission", "all_hooks", "discover_plugins"]
+__all__ = ["Admission", "adopting", "all_hooks", "can_take_part", "discover_plugins"]
 
 
 def discover_plugins(wanted: bool | str | Iterable[str], errors: str) -> tuple[Plugin, ...]:
     """Load the wanted plugins; see `trainer_hooks.hooks.discovery.discover`."""
-    found = hooks.discover(
-        hooks.PluginFilter.of(wanted), lambda item: isinstance(adopted(item), Callback), errors
-    )
-    return tuple(
-        replace(plugin, callbacks=tuple(adopted(item) for item in plugin.callbacks))
-        for plugin in found
-    )
+    found = hooks.discover(hooks.PluginFilter.of(wanted), can_take_part, errors)
+    return tuple(adopting(plugin) for plugin in found)
+
+
+def can_take_part(item: object) -> bool:
+    """Return whether what a plugin made is a callback, or one of another framework."""
+    return isinstance(adopted(item), Callback)
+
+
+def adopting(plugin: Plugin) -> Plugin:
+    """Return the record of a plugin with the adapters of foreign callbacks in their places."""
+    return replace(plugin, callbacks=tuple(adopted(item) for item in plugin.callbacks))
 
 
 def all_hooks(plugins: Iterable[Plugin]) -> Mapping[str, HookSpec]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
-from trainer_hooks.errors import CallbackError, TrainerHooksWarning, lightning_hint
+from trainer_hooks.errors import CallbackError, TrainerHooksWarning, foreign_hint
 from trainer_hooks.hooks import Band, Hooks, Member, doubts, faults
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def checked(item: object, where: str) -> Callback:
             "be an instance of trainer_hooks.Callback, or of a class that an installed adapter "
             "takes. Subclass it, wrap functions in trainer_hooks.callbacks.LambdaCallback, or "
             "register an adapter in the entry-point group 'trainer_hooks.adapters'."
-            f"{lightning_hint(type(item), 'Callback')}"
+            f"{foreign_hint(type(item), 'Callback')}"
         )
     band: object = item.band
     if not isinstance(band, Band):

@@ -236,6 +236,18 @@ def check_a_resume_from_a_savers_file_fires_no_hook_twice():
     assert len(second.best_k_models) == 2
 
 
+def check_a_logger_of_fabric_is_taken_too():
+    from lightning_fabric.loggers import CSVLogger
+
+    from trainer_hooks.adapters.lightning import adapt_logger
+
+    folder = Path(tempfile.mkdtemp())
+    logger = adapt_logger(CSVLogger(folder, flush_logs_every_n_steps=1))
+    trainer(logger=logger, log_every_n_steps=1).fit(Ours(), loader(), loader())
+    (file,) = folder.rglob("metrics.csv")
+    assert "loss" in file.read_text().splitlines()[0]
+
+
 def check_the_last_checkpoint_of_a_guest_is_found():
     saver = theirs.ModelCheckpoint(save_last=True)
     ours = trainer(saver)

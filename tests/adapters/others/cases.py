@@ -1,7 +1,8 @@
 """Callbacks of pytorch-accelerated and transformers, in their own Trainers and in ours.
 
 `python cases.py results.json`: both run the same model, data and seed; written down are the events
-in order with their counters, what the callbacks keep, the files, and the weights.
+in order with their counters, what the callbacks keep, the files, and the weights. `cut` is a run in
+ours that is broken off inside its second epoch and resumed: both parts together.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import pytorch_accelerated as pa  # noqa: E402
 import torch  # noqa: E402
 import transformers as hf  # noqa: E402
 from pytorch_accelerated import callbacks as pac  # noqa: E402
+from pytorch_accelerated.schedulers import WSDLrScheduler  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 from transformers import trainer_callback as hfc  # noqa: E402
 
 import trainer_hooks  # noqa: E402
+from trainer_hooks.adapters.transformers import adapt  # noqa: E402
 
 
 class Rows(Dataset):
@@ -50,10 +53,13 @@ class Named(Rows):
 class Ours(trainer_hooks.Module):
     """The model for our Trainer."""
 
-    def __init__(self, rate=0.1):
+    def __init__(self, schedule=None):
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
-        self.rate = rate
+        self.schedule = schedule
+
+    def forward(self, x):
+        return self.layer(x)
 
     def loss_of(self, batch):
         x, y = batch.values() if isinstance(batch, dict) else batch
@@ -71,7 +77,11 @@ class Ours(trainer_hooks.Module):
         return loss
 
     def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), self.rate)
+        optimizer = torch.optim.SGD(self.parameters(), 0.1)
+        if self.schedule is None:
+            return optimizer
+        scheduler = {"scheduler": self.schedule(optimizer), "interval": "step"}
+        return {"optimizer": optimizer, "lr_scheduler": scheduler}
 
 
 class Theirs(torch.nn.Module):
@@ -99,19 +109,120 @@ def recording(base, calls, look):
     return type("Recording", (base,), {name: hook(name) for name in names})()
 
 
+class Broken(Exception):
+    """Ends the first part of a run that is resumed."""
+
+
+class Cut(trainer_hooks.Callback):
+    """Saves at a step and breaks off."""
+
+    band = trainer_hooks.Band.SINK
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_batch_checkpoint(self, trainer, module):
+        if trainer.global_step == self.step:
+            trainer.save_checkpoint("cut.ckpt")
+            raise Broken
+
+
+def fitted(make, calls, cut, loader, schedule, **options):
+    """Fit one of ours with what `make` returns; through a checkpoint of a step, if `cut`."""
+    rows = torch.manual_seed(1)
+    callback, module = make(calls), Ours(schedule)
+    path = None
+    if cut:
+        with contextlib.suppress(Broken):
+            ours(callback, Cut(cut), **options).fit(module, loader(), loader())
+        path = "cut.ckpt"
+        began = len(calls)
+        rows.manual_seed(2)
+        callback, module = make(calls), Ours(schedule)
+    trainer = ours(callback, **options)
+    trainer.fit(module, loader(), loader(), ckpt_path=path)
+    if cut:  # the second part begins, too
+        starts = ("on_init_end", "on_training_run_start", "on_train_begin")
+        calls[began:] = [call for call in calls[began:] if not named(call, *starts)]
+        calls[:] = [call for call in calls if not named(call, "on_save")]
+    return trainer, callback, module
+
+
+def named(call, *names):
+    return isinstance(call, list) and call[0] in names
+
+
+class Schedule(WSDLrScheduler):
+    """The same, which saves how far it came: theirs begins anew when it is resumed."""
+
+    def state_dict(self):
+        return {**super().state_dict(), "_num_updates": self._num_updates}
+
+
+def schedule(optimizer):
+    return Schedule(optimizer, total_steps=12, num_warmup_steps=2, decay_phase_ratio=0.25)
+
+
 ACCELERATED = {
     "Recording": lambda calls: recording(
         pac.TrainerCallback, calls, lambda trainer: [trainer.run_history.current_epoch]
     ),
     "SaveBestModelCallback": lambda calls: pac.SaveBestModelCallback(save_optimizer=False),
     "EarlyStoppingCallback": lambda calls: pac.EarlyStoppingCallback(1, 10.0),
+    "EarlyStoppingCallback-patient": lambda calls: pac.EarlyStoppingCallback(2, 10.0),
     "TerminateOnNaNCallback": lambda calls: pac.TerminateOnNaNCallback(),
     "PrintProgressCallback": lambda calls: pac.PrintProgressCallback(),
     "ProgressBarCallback": lambda calls: pac.ProgressBarCallback(),
     "MoveModulesToDeviceCallback": lambda calls: pac.MoveModulesToDeviceCallback(),
     "ConvertSyncBatchNormCallback": lambda calls: pac.ConvertSyncBatchNormCallback(),
     "LogMetricsCallback": lambda calls: Logging(calls),
+    "LimitBatchesCallback": lambda calls: pac.LimitBatchesCallback(3),
+    "LimitEvalStepsCallback": lambda calls: Limiting(calls),
+    "ModelEmaCallback": lambda calls: Averaging(calls),
+    "ModelEmaCallback-plain": lambda calls: pac.ModelEmaCallback(
+        evaluate_during_training=False, callbacks=[]
+    ),
+    "SaveTrainingStateCallback": lambda calls: pac.SaveTrainingStateCallback(
+        "states", save_every_n_epochs=2, save_every_n_steps=5, max_checkpoints=2
+    ),
+    "StepBasedEvaluationCallback": lambda calls: Evaluating(calls),
+    "WSDCheckpointCallback": lambda calls: pac.WSDCheckpointCallback("wsd"),
 }
+
+
+class Limiting(pac.LimitEvalStepsCallback):
+    """The same, which counts the steps of evaluations."""
+
+    def __init__(self, calls):
+        super().__init__(1, limit_intermediate_only=False)
+        self.calls = calls
+
+    def on_eval_step_end(self, trainer, **kwargs):
+        self.calls.append(["on_eval_step_end", len(trainer._eval_dataloader)])
+
+
+class Averaging(pac.ModelEmaCallback):
+    """The same, which writes down the metrics of the average."""
+
+    def __init__(self, calls):
+        super().__init__(decay=0.5)
+        self.calls = calls
+
+    def on_training_run_epoch_end(self, trainer, **kwargs):
+        names = ("eval_loss_epoch", "ema_model_eval_loss_epoch")
+        super().on_training_run_epoch_end(trainer, **kwargs)
+        self.calls.append([round(trainer.run_history.get_latest_metric(n), 5) for n in names])
+
+
+class Evaluating(pac.StepBasedEvaluationCallback):
+    """The same, which writes down the evaluations."""
+
+    def __init__(self, calls):
+        super().__init__(2)
+        self.calls = calls
+
+    def on_eval_epoch_end(self, trainer, is_intermediate=False, **kwargs):
+        self.calls.append(["on_eval_epoch_end", is_intermediate])
 
 
 class Logging(pac.LogMetricsCallback):
@@ -125,24 +236,27 @@ class Logging(pac.LogMetricsCallback):
         self.calls.append(found)
 
 
-def accelerated(make, calls, *, here):
+def accelerated(make, calls, *, here, cut):
     """Train three epochs with a callback of pytorch-accelerated."""
     torch.manual_seed(1)
-    callback = make(calls)
+    needs_schedule = isinstance(make([]), pac.WSDCheckpointCallback)
+    torch.manual_seed(1)
     if here:
-        module = Ours()
-        trainer = ours(callback, max_epochs=3)
-        loader = DataLoader(Rows(), batch_size=2)
-        trainer.fit(module, loader, DataLoader(Rows(), batch_size=2))
+        _, callback, module = fitted(
+            make, calls, cut, lambda: DataLoader(Rows(), batch_size=2),
+            schedule if needs_schedule else None, max_epochs=3,
+        )  # fmt: skip
         model = module.layer
     else:
+        callback = make(calls)
         model = torch.nn.Sequential(torch.nn.Linear(4, 1))
         trainer = pa.Trainer(
             model, torch.nn.MSELoss(), torch.optim.SGD(model.parameters(), 0.1), [callback]
         )
         trainer.train(
-            Rows(), 3, Rows(), per_device_batch_size=2, train_dataloader_kwargs={"shuffle": False}
-        )
+            Rows(), 3, Rows(), per_device_batch_size=2, train_dataloader_kwargs={"shuffle": False},
+            create_scheduler_fn=schedule if needs_schedule else None,
+        )  # fmt: skip
         model = model[0]
     kept = {k: v for k, v in vars(callback).items() if isinstance(v, int | float | str | None)}
     return {
@@ -161,7 +275,23 @@ TRANSFORMERS = {
     "Stopping": lambda calls: Stopping(),
     "EndingEpochs": lambda calls: EndingEpochs(calls),
     "DefaultFlowCallback": lambda calls: hfc.DefaultFlowCallback(),
+    "EarlyStoppingCallback": lambda calls: Patient(calls),
 }  # fmt: skip
+
+
+class Patient(hfc.EarlyStoppingCallback):
+    """The same, which writes down what it goes by."""
+
+    def __init__(self, calls):
+        super().__init__(early_stopping_patience=2, early_stopping_threshold=10.0)
+        self.calls = calls
+
+    def on_evaluate(self, args, state, control, metrics, **kwargs):
+        best = state.best_metric and round(state.best_metric, 5)
+        super().on_evaluate(args, state, control, metrics, **kwargs)
+        counter = self.early_stopping_patience_counter
+        history = len([1 for entry in state.log_history if "loss" in entry])
+        self.calls.append(["evaluated", state.global_step, best, counter, history])
 
 
 class Stopping(hfc.TrainerCallback):
@@ -187,62 +317,77 @@ class EndingEpochs(hfc.TrainerCallback):
         self.calls.append([state.global_step, state.epoch])
 
 
-def transformers(make, calls, *, here):
-    """Train two epochs with a callback of transformers."""
+def transformers(make, calls, *, here, cut):
+    """Train with a callback of transformers, two epochs or more."""
+    stops = isinstance(make([]), hfc.EarlyStoppingCallback)
+    asked = {
+        "num_train_epochs": 5 if stops else 2, "eval_strategy": "epoch",
+        "metric_for_best_model": "eval_loss" if stops else None, "greater_is_better": False,
+        "output_dir": ".", "report_to": [], "use_cpu": True,
+    }  # fmt: skip
     torch.manual_seed(1)
-    callback = make(calls)
     if here:
-        module = Ours()
-        trainer = ours(
-            callback, max_epochs=2, accumulate_grad_batches=2, log_every_n_steps=1,
+        trainer, _, module = fitted(
+            lambda calls: adapt(make(calls), hf.TrainingArguments(**asked) if stops else None),
+            calls, cut, lambda: DataLoader(Named(), batch_size=2), None,
+            max_epochs=5 if stops else 2, accumulate_grad_batches=2, log_every_n_steps=1,
             enable_checkpointing=False,
         )  # fmt: skip
-        loader = DataLoader(Named(), batch_size=2)
-        trainer.fit(module, loader, DataLoader(Named(), batch_size=2))
         step, layer = trainer.global_step, module.layer
     else:
-        model = Theirs()
+        callback, model = make(calls), Theirs()
         args = hf.TrainingArguments(
-            output_dir=".", num_train_epochs=2, per_device_train_batch_size=2,
-            per_device_eval_batch_size=2, gradient_accumulation_steps=2, eval_strategy="epoch",
-            save_strategy="no", report_to=[], logging_steps=1, use_cpu=True, disable_tqdm=True,
+            **asked, per_device_train_batch_size=2, per_device_eval_batch_size=2,
+            gradient_accumulation_steps=2, save_strategy="no", logging_steps=1, disable_tqdm=True,
             train_sampling_strategy="sequential", max_grad_norm=0,
         )  # fmt: skip
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1)
+        constant = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1)
         trainer = hf.Trainer(
             model, args, train_dataset=Named(), eval_dataset=Named(), callbacks=[callback],
-            optimizers=(optimizer, schedule),
+            optimizers=(optimizer, constant),
         )  # fmt: skip
         trainer.remove_callback(hfc.PrinterCallback)
         trainer.add_callback(callback) if isinstance(callback, hfc.PrinterCallback) else None
         trainer.train()
         step, layer = trainer.state.global_step, model.layer
-        if (
-            calls and calls[-2][0] == "on_log"
-        ):  # the summary of a run at its end, which is none of the run's metrics
+        if ["on_log", 4, 2.0] in calls:  # the summary of a run at its end, none of its metrics
             assert calls.pop(-2) == ["on_log", 4, 2.0]
     return {"step": step, "weights": [round(v, 5) for v in layer.weight.flatten().tolist()]}
 
 
-def ours(callback, **options):
+def ours(*callbacks, **options):
     quiet = {
         "accelerator": "cpu", "default_root_dir": ".", "enable_model_summary": False,
         "logger": False, "enable_checkpointing": None, "plugins": False, "num_sanity_val_steps": 0,
         "enable_progress_bar": None,
     }  # fmt: skip
-    return trainer_hooks.Trainer(**{**quiet, **options}, callbacks=[callback])
+    return trainer_hooks.Trainer(**{**quiet, **options}, callbacks=list(callbacks))
 
 
-def main(target: str) -> None:
+STEPS = {"Stopping": 1, "EndingEpochs": 1}
+"""Where a run is cut, if not inside of its second epoch."""
+
+
+def files(folder):
+    """Return what a callback left: models, and folders of states, whose forms are their own."""
+    left = [path for path in sorted(folder.glob("*")) if path.name != "checkpoints"]
+    inner = [path for found in left if found.is_dir() for path in sorted(found.glob("*"))]
+    return [str(path.relative_to(folder)) for path in (*left, *inner) if path.suffix != ".ckpt"]
+
+
+def main(target: str, *names: str) -> None:
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     results: dict = {}
-    for framework, run, cases in (
-        ("accelerated", accelerated, ACCELERATED), ("transformers", transformers, TRANSFORMERS),
-    ):  # fmt: skip
+    for framework, run, cases, step in (
+        ("accelerated", accelerated, ACCELERATED, 6),
+        ("transformers", transformers, TRANSFORMERS, 3),
+    ):
         for name, make in cases.items():
-            for here in (False, True):
+            if names and name not in names:
+                continue
+            for side in ("there", "here", "cut"):
                 calls: list = []
                 silent = io.StringIO()
                 with (
@@ -252,12 +397,13 @@ def main(target: str) -> None:
                     contextlib.redirect_stderr(silent),
                 ):
                     try:
-                        found = run(make, calls, here=here)
+                        cut = STEPS.get(name, step) if side == "cut" else None
+                        found = run(make, calls, here=side != "there", cut=cut)
                     except Exception:
                         found = {"raised": traceback.format_exc()}
-                    found["files"] = sorted(p.name for p in Path(folder).rglob("*.pt"))
+                    found["files"] = files(Path(folder))
                 found["calls"] = calls
-                results.setdefault(f"{framework} {name}", {})["here" if here else "there"] = found
+                results.setdefault(f"{framework} {name}", {})[side] = found
     Path(target).write_text(json.dumps(results), encoding="utf-8")
 
 

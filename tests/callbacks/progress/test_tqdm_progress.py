@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -117,6 +118,32 @@ def test_description_of_an_overridden_method_stays(terminal, run, loaders, shown
     fired.fit()
     assert all(screen[1].startswith(f"{shown}: ") for screen in screens[:2])
     assert screens[-1][0].startswith("running training: ")
+
+
+def test_bar_of_ones_own_with_our_description_tells_the_epoch(terminal, run):
+    """A bar that is made with `desc=self.train_description` is told the next epoch's."""
+
+    class Quiet(tqdm_package.tqdm):
+        monitor_interval = 0  # no thread of this test is left for the others
+
+    class Own(TQDMProgressBar):
+        def init_train_tqdm(self):
+            return Quiet(desc=self.train_description, file=sys.stdout)
+
+        def init_validation_tqdm(self):
+            return Quiet(desc=self.validation_description, file=sys.stdout, position=1, leave=False)
+
+    fired = run(Own(), num_val_batches=[2, 2], max_epochs=3)
+    shown = []
+
+    def look(count):
+        epoch, validation = terminal.screen
+        shown.append((epoch.partition(":")[0], validation.partition(":")[0]))
+
+    fired.at_val_batch = look
+    fired.fit()
+    assert [epoch for epoch, _ in shown] == [f"Epoch {n}/2" for n in range(3) for _ in range(4)]
+    assert {name for _, name in shown} == {"Validation DataLoader 0", "Validation DataLoader 1"}
 
 
 def test_bar_format_of_the_class(terminal, run):

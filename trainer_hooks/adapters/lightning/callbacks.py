@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.adapters.hosted import HostedCallback
-from trainer_hooks.adapters.lightning.views import module_view, trainer_view, unwrapped
+from trainer_hooks.adapters.lightning.module_view import unwrapped
+from trainer_hooks.adapters.lightning.views import module_view, trainer_view
 from trainer_hooks.callbacks import Checkpoint
 from trainer_hooks.hooks import HOOKS
 

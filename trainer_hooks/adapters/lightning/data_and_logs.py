@@ -49,7 +49,7 @@ class DataModuleGuest(DataModule):
     def __init__(self, guest: Any) -> None:
         self.lightning_guest = guest
         for name in overridden(guest, DataModule):
-            if name != "load_from_checkpoint":
+            if name not in {"load_from_checkpoint", "teardown"}:
                 vars(self)[name] = getattr(guest, name)
         kind = type(guest)
         names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
@@ -64,6 +64,12 @@ class DataModuleGuest(DataModule):
     def trainer(self, trainer: Any) -> None:
         guest = self.lightning_guest
         guest.trainer = None if trainer is None else trainer_view(trainer, guest)
+
+    def teardown(self, stage: str) -> None:
+        """Let the guest clean up; not after an exception, as there."""
+        trainer = self.lightning_guest.trainer
+        if trainer is None or not trainer.interrupted:
+            self.lightning_guest.teardown(stage)
 
     @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
@@ -107,8 +113,9 @@ class LoggerGuest(Logger):
 
     @property
     def save_dir(self) -> str | None:
-        """Where it saves."""
-        folder: str | None = self.lightning_guest.save_dir
+        """Where it saves; one of Fabric's calls it otherwise."""
+        guest = self.lightning_guest
+        folder: str | None = getattr(guest, "save_dir", getattr(guest, "root_dir", None))
         return folder
 
     @property
@@ -137,7 +144,9 @@ class LoggerGuest(Logger):
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
         """Tell the guest of a checkpoint."""
-        self.lightning_guest.after_save_checkpoint(checkpoint_callback)
+        tell = getattr(self.lightning_guest, "after_save_checkpoint", None)  # Fabric's has none
+        if tell is not None:
+            tell(checkpoint_callback)
 
     def save(self) -> None:
         """Let the guest write what it holds."""

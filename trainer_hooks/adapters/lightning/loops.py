@@ -1,8 +1,7 @@
-"""What Lightning's callbacks look into of its Trainer: loops, connectors, the strategy."""
+"""What Lightning's callbacks look into of its Trainer: the loops."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from trainer_hooks.adapters.views import View, lacking
@@ -10,17 +9,7 @@ from trainer_hooks.clock import EpochStage
 from trainer_hooks.errors import UsageError
 from trainer_hooks.trainer.views.fit_loop import Counts, ProgressView
 
-__all__ = [
-    "CheckpointConnector",
-    "EvaluationLoop",
-    "FitLoop",
-    "LoggerConnector",
-    "PredictionLoop",
-    "StateView",
-    "StrategyView",
-    "batches_stepped",
-    "precision_plugin",
-]
+__all__ = ["EvaluationLoop", "FitLoop", "Lacks", "PredictionLoop", "batches_stepped"]
 
 
 def batches_stepped(trainer: Any) -> int:
@@ -34,8 +23,12 @@ def batches_stepped(trainer: Any) -> int:
     return int(progress.batches_stepped - bool(is_counted or is_validating))
 
 
-class _Lacks:
-    """Raise an error that says what is lacking."""
+class Lacks:
+    """Raise an error that says what is lacking.
+
+    Args:
+        trainer: of whose part.
+    """
 
     _name = ""
 
@@ -46,100 +39,7 @@ class _Lacks:
         raise lacking(f"Trainer.{self._name}", "Lightning", name)
 
 
-class StateView:
-    """`trainer.state`, in words of Lightning's own enums where the package is imported.
-
-    Args:
-        trainer: whose.
-        home: Lightning's package.
-    """
-
-    def __init__(self, trainer: Any, home: str) -> None:
-        self._state = trainer.state
-        self._words = sys.modules.get(f"{home}.trainer.states")
-
-    @property
-    def fn(self) -> Any:
-        """What is run: `"fit"`, `"validate"`, `"test"` or `"predict"`, or None."""
-        return self._word("TrainerFn", self._state.fn)
-
-    @property
-    def stage(self) -> Any:
-        """What of it is under way, from the beginning of a run on; None outside of one."""
-        fn, stage = self._state.fn, self._state.stage
-        return self._word("RunningStage", stage or ("train" if fn == "fit" else fn))
-
-    @property
-    def status(self) -> Any:
-        """How it stands."""
-        return self._word("TrainerStatus", self._state.status)
-
-    @property
-    def finished(self) -> bool:
-        """Whether it is over."""
-        return bool(self._state.status == "finished")
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it is over or was interrupted."""
-        return self._state.status in {"finished", "interrupted"}
-
-    def _word(self, name: str, value: Any) -> Any:
-        return value if value is None or self._words is None else vars(self._words)[name](value)
-
-
-class StrategyView(View):
-    """`trainer.strategy`: the processes; its module is the one that callbacks get.
-
-    Args:
-        target: the trainer's.
-        trainer: the view of the trainer.
-    """
-
-    __slots__ = ("_view",)
-
-    def __init__(self, target: Any, trainer: Any) -> None:
-        super().__init__(target)
-        object.__setattr__(self, "_view", trainer)
-
-    @property
-    def lightning_module(self) -> Any:
-        """The module, as callbacks get it."""
-        return self._view.lightning_module
-
-    @property
-    def model(self) -> Any:
-        """The same."""
-        return self._view.lightning_module
-
-    @property
-    def optimizers(self) -> Any:
-        """The optimizers; those that are set make the next step."""
-        return self.view_target.optimizers
-
-    @optimizers.setter
-    def optimizers(self, optimizers: Any) -> None:
-        self.view_target.optimizers = optimizers
-
-    def load_optimizer_state_dict(self, checkpoint: Any) -> None:
-        """Give the optimizers the states of a checkpoint."""
-        for optimizer, state in zip(
-            self.view_target.optimizers, checkpoint["optimizer_states"], strict=True
-        ):
-            optimizer.load_state_dict(state)
-
-    def load_model_state_dict(self, checkpoint: Any, strict: bool = True) -> None:
-        """Give the module the weights of a checkpoint."""
-        self.view_target.lightning_module.load_state_dict(checkpoint["state_dict"], strict=strict)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return getattr(self.view_target, name)
-        except AttributeError:
-            raise lacking("Trainer.strategy", "Lightning", name) from None
-
-
-class EvaluationLoop(_Lacks):
+class EvaluationLoop(Lacks):
     """`trainer.validate_loop`, and that of a fit's validations.
 
     Attributes:
@@ -294,56 +194,3 @@ class FitLoop(View):
 
     def _should_accumulate(self) -> bool:
         return bool(self._trainer.progress.batches_in_window)
-
-
-class LoggerConnector(_Lacks):
-    """`trainer._logger_connector`: whether and how to log."""
-
-    _name = "_logger_connector"
-
-    @property
-    def should_update_logs(self) -> bool:
-        """Whether this is a step whose metrics go to the loggers."""
-        trainer = self._trainer
-        every = trainer.log_every_n_steps
-        if every < 1:
-            return False
-        count = batches_stepped(trainer) + 1 if trainer.state.fn == "fit" else 1
-        return bool(count % every == 0 or trainer.should_stop)
-
-    def log_metrics(self, metrics: Any, step: int | None = None) -> None:
-        """Hand metrics to the loggers, at the step of the batch in work unless it is given."""
-        if step is None and "step" not in metrics:
-            epoch = self._trainer.current_epoch
-            self._trainer.log_metrics(metrics, batches_stepped(self._trainer), epoch=epoch)
-        else:
-            self._trainer.log_metrics(metrics, step)
-
-
-class CheckpointConnector(_Lacks):
-    """`trainer._checkpoint_connector`."""
-
-    _name = "_checkpoint_connector"
-
-    def dump_checkpoint(self, weights_only: bool | None = False) -> dict[str, Any]:
-        """Return what a checkpoint of this moment would hold."""
-        found: dict[str, Any] = self._trainer.dump_checkpoint(bool(weights_only))
-        return found
-
-
-def precision_plugin(trainer: Any, home: str) -> Any:
-    """Return Lightning's object for the precision of a trainer, or ours where it is not imported.
-
-    Args:
-        trainer: whose.
-        home: Lightning's package.
-    """
-    kinds = sys.modules.get(f"{home}.plugins.precision")
-    if kinds is None:
-        return trainer.precision_plugin
-    name = trainer.precision
-    if name.endswith("-mixed"):
-        return kinds.MixedPrecision(name, trainer.device.type, trainer.scaler)
-    if name == "64-true":
-        return kinds.DoublePrecision()
-    return kinds.Precision() if name == "32-true" else kinds.HalfPrecision(name)

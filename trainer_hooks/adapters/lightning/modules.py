@@ -49,7 +49,9 @@ class ModuleGuest(Module):
         for name in _SHARED:
             vars(self)[name] = vars(guest)[name]
         for name in overridden(guest, Module):
-            if name not in _OWN:
+            if name == "teardown":
+                vars(self)[name] = self._end_guest
+            elif name not in _OWN:
                 vars(self)[name] = getattr(guest, name)
         kind = type(guest)
         names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
@@ -135,6 +137,11 @@ class ModuleGuest(Module):
         """Load the guest's weights."""
         return self.lightning_guest.load_state_dict(*args, **kwargs)
 
+    def _end_guest(self, stage: str) -> None:
+        """Let the guest clean up; not after an exception, as there."""
+        if not self.trainer.interrupted:
+            self.lightning_guest.teardown(stage)
+
     def attach(self, trainer: Any, metrics: Any) -> None:
         """Let the guest know its trainer, and log, optimize and print through it."""
         super().attach(trainer, metrics)
@@ -146,6 +153,12 @@ class ModuleGuest(Module):
                 vars(guest).pop(name, None)
             elif name not in own:
                 vars(guest)[name] = _Bound(getattr(self, name))
+
+    def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """Return tensors of all processes; in one process the data as they are, as there."""
+        if self.trainer.world_size == 1:
+            return data
+        return super().all_gather(data, group, sync_grads)
 
     def __reduce__(self) -> Any:
         """Copy and pickle the guest."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.lightning.callbacks import LightningGuest
-from trainer_hooks.adapters.lightning.views import trainer_view, unwrapped
+from trainer_hooks.adapters.lightning.module_view import unwrapped
+from trainer_hooks.adapters.lightning.views import trainer_view
 from trainer_hooks.callbacks import BatchSizeFinder, LearningRateFinder
 
 if TYPE_CHECKING:

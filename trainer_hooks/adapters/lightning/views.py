@@ -6,36 +6,29 @@ that is a LightningModule itself is handed over as it is.
 
 from __future__ import annotations
 
-import copy
 import sys
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from typing import Any
+from weakref import WeakValueDictionary
 
 from trainer_hooks.adapters.hosted import HostedCallback
-from trainer_hooks.adapters.lightning.loops import (
+from trainer_hooks.adapters.lightning.connectors import (
+    AcceleratorConnector,
     CheckpointConnector,
-    EvaluationLoop,
-    FitLoop,
     LoggerConnector,
-    PredictionLoop,
     StateView,
     StrategyView,
     precision_plugin,
 )
+from trainer_hooks.adapters.lightning.loops import EvaluationLoop, FitLoop, PredictionLoop
+from trainer_hooks.adapters.lightning.module_view import ModuleView
 from trainer_hooks.adapters.views import View, lacking
 from trainer_hooks.loops import overrides
 
-if TYPE_CHECKING:
-    from torch import nn
-
-__all__ = ["ModuleView", "TrainerView", "home_of", "module_view", "trainer_view", "unwrapped"]
+__all__ = ["TrainerView", "home_of", "module_view", "trainer_view"]
 
 _TRAINERS: WeakValueDictionary[tuple[int, str], TrainerView] = WeakValueDictionary()
 _MODULES: WeakValueDictionary[tuple[int, str], ModuleView] = WeakValueDictionary()
 """The views, by what they stand for and for whom; a view keeps what it stands for."""
-
-_KINDS: WeakKeyDictionary[type, dict[type, type]] = WeakKeyDictionary()
-"""What a module's view says that its class is, by the module's class and Lightning's."""
 
 
 def home_of(guest: object) -> str:
@@ -69,11 +62,6 @@ def module_view(module: Any, trainer: Any, guest: object) -> Any:
         found = ModuleView(module, trainer_view(trainer, guest))
         _MODULES[id(module), home] = found
     return found
-
-
-def unwrapped(item: Any) -> Any:
-    """Return what a view stands for; anything else as it is."""
-    return item.view_target if isinstance(item, View) or type(item) is ModuleView else item
 
 
 class TrainerView(View):
@@ -113,6 +101,36 @@ class TrainerView(View):
     def state(self) -> StateView:
         """What it does, in Lightning's own words."""
         return StateView(self.view_target, self._home)
+
+    @property
+    def training(self) -> bool:
+        """Whether it trains: in a fit from its beginning on, but for validations."""
+        return bool(_value(self.state.stage) == "train")
+
+    @property
+    def validating(self) -> bool:
+        """Whether it validates, from the beginning of that run on."""
+        return bool(_value(self.state.stage) == "validate")
+
+    @property
+    def testing(self) -> bool:
+        """Whether it tests, likewise."""
+        return bool(_value(self.state.stage) == "test")
+
+    @property
+    def predicting(self) -> bool:
+        """Whether it predicts, likewise."""
+        return bool(_value(self.state.stage) == "predict")
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether it validates or tests; a sanity check counts as that, too."""
+        return _value(self.state.stage) in {"sanity_check", "validate", "test"}
+
+    @property
+    def min_steps(self) -> int | None:
+        """The steps that are made at least, None for no such rule."""
+        return self.view_target.min_steps or None
 
     @property
     def callbacks(self) -> list[Any]:
@@ -244,7 +262,7 @@ class TrainerView(View):
 
     @property
     def _accelerator_connector(self) -> Any:
-        return _AcceleratorConnector(self.view_target)
+        return AcceleratorConnector(self.view_target)
 
     @property
     def is_last_batch(self) -> bool:
@@ -256,103 +274,13 @@ class TrainerView(View):
         return _nothing, ()
 
 
-class ModuleView:
-    """A module under the names of a LightningModule; all but a few are passed on.
-
-    Args:
-        module: the module.
-        trainer: the view of its trainer.
-    """
-
-    __slots__ = ("__weakref__", "view_target", "view_trainer")
-
-    view_target: Any
-    view_trainer: TrainerView
-
-    def __init__(self, module: nn.Module, trainer: TrainerView) -> None:
-        object.__setattr__(self, "view_target", module)
-        object.__setattr__(self, "view_trainer", trainer)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return _kind_of(type(self.view_target), self.view_trainer._home)  # noqa: SLF001
-
-    @property
-    def trainer(self) -> TrainerView:
-        """The view of the trainer."""
-        return self.view_trainer
-
-    _trainer = trainer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.view_target, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.view_target, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self.view_target, name)
-
-    def __dir__(self) -> list[str]:
-        """Return the module's names."""
-        return dir(self.view_target)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module."""
-        return self.view_target(*args, **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        return self.view_target is unwrapped(other)
-
-    def __hash__(self) -> int:
-        return hash(self.view_target)
-
-    def __repr__(self) -> str:
-        """Show the module."""
-        return repr(self.view_target)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self.view_target, memo)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the module."""
-        return unwrapped, (self.view_target,)
-
-
-class _AcceleratorConnector:
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-
-    @property
-    def is_distributed(self) -> bool:
-        return bool(self._trainer.world_size > 1)
-
-    @property
-    def use_distributed_sampler(self) -> bool:
-        return True
-
-    @property
-    def strategy(self) -> Any:
-        return self._trainer.strategy
-
-    def __getattr__(self, name: str) -> Any:
-        raise lacking("Trainer._accelerator_connector", "Lightning", name)
-
-
 def _as_given(callback: Any) -> Any:
     return callback.guest if isinstance(callback, HostedCallback) else callback
 
 
-def _kind_of(kind: type, home: str) -> type:
-    """Return a class that is both the module's and a LightningModule, for `isinstance` alone."""
-    package = sys.modules.get(home)
-    if package is None:
-        return kind
-    known = _KINDS.setdefault(kind, {})
-    theirs: type = package.LightningModule
-    if theirs not in known:
-        known[theirs] = type(kind.__name__, (kind, theirs), {"__module__": kind.__module__})
-    return known[theirs]
+def _value(word: Any) -> Any:
+    """Return the text of a word of an enum of theirs."""
+    return getattr(word, "value", word)
 
 
 def _nothing() -> None:

@@ -1,13 +1,12 @@
-"""AcceleratedGuest: a callback of pytorch-accelerated in a Trainer; `adapt` is the entry point."""
+"""AcceleratedGuest: a callback of pytorch-accelerated in a Trainer."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.adapters.hosted import HostedCallback
-from trainer_hooks.adapters.kinds import HostedBar
 from trainer_hooks.adapters.pytorch_accelerated.view import AcceleratedView
-from trainer_hooks.callbacks import Checkpoint, EarlyStopping
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.data import count_samples
 from trainer_hooks.errors import StopTraining
@@ -16,9 +15,7 @@ from trainer_hooks.hooks import HOOKS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.callback import Callback
-
-__all__ = ["TWINS", "AcceleratedGuest", "adapt"]
+__all__ = ["TWINS", "AcceleratedGuest"]
 
 _HOME = "pytorch_accelerated.callbacks"
 TWINS = {spec.name: spec.accelerated for spec in HOOKS.values() if spec.accelerated}
@@ -28,18 +25,14 @@ _STEP_END = "on_train_step_end"
 _EVAL_STEP_END = "on_eval_step_end"
 _CAPTURES = frozenset({"on_train_batch_start", "on_after_forward", "on_before_backward"})
 
-_KINDS: dict[str, type[Callback]] = {
-    f"{_HOME}.SaveBestModelCallback": Checkpoint,
-    f"{_HOME}.SaveTrainingStateCallback": Checkpoint,
-    f"{_HOME}.ProgressBarCallback": HostedBar,
-    f"{_HOME}.EarlyStoppingCallback": EarlyStopping,
+_KEPT = {
+    f"{_HOME}.EarlyStoppingCallback": ("best_metric", "early_stopping_patience_counter"),
+    f"{_HOME}.SaveBestModelCallback": ("best_metric", "best_metric_epoch"),
+    f"{_HOME}.SaveTrainingStateCallback": ("_global_step", "_saved_checkpoints"),
+    f"{_HOME}.TerminateOnNaNCallback": ("triggered",),
+    f"{_HOME}.WSDCheckpointCallback": ("last_checkpoint_step",),
 }
-
-
-def adapt(guest: Any) -> Callback:
-    """Return the adapter of a callback of pytorch-accelerated."""
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(guest).__mro__}
-    return AcceleratedGuest.hosting(guest, *(k for name, k in _KINDS.items() if name in names))
+"""What built-in callbacks count in attributes: there it ends with the process."""
 
 
 class AcceleratedGuest(HostedCallback):
@@ -56,6 +49,8 @@ class AcceleratedGuest(HostedCallback):
 
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
+        self._kept = tuple(n for kind in _names(guest) for n in _KEPT.get(kind, ()))
+        self._resumed: dict[str, Any] | None = None
         self._view: AcceleratedView | None = None
         self._batch: Any = None
         self._batch_idx = 0
@@ -73,6 +68,8 @@ class AcceleratedGuest(HostedCallback):
         name = TWINS.get(hook)
         if name is None or not self.guest_has(name):
             return None
+        if hook == "on_fit_start" and self._kept:
+            return self._started(self._plain(name))
         return self._evaluated(hook, name) if "eval_" in name else self._plain(name)
 
     def view_of(self, trainer: Any) -> AcceleratedView:
@@ -86,7 +83,41 @@ class AcceleratedGuest(HostedCallback):
         """Forget the trainer when a run is over."""
         super().attach_module(module)
         if module is None:
-            self._view = None
+            self._view = self._resumed = None
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the guest has a state of its own, or is one of those that count."""
+        return bool(self._kept) or super().is_stateful
+
+    def guest_state(self) -> dict[str, Any]:
+        """Return what the guest says, or what it counts."""
+        if super().is_stateful:
+            return super().guest_state()
+        return {name: _plain(getattr(self.guest, name)) for name in self._kept}
+
+    def load_guest_state(self, state: Any) -> None:
+        """Hand it back, and once more when the guest begins its run, which resets it."""
+        if super().is_stateful:
+            super().load_guest_state(state)
+        else:
+            self._resumed = state
+            self.resume(state)
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Set what the guest counts."""
+        for name, value in state.items():
+            is_listed = isinstance(value, list)
+            setattr(self.guest, name, [Path(one) for one in value] if is_listed else value)
+
+    def _started(self, called: Callable[..., object]) -> Callable[..., object]:
+        def call(trainer: Any, module: Any) -> None:
+            called(trainer, module)
+            if self._resumed is not None:
+                self.resume(self._resumed)
+                self._resumed = None
+
+        return call
 
     def _plain(self, name: str) -> Callable[..., object]:
         method = self._translating(getattr(self.guest, name))
@@ -140,6 +171,15 @@ class AcceleratedGuest(HostedCallback):
         self._translating(self.guest.on_train_step_end)(
             self.view_of(trainer), batch_output=output, batch=batch, step=self._batch_idx
         )
+
+
+def _names(guest: Any) -> list[str]:
+    return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(guest).__mro__]
+
+
+def _plain(value: Any) -> Any:
+    """Return what a checkpoint can hold of a value: folders are kept by their names."""
+    return [str(one) for one in value] if isinstance(value, list) else value
 
 
 def _as_output(outputs: Any, batch: Any) -> dict[str, Any]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from trainer_hooks.adapters.views import View, lacking
+from trainer_hooks.clock import EpochStage
 from trainer_hooks.errors import UsageError
 
 __all__ = ["AcceleratedView", "Accelerator", "RunConfig", "RunHistory"]
+
+_STATE = "training_state.pt"
+"""The file in a folder of `save_training_state`."""
 
 
 class RunHistory(View):
@@ -25,6 +30,11 @@ class RunHistory(View):
     def current_epoch(self) -> int:
         """The epoch under way, from 1 on."""
         return int(self._trainer.current_epoch) + 1
+
+    def delete_metric(self, metric_name: str) -> None:
+        """Forget a metric; one that was never logged, as the epochs of their own, is forgotten."""
+        if metric_name in self.view_target.get_metric_names():
+            self.view_target.delete_metric(metric_name)
 
     def get_metric_names(self) -> set[str]:
         """Return the names of what was logged."""
@@ -95,11 +105,12 @@ class AcceleratedView(View):
         target: the trainer.
     """
 
-    __slots__ = ("_loss_tracker", "_own_model", "callback_handler")
+    __slots__ = ("_loss_tracker", "_own_loader", "_own_model", "callback_handler")
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
-        object.__setattr__(self, "_own_model", None)
+        for name in ("_loss_tracker", "_own_loader", "_own_model"):
+            object.__setattr__(self, name, None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in AcceleratedView.__slots__:
@@ -166,18 +177,44 @@ class AcceleratedView(View):
     @property
     def _eval_dataloader(self) -> Any:
         trainer = self.view_target
+        if self._own_loader is not None:
+            return self._own_loader
         given = trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders
         return given[0] if isinstance(given, list) and given else given
 
     @_eval_dataloader.setter
     def _eval_dataloader(self, loader: Any) -> None:
-        _refuse_loader(loader)
+        if self.view_target.state.stage not in {"validate", "test"}:
+            _refuse_loader(loader)
+        self._own_loader = loader  # as there, an evaluation under way keeps its own
 
     def _run_eval_epoch(self, loader: Any, is_intermediate: bool = False) -> None:  # noqa: ARG002
-        """Validate after the batch in work, which is as early as a fit here does."""
-        if not is_intermediate or self._own_model is not None:
+        """Validate after the batch in work, which is as early as a fit here does.
+
+        At the end of an epoch, validate with the weights of another model that was set.
+        """
+        trainer = self.view_target
+        if is_intermediate and self._own_model is None:
+            trainer.request_validation()
+        elif trainer.progress.stage is EpochStage.BATCHES:
             raise lacking("Trainer", "pytorch-accelerated", "_run_eval_epoch")
-        self.view_target.request_validation()
+        else:
+            self._validate_own()
+
+    def _validate_own(self) -> None:
+        from trainer_hooks.connector import adopted
+
+        trainer, module = self.view_target, self.view_target.module
+        history, callbacks = trainer.run_history, self.callback_handler.callbacks
+        prefix = history.metric_name_prefix
+        history.set_metric_name_prefix("")  # the validation puts it before all that it logs
+        kept = {name: value.clone() for name, value in module.state_dict().items()}
+        module.load_state_dict(self.model.state_dict())
+        try:
+            trainer.validate_again(prefix, [adopted(callback) for callback in callbacks])
+        finally:
+            module.load_state_dict(kept)
+            history.set_metric_name_prefix(prefix)
 
     def save_checkpoint(
         self,
@@ -198,18 +235,31 @@ class AcceleratedView(View):
 
     def load_checkpoint(
         self, checkpoint_path: Any, load_optimizer: bool = True, load_scheduler: bool = True
-    ) -> None:
-        """Read such a file."""
-        found = torch.load(checkpoint_path, map_location="cpu", weights_only=True)
+    ) -> dict[str, Any]:
+        """Read such a file, and return it."""
+        found: dict[str, Any] = torch.load(checkpoint_path, map_location="cpu", weights_only=True)
         self.model.load_state_dict(found["model_state_dict"])
         if load_optimizer and "optimizer_state_dict" in found and self.optimizer is not None:
             self.optimizer.load_state_dict(found["optimizer_state_dict"])
         if load_scheduler and "scheduler_state_dict" in found and self.scheduler is not None:
             self.scheduler.load_state_dict(found["scheduler_state_dict"])
 
-    def save_training_state(self, path: Any, *args: Any) -> None:  # noqa: ARG002 - theirs
-        """Save a checkpoint of ours."""
-        self.view_target.save_checkpoint(path)
+        return found
+
+    def save_training_state(
+        self, output_dir: Any, checkpoint_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Write a checkpoint of theirs into a folder; a resume here needs one of ours."""
+        epoch = {"current_epoch": self.run_history.current_epoch}
+        if self.view_target.is_global_zero:
+            Path(output_dir).mkdir(parents=True, exist_ok=True)
+        self.save_checkpoint(Path(output_dir) / _STATE, {**epoch, **(checkpoint_kwargs or {})})
+        self.view_target.strategy.barrier()
+
+    def load_training_state(self, input_dir: Any) -> dict[str, Any]:
+        """Read such a folder, and return what was saved beside the states."""
+        found = self.load_checkpoint(Path(input_dir) / _STATE)
+        return {name: value for name, value in found.items() if not name.endswith("_state_dict")}
 
 
 def _refuse_loader(loader: Any) -> None:

@@ -96,7 +96,7 @@ class TqdmCanvas:
         is_new = phase not in self.drawn
         if is_new:
             self.drawn[phase] = self._init_bar(phase)
-            self._own[phase] = self._own_description(self.drawn[phase])
+            self._own[phase] = self._own_description(self.drawn[phase], description)
         bar = self.drawn[phase]
         if not bar.disable and hasattr(bar, "container"):
             bar.reset(pace.total)  # a widget has to be told
@@ -135,10 +135,11 @@ class TqdmCanvas:
             stream.write(text)
             stream.flush()
 
-    def _own_description(self, bar: tqdm[Any]) -> str:
-        """Return the description that an overridden method gave its bar."""
+    def _own_description(self, bar: tqdm[Any], description: str) -> str:
+        """Return the description that an overridden method gave its bar, if it is not ours."""
         given = str(getattr(bar, "desc", "")).removesuffix(": ")  # a disabled one has none
-        return "" if given == self._standard else given
+        ours = description.rpartition(" DataLoader ")[0] or description
+        return "" if given in {self._standard, ours} else given
 
     def _init_bar(self, phase: Phase) -> tqdm[Any]:
         return {

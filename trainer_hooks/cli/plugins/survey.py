@@ -9,8 +9,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trainer_hooks.callback import Callback
-from trainer_hooks.connector import Admission, all_hooks
+from trainer_hooks.connector import Admission, adopting, all_hooks, can_take_part
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.hooks import Plugin, PluginFilter, installed, load_each
 
@@ -83,13 +82,13 @@ def prints_diverted() -> Iterator[None]:
 
 def _loaded(wanted: PluginFilter) -> Iterator[Finding]:
     """Yield the plugins one by one, each with what was warned of meanwhile."""
-    plugins = load_each(wanted, lambda item: isinstance(item, Callback))
+    plugins = load_each(wanted, can_take_part)
     while True:
         with _recorded() as messages:
             plugin = next(plugins, None)
         if plugin is None:
             return
-        yield Finding(plugin, _news(plugin, messages))
+        yield Finding(adopting(plugin), _news(plugin, messages))
 
 
 def _admitted(finding: Finding, gate: Admission) -> Finding:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.checkpoint import is_remote, require_reachable
 from trainer_hooks.connector import Default, adopted
-from trainer_hooks.errors import OptionError
+from trainer_hooks.errors import OptionError, foreign_hint
 from trainer_hooks.loggers.base import Logger
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def make_loggers(config: TrainerConfig, default_logger: Callable[[str], Logger])
             hint = " (a class: give an instance)" if isinstance(item, type) else ""
             raise OptionError(
                 f"Trainer(logger={item!r}): must be True, False, a trainer_hooks Logger, or a list "
-                f"of them{hint}."
+                f"of them{hint}.{foreign_hint(type(item), 'loggers.Logger')}"
             )
     if len(listed) > 1:
         from trainer_hooks.loggers.folder_logger import tell_apart

@@ -20,7 +20,7 @@ from trainer_hooks.data import (
     shown,
     without_shuffling,
 )
-from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning, lightning_hint
+from trainer_hooks.errors import DataError, ModuleError, TrainerHooksWarning, foreign_hint
 from trainer_hooks.loops import has_evaluation
 from trainer_hooks.module import DataModule, Module, uncompiled
 
@@ -109,7 +109,7 @@ def check_kinds(job: Job) -> None:
     if isinstance(job.module, type) or not isinstance(job.module, Module):
         kind = job.module if isinstance(job.module, type) else type(job.module)
         hint = " It is a class: pass an instance." if kind is job.module else ""
-        hint += lightning_hint(kind, "Module")
+        hint += foreign_hint(kind, "Module")
         raise ModuleError(
             f"{job.fn} was given {type(job.module).__qualname__} {str(job.module)[:60]!r} as its "
             f"model: it must be an instance of trainer_hooks.Module.{hint}"
@@ -126,9 +126,10 @@ def check_kinds(job: Job) -> None:
                 f"{job.fn} was given both {name}= and datamodule=: it must be one of them."
             )
     if job.datamodule is not None and not isinstance(job.datamodule, DataModule):
+        kind = type(job.datamodule)
         raise DataError(
-            f"{job.fn} was given {type(job.datamodule).__qualname__} as datamodule: it must be an "
-            "instance of trainer_hooks.DataModule."
+            f"{job.fn} was given {kind.__qualname__} as datamodule: it must be an instance of "
+            f"trainer_hooks.DataModule.{foreign_hint(kind, 'DataModule')}"
         )
 
 
