@@ -117,20 +117,6 @@ CASES = {
         "data: configured.Points",
         "model: is required and was not given. Give --model, or name it in a config.",
     ),
-    "a link to an argument that is not there": (
-        LINE + "links:\n  model.outputz: data.values",
-        (
-            "run.yaml, line 5: links: model.outputz: configured.Trained takes no 'outputz'. "
-            "Did you mean 'outputs'?"
-        ),
-    ),
-    "a link from an attribute that is not there": (
-        LINE + "links:\n  model.outputs: data.value",
-        (
-            "run.yaml, line 5: links: model.outputs: data.value: Points has no attribute 'value'. "
-            "Did you mean 'values'?"
-        ),
-    ),
     "code in YAML": (
         "model: !!python/object/apply:configured.ran []",
         "run.yaml, line 1: could not determine a constructor for the tag",

@@ -39,6 +39,7 @@ _DENIED = re.compile(r"Importing '([^']+)' is not allowed")
 _LINK = re.compile(r"links: ([\w.]+)")
 _OF_UNION = re.compile(r"^Does not validate against any of the Union subtypes\nSubtypes: \[([^]]*)")
 _BULLET = re.compile(r"^  - (.+)$", re.MULTILINE)
+_UNIONS = {"Logger": "trainer.logger", "DataModule": "data", "Module": "model"}
 _NOISE = ("Expected a", "Not a valid subclass")
 _MOST = 12
 """Names that a line lists."""
@@ -65,7 +66,15 @@ def is_told(error: Exception) -> bool:
     """Return whether an error is one of a config's, and none of the code that it names."""
     if isinstance(error, ArgumentError | TrainerHooksError):
         return True
-    return _OF_UNION.search(str(error)) is not None
+    if isinstance(error.__cause__, TrainerHooksError):  # of a link, which the parser calls
+        return True
+    if _OF_UNION.search(str(error)) is None:
+        return False
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    # what else a constructor raises is a fault of its code, of which the traceback tells
+    return isinstance(root, ValueError | TrainerHooksError)
 
 
 def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> str:
@@ -76,7 +85,8 @@ def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> st
         sources: the files and the words in which it was written.
         parser: whose arguments they are.
     """
-    message = str(error)
+    own = error.__cause__ if isinstance(error.__cause__, TrainerHooksError) else error
+    message = str(own if str(own).startswith("links: ") else error)
     place, fault = sources.unreadable()
     if place:
         return f"{place}: {fault}. Nothing but plain YAML may stand in a config."
@@ -114,7 +124,9 @@ def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
         own = [line for line in _BULLET.findall(message) if not line.startswith(_NOISE)]
         kinds = re.findall(r"class_path='(?:\w+\.)*(\w+)'", message)
         named = [kind for kind in kinds if own and kind in own[0]]
-        key = "trainer.logger" if "Logger" in found[1] else "trainer.callbacks"
+        key = next(
+            (k for name, k in _UNIONS.items() if f".{name}'" in found[1]), "trainer.callbacks"
+        )
         return _Fault(key, (own or ["it cannot be made"])[0].rstrip("."), text=(named or [""])[0])
     return None
 

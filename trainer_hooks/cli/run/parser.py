@@ -73,16 +73,25 @@ class TrainerParser(jsonargparse.ArgumentParser):
         """The keys of all arguments."""
         return frozenset(action.dest for action in self._actions)
 
+    def is_open(self, key: str) -> bool:
+        """Return whether a class is given under a key by its class path."""
+        return f"{key}.help" in self.argument_keys
+
     def takes(self, key: str, name: str) -> bool:
         """Return whether a class, by short name or class path, may be given under a key."""
-        if "." not in name:
-            return name in self.class_names(key)
+        return self.class_of(key, name) is not None
+
+    def class_of(self, key: str, name: str) -> type | None:
+        """Return the class of a short name or class path under a key; None if there is none."""
         home, _, last = name.rpartition(".")
+        bases = tuple(self._bases(key))
+        if not home:
+            return next((k for base in bases for k in _below(base) if k.__name__ == name), None)
         try:
             kind = getattr(importlib.import_module(home), last, None)
         except ImportError:
-            return False
-        return isinstance(kind, type) and issubclass(kind, tuple(self._bases(key)))
+            return None
+        return kind if isinstance(kind, type) and issubclass(kind, bases) else None
 
     def class_names(self, key: str) -> list[str]:
         """Return the short names of the classes that may be given under a key."""

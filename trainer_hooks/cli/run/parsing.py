@@ -8,7 +8,6 @@ import jsonargparse
 
 from trainer_hooks._version import __version__
 from trainer_hooks.cli.run.known import import_known
-from trainer_hooks.cli.run.links import link
 from trainer_hooks.cli.run.parser import AUTOMATIC, TrainerParser
 from trainer_hooks.errors import OptionError
 from trainer_hooks.module import DataModule, Module
@@ -71,11 +70,6 @@ class Parsers:
             self._add_commands(options)
         else:
             self._fill(self.main)
-
-    def link(self, links: Mapping[str, str]) -> None:
-        """Link arguments as the config says."""
-        for target, source in links.items():
-            link(self.own, str(source), str(target))
 
     def show_class(self, words: Sequence[str]) -> None:
         """Show what a class takes where the words hold `--help CLASS`, and exit.

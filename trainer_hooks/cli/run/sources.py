@@ -51,16 +51,32 @@ class Sources:
         """Return the mapping that stands under a key, those of later files over earlier ones."""
         found: dict[Any, Any] = {}
         for path in self.files:
-            try:
-                content = yaml.safe_load(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError, yaml.YAMLError):
-                continue  # the parser tells what is wrong with it
-            content = content if isinstance(content, dict) else {}
+            content = _mapping_in(path)
             below = content.get(self.subcommand)
             for level in (content, below if isinstance(below, dict) else {}):
                 value = level.get(key)
                 found.update(value if isinstance(value, dict) else {})
         return found
+
+    def given(self, key: str) -> str:
+        """Return what the words or the files give a key as one word; empty where they do not.
+
+        Of a class that is its class path.
+        """
+        for name in (key, f"{key}.class_path"):
+            for index in reversed(range(len(self.words))):
+                option, equals, value = self.words[index].partition("=")
+                following = self.words[index + 1] if index + 1 < len(self.words) else ""
+                if option == f"--{name}":
+                    return value if equals else following
+        for path in reversed(self.files):
+            content = _mapping_in(path)
+            for level in (content.get(self.subcommand), content):
+                value = level.get(key) if isinstance(level, dict) else None
+                value = value.get("class_path") if isinstance(value, dict) else value
+                if isinstance(value, str):
+                    return value
+        return ""
 
     def place_of(self, key: str, text: str = "") -> str:
         """Return where a key was written, in words; empty where that is not known.
@@ -108,6 +124,15 @@ class Sources:
                 if line is not None:
                     return f"{path}, line {line + 1}"
         return ""
+
+
+def _mapping_in(path: Path) -> dict[Any, Any]:
+    """Return what a file holds; nothing where it cannot be read: the parser tells of that."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _lines(node: yaml.Node | None, parts: list[str], text: str) -> Iterator[int]:
