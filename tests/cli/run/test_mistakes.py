@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 LINE = """
@@ -117,6 +119,37 @@ CASES = {
         "data: configured.Points",
         "model: is required and was not given. Give --model, or name it in a config.",
     ),
+    "a class where options stand": (
+        LINE + "trainer: {class_path: EarlyStopping}",
+        "run.yaml, line 4: trainer: it holds options, and no class_path.",
+    ),
+    "a list where options stand": (
+        LINE + "trainer: [max_epochs]",
+        "run.yaml, line 4: trainer: ['max_epochs'] is no mapping of options. Write one.",
+    ),
+    "a misspelt key beside class_path": (
+        "model: {class_path: configured.Line, ini_args: {width: 3}}",
+        (
+            "run.yaml, line 1: ini_args: there is no 'ini_args' beside class_path. Did you mean "
+            "'init_args'? Known: class_path, init_args, dict_kwargs."
+        ),
+    ),
+    "a value that an optimizer refuses": (
+        LINE.replace("Trained", "Line") + "optimizer: {class_path: SGD, init_args: {lr: -1}}",
+        "run.yaml, line 4: optimizer: torch.optim.SGD cannot be made: Invalid learning rate: -1.0.",
+    ),
+    "a scheduler without an optimizer": (
+        LINE + "lr_scheduler: {class_path: StepLR, init_args: {step_size: 1}}",
+        "run.yaml, line 4: lr_scheduler: torch.optim.lr_scheduler.StepLR cannot be made: there is",
+    ),
+    "a checkpoint that is not there": (
+        LINE + "ckpt_path: nowhere.ckpt",
+        "run.yaml, line 4: ckpt_path: 'nowhere.ckpt' is not there. Give a checkpoint, or one of",
+    ),
+    "a bad link": (
+        LINE + "links: {model.outputz: data.values}",
+        "run.yaml, line 4: links: model.outputz: configured.Trained takes no 'outputz'.",
+    ),
     "code in YAML": (
         "model: !!python/object/apply:configured.ran []",
         "run.yaml, line 1: could not determine a constructor for the tag",
@@ -144,6 +177,26 @@ def test_no_refused_config_runs_code(ask, config) -> None:
     assert configured.RAN == []
 
 
+def test_each_message_that_is_read_is_one_that_is_given(ask, config, monkeypatch) -> None:
+    """No pattern for messages of the parser has become idle with a new version of it."""
+    from trainer_hooks.cli.run import mistakes
+
+    given = []
+    told = mistakes.told
+
+    def note(error, sources, parser):
+        given.append(str(error))
+        return told(error, sources, parser)
+
+    monkeypatch.setattr(mistakes, "told", note)
+    for text, _ in CASES.values():
+        ask("fit", "--config", config(text, quiet=""))
+    ask("fit", "--config", config(LINE), "--trainer.max_epoch=3")
+    patterns = {n: value for n, value in vars(mistakes).items() if isinstance(value, re.Pattern)}
+    idle = [n for n, pattern in patterns.items() if not any(map(pattern.search, given))]
+    assert idle == []
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
@@ -151,6 +204,13 @@ def test_no_refused_config_runs_code(ask, config) -> None:
         (["--trainer.max_epochs=x"], "on the command line: trainer.max_epochs: 'x' must be int"),
         (["--config", "nowhere.yaml"], "on the command line: config: File does not exist"),
         (["--help", "Nothing"], "--help Nothing: no argument takes a class of that name."),
+        (
+            ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.patiense=3"],
+            (
+                "on the command line: trainer.callbacks.patiense: trainer_hooks.callbacks."
+                "EarlyStopping takes no 'patiense'. Did you mean 'patience'?"
+            ),
+        ),
         (["--trainer.callbacks=Nope"], "on the command line: trainer.callbacks: there is no class"),
     ],
 )

@@ -114,8 +114,7 @@ class Links:
                 options[parts[0]] = value
             else:
                 item = _named(target, options, parts[0], parts[1])
-                item["init_args"] = item.get("init_args") or jsonargparse.Namespace()
-                item["init_args"][parts[2]] = value
+                item[f"init_args.{parts[2]}"] = value
         return options
 
     @property

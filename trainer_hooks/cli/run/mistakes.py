@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentError
 
+from trainer_hooks.cli.run.sources import BESIDE
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS
 from trainer_hooks.errors import TrainerHooksError, nearest
 
@@ -27,6 +28,11 @@ _IN_GROUP = re.compile(r"(?:Group|Subcommand) '([^']+)' does not accept option '
 _UNRECOGNIZED = re.compile(r"Unrecognized arguments: (.*)", re.IGNORECASE)
 _REQUIRED = re.compile(r"the following arguments are required: (.*)")
 _CLASS = re.compile(r"Problem with given class_path '([^']+)'")
+_NOT_TAKEN = re.compile(r"Problem with given class_path '([^']+)':\n\s+Option '([^']+)' is not acc")
+_SUBTYPES = re.compile(r"Subtypes: \[(.*)\]")
+_DISABLED = re.compile(r"Subclasses are disabled for TrainerConfig")
+_WHOLE = re.compile(r"(trainer|ckpt_path): ")
+_UNMADE = re.compile(r"([\w.]+): ([\w.]+) cannot be made: ")
 _NO_CLASS = re.compile(r"Expected a dot import path string: (\S+)")
 _NO_SUBCLASS = re.compile(
     r"(?:Import path|class_path) .*?does not correspond to a subclass of (\w+)"
@@ -90,6 +96,12 @@ def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> st
     place, fault = sources.unreadable()
     if place:
         return f"{place}: {fault}. Nothing but plain YAML may stand in a config."
+    place, name = sources.stray()
+    if place:
+        return (
+            f"{place}: {name}: there is no {name!r} beside class_path."
+            f"{nearest(name, BESIDE)} Known: {', '.join(BESIDE)}."
+        )
     found = _fault_of(message, parser)
     if found is None:
         return " ".join(message.split())
@@ -116,6 +128,13 @@ def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
         return _unknown_below(found[1], keys)
     if found := _KEY.search(message):
         return _of_key(message, found[1], parser)
+    if _DISABLED.match(message):
+        return _Fault("trainer", "it holds options, and no class_path")
+    if found := _WHOLE.match(message):
+        return _Fault(found[1], message.partition(": ")[2].rstrip("."))
+    if found := _UNMADE.match(message):
+        what = message.partition(": ")[2].rstrip(".")
+        return _Fault(found[1], what, text=found[2].rpartition(".")[2])
     if found := _OF_TRAINER.search(message):
         return _Fault(f"trainer.{found[1]}", message.rstrip("."))
     if found := _LINK.match(message):
@@ -156,12 +175,11 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
     kind = _CLASS.findall(message)
     below = ".".join(k for k in _KEY.findall(message)[1:])
     inner = f"{key}.{below}" if below else key
-    if kind and (found := _UNKNOWN.search(message)):
-        names = _arguments_of(kind[-1])
-        name = found[1].rpartition(".")[2]
+    if pair := _not_taken(message):
+        names, name = _arguments_of(pair[0]), pair[1].rpartition(".")[2]
         return _Fault(
             f"{inner}.{name}",
-            f"{kind[-1]} takes no {name!r}",
+            f"{pair[0]} takes no {name!r}",
             f"{nearest(name, names)} {_listed(names)}",
         )
     if found := _DENIED.search(message):
@@ -191,6 +209,16 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
     if not types:
         return _Fault(inner, " ".join(innermost.partition(":")[2].split()).rstrip("."))
     return _Fault(inner, f"{value!r} must be {types}", text=value)
+
+
+def _not_taken(message: str) -> tuple[str, str] | None:
+    """Return the class that was given, and what it does not take; bases are tried beside it."""
+    bases = " ".join(_SUBTYPES.findall(message))
+    for path, name in _NOT_TAKEN.findall(message):
+        last = path.rpartition(".")[2]
+        if f".{last}'" not in bases and f".{last}]" not in bases:
+            return path, name
+    return None
 
 
 def _value(message: str) -> str:
