@@ -137,10 +137,9 @@ class TrainerParser(jsonargparse.ArgumentParser):
                 kind, key, fail_untyped=False, required=required
             )
             self._entitle(key, f"{key}: any {kind.__name__}")
-        elif isinstance(kind, type):
-            added = self.add_class_arguments(kind, key, fail_untyped=False, sub_configs=True)
         else:
-            added = self.add_function_arguments(kind, key, fail_untyped=False, sub_configs=True)
+            made = kind if isinstance(kind, type) else jsonargparse.class_from_function(kind)
+            added = self.add_class_arguments(made, key, fail_untyped=False, sub_configs=True)
         return added
 
     def add_optimizer_args(

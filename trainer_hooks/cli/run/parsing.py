@@ -8,13 +8,14 @@ import jsonargparse
 
 from trainer_hooks._version import __version__
 from trainer_hooks.cli.run.known import import_known
-from trainer_hooks.cli.run.parser import AUTOMATIC, TrainerParser
+from trainer_hooks.cli.run.parser import AUTOMATIC
 from trainer_hooks.errors import OptionError
 from trainer_hooks.module import DataModule, Module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trainer_hooks.cli.run.parser import TrainerParser
     from trainer_hooks.trainer import Trainer
 
 __all__ = ["Parsers"]
@@ -32,6 +33,9 @@ class Asking(Protocol):
     subclass_mode_data: bool
     auto_configure_optimizers: bool
     subcommand: str | None
+
+    def default_parser_class(self) -> type[TrainerParser]:
+        """Return the class of the parser where none is given."""
 
     def subcommands(self) -> dict[str, set[str]]:
         """Return the commands, and what they leave out."""
@@ -62,7 +66,7 @@ class Parsers:
         # an empty list beside its own: what can run commands may not stand in a config
         jsonargparse.set_parsing_settings(import_path_denylist=[])
         self._cli = cli
-        self._kind = parser_class or TrainerParser
+        self._kind = parser_class or cli.default_parser_class()
         commands = cli.subcommands()
         self.main = self._new({n: value for n, value in options.items() if n not in commands})
         self.own = self.main

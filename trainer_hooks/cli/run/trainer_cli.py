@@ -135,6 +135,13 @@ class TrainerCLI:
         """Override it to act when all is made, and nothing has run."""
 
     @staticmethod
+    def default_parser_class() -> type[TrainerParser]:
+        """Return the class of the parser where none is given."""
+        from trainer_hooks.cli.run.parser import TrainerParser
+
+        return TrainerParser
+
+    @staticmethod
     def subcommands() -> dict[str, set[str]]:
         """Return the commands, and which arguments of the method are no options of each."""
         return {name: set(skipped) for name, skipped in SUBCOMMANDS.items()}
