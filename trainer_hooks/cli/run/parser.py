@@ -97,6 +97,13 @@ class TrainerParser(jsonargparse.ArgumentParser):
         """Return the short names of the classes that may be given under a key."""
         return sorted({kind.__name__ for base in self._bases(key) for kind in _below(base)})
 
+    def complete_class_names(self) -> None:
+        """Let a shell complete short names where classes may stand."""
+        for action in self._actions:
+            if self.is_open(action.dest):
+                names = self.class_names(action.dest)
+                action.completer = lambda names=names, **_: names  # type: ignore[attr-defined]
+
     def _bases(self, key: str) -> list[type]:
         action = next((a for a in self._actions if a.dest == f"{key}.help"), None)
         return [] if action is None else _classes_in(getattr(action, "_typehint", None))
@@ -138,7 +145,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
             )
             self._entitle(key, f"{key}: any {kind.__name__}")
         else:
-            made = kind if isinstance(kind, type) else jsonargparse.class_from_function(kind)
+            made = kind if isinstance(kind, type) else jsonargparse.class_from_function(kind)  # type: ignore[attr-defined]
             added = self.add_class_arguments(made, key, fail_untyped=False, sub_configs=True)
         return added
 

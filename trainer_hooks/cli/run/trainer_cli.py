@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.checkpoint import is_remote
 from trainer_hooks.cli.commands import to_install
+from trainer_hooks.cli.run.completion import complete, is_completing, words_to_complete
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
 from trainer_hooks.cli.run.subcommands import CKPT_WORDS, SUBCOMMANDS, subcommand_in
 from trainer_hooks.errors import TrainerHooksError, UsageError
@@ -109,6 +110,8 @@ class TrainerCLI:
         options = dict(parser_kwargs or {})
         self._exits = bool(options.pop("exit_on_error", True))
         given = sys.argv[1:] if args is None else args
+        if args is None and is_completing():
+            given = words_to_complete()
         self.subcommand = subcommand_in(given) if run else None
         words = () if isinstance(given, Mapping) or hasattr(given, "as_dict") else tuple(given)
         self._sources = Sources.of(words, self.subcommand, options.get("default_config_files", ()))
@@ -208,6 +211,8 @@ class TrainerCLI:
         if "ckpt_path" in self._own_parser.method_arguments:
             path = below.get("ckpt_path") or self._sources.given("ckpt_path")
             take_arguments(self._own_parser, path, self._sources.given)
+        if is_completing():
+            complete(self._own_parser, self.subcommand)
         parse = self.parser.parse_args if is_line else self.parser.parse_object
         if is_line:
             parsers.show_class(words)
