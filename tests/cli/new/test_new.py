@@ -109,10 +109,25 @@ def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys) -> None:
     assert [path.name for path in Path("mine").iterdir()] == ["work.py"]
 
 
-@pytest.mark.parametrize("name", ["", "../up", "class", "json", "1st", "trainer-hooks"])
+@pytest.mark.parametrize(
+    "name", ["", "../up", "class", "json", "1st", "trainer-hooks", "tests", "a b", "übung"]
+)
 def test_a_name_that_cannot_be_a_package_is_refused(name, tmp_path, monkeypatch, capsys) -> None:
     """A name that no package can have, or one has already, is refused, and nothing is written."""
     monkeypatch.chdir(tmp_path)
     assert main(["new", name]) == 2
     assert capsys.readouterr().err.startswith("trainer-hooks new: error: the name ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["None", "my_Project.X", "a--b", "x"])
+def test_an_odd_name_makes_a_project(name, tmp_path, monkeypatch) -> None:
+    """A name that can be a package's once it is written small is taken, into any folder."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", name, "--dir", f"a folder/{name} (new)"]) == 0
+    written = tmp_path / "a folder" / f"{name} (new)"
+    set_up = tomllib.loads((written / "pyproject.toml").read_text())
+    package = set_up["tool"]["mypy"]["files"][0]
+    assert package.isidentifier()
+    assert (written / package / "module.py").exists()
+    assert f"class_path: {package}.module.Net" in (written / "config.yaml").read_text()

@@ -53,7 +53,9 @@ def test_a_logger_takes_what_was_made(made) -> None:
 
 def test_an_option_of_the_trainer_takes_what_was_made(made) -> None:
     """So does an option itself, also from the module."""
-    cli = made("trainer.max_steps: model.layer.in_features, trainer.max_epochs: data.values")
+    links = "trainer.max_steps: model.layer.in_features, trainer.max_epochs: data.values"
+    cli = made(f"{links}, model.outputs: data.values")
+    assert cli.model.layer.out_features == 3
     assert (cli.trainer.max_steps, cli.trainer.max_epochs) == (4, 3)
 
 

@@ -23,6 +23,12 @@ def in_trainer(text: str) -> str:
     return LINE + "trainer:\n" + "".join(f"  {line}\n" for line in text.strip().splitlines())
 
 
+def nested(encoder: str, head: str = "{width: 2}") -> str:
+    """A module whose arguments are objects themselves."""
+    start = "model:\n  class_path: configured.Nested\n  init_args:\n"
+    return f"{start}    encoder: {encoder}\n    head: {head}\n"
+
+
 CASES = {
     "a misspelt option": (
         in_trainer("max_epoch: 3"),
@@ -118,6 +124,29 @@ CASES = {
     "no module": (
         "data: configured.Points",
         "model: is required and was not given. Give --model, or name it in a config.",
+    ),
+    "a misspelt argument of a dataclass": (
+        nested("configured.Dense", "{widht: 3}"),
+        (
+            "run.yaml, line 5: model.head.widht: there is no 'widht' in head. Did you mean "
+            "'width'? Known: width."
+        ),
+    ),
+    "a word that is none of those that may stand": (
+        nested("{class_path: configured.Dense, init_args: {activation: tanhh}}"),
+        "run.yaml, line 4: model.encoder.activation: 'tanhh' must be one of 'relu', 'tanh'.",
+    ),
+    "a class that is none of an argument's": (
+        nested("configured.Points"),
+        "run.yaml, line 4: model.encoder: configured.Points is no Encoder.",
+    ),
+    "a wrong type in a union": (
+        nested("configured.Dense") + "    rates: [fast]",
+        "run.yaml, line 6: model.rates: 'fast' must be list[float] or float or null.",
+    ),
+    "an argument that is not given": (
+        "model: configured.Nested",
+        "run.yaml, line 1: model: configured.Nested needs encoder.",
     ),
     "a class where options stand": (
         LINE + "trainer: {class_path: EarlyStopping}",

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_type_hints
 
 from jsonargparse import ArgumentError
 
@@ -37,6 +37,8 @@ _NO_CLASS = re.compile(r"Expected a dot import path string: (\S+)")
 _NO_SUBCLASS = re.compile(
     r"(?:Import path|class_path) .*?does not correspond to a subclass of (\w+)"
 )
+_IMPORTED = re.compile(r"Import path (\S+) does not correspond to a subclass")
+_LITERAL = re.compile(r"Expected a (?:typing\.)?Literal\[([^]]+)\]")
 _NO_MODULE = re.compile(r"No module named '([^']+)'|module '(\S+)' has no attribute '(\w+)'")
 _VALUE = re.compile(r"Given value: (.*)|Got value: (.*)")
 _TYPES = re.compile(r"Subtypes: \[(.*)\]|Expected a (<class '[^']+'>)|Expected (?:a|an) ([^.:\n]+)")
@@ -112,7 +114,7 @@ def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> st
 
 def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
     keys = frozenset() if parser is None else parser.argument_keys
-    if found := _IN_GROUP.search(message):
+    if (found := _IN_GROUP.search(message)) and not _KEY.search(message):
         return _unknown_below(
             found[2] if found[1] in SUBCOMMANDS else f"{found[1]}.{found[2]}", keys
         )
@@ -175,6 +177,13 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
     kind = _CLASS.findall(message)
     below = ".".join(k for k in _KEY.findall(message)[1:])
     inner = f"{key}.{below}" if below else key
+    if kind and (found := _IN_GROUP.search(message)):
+        names = _arguments_in(kind[-1], found[1])
+        return _Fault(
+            f"{inner}.{found[1]}.{found[2]}",
+            f"there is no {found[2]!r} in {found[1]}",
+            f"{nearest(found[2], names)} {_listed(names)}",
+        )
     if pair := _not_taken(message):
         names, name = _arguments_of(pair[0]), pair[1].rpartition(".")[2]
         return _Fault(
@@ -194,8 +203,10 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
             path,
         )
     if found := _NO_SUBCLASS.search(message):
-        value = _misfit(_value(message), found[1])
-        return _Fault(inner, f"{value} is no {found[1]}", _classes(parser, key, ""), value)
+        path = _IMPORTED.search(message)
+        value = path[1] if path else _misfit(_value(message), found[1])
+        advice = "" if below else _classes(parser, key, "")
+        return _Fault(inner, f"{value} is no {found[1]}", advice, value)
     if found := _NO_CLASS.search(message):
         return _Fault(
             inner, f"there is no class {found[1]!r}", _classes(parser, key, found[1]), found[1]
@@ -239,6 +250,8 @@ def _misfit(value: str, base: str) -> str:
 
 def _types(message: str) -> str:
     """Return in words what types a value may have."""
+    if found := _LITERAL.search(message):
+        return f"one of {found[1]}"
     found = _TYPES.search(message)
     if found is None:
         return ""
@@ -260,6 +273,16 @@ def _arguments_of(class_path: str) -> list[str]:
     home, _, name = class_path.rpartition(".")
     kind = getattr(importlib.import_module(home), name)
     return [n for n in inspect.signature(kind).parameters if n not in ("self", "args", "kwargs")]
+
+
+def _arguments_in(class_path: str, name: str) -> list[str]:
+    """Return what an argument of a class takes that is a dataclass."""
+    home, _, last = class_path.rpartition(".")
+    try:
+        hints = get_type_hints(getattr(importlib.import_module(home), last).__init__)
+        return list(inspect.signature(hints[name]).parameters)
+    except (KeyError, NameError, TypeError, ValueError):
+        return []
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -119,6 +119,11 @@ class TrainerParser(jsonargparse.ArgumentParser):
             if action.dest in docs:
                 action.help = docs[action.dest].replace("%", "%%")
 
+    def add_run_args(self, trainer_class: type[Trainer], name: str, skip: set[str]) -> None:
+        """Add the options of a method of the Trainer."""
+        self.method_arguments = self.add_method_arguments(trainer_class, name, skip=skip)
+        self._action_groups[-1].title = f"trainer.{name}"
+
     def add_class_args(
         self,
         kind: type | Callable[..., Any],

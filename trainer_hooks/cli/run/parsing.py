@@ -107,16 +107,15 @@ class Parsers:
         actions = self.main.add_subcommands()
         for name, skipped in self._cli.subcommands().items():
             function = getattr(self._cli.trainer_class, name)
-            summary = (function.__doc__ or "").partition("\n")[0]
+            first = (function.__doc__ or "").partition("\n")[0]
+            summary = first.partition(";")[0].partition(". ")[0]  # it fits a narrow terminal
             usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"  # all of them fill a screen
             parser = self._new({"description": summary, "usage": usage, **options.get(name, {})})
             # all others than the one that is given stay empty: to fill each takes its time
             if name == self._cli.subcommand:
                 self.own = parser
                 self._fill(parser)
-                parser.method_arguments = parser.add_method_arguments(
-                    self._cli.trainer_class, name, skip=set(skipped)
-                )
+                parser.add_run_args(self._cli.trainer_class, name, set(skipped))
             actions.add_subcommand(name, parser, help=summary)
 
     def _fill(self, parser: TrainerParser) -> None:

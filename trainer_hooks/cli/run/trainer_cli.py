@@ -244,8 +244,9 @@ class TrainerCLI:
         made = self.parser.instantiate(rest)
         below = made if self.subcommand is None else made[self.subcommand]
         linked = self._links.options(options, self._own_config, below)
-        own = self._own_parser.instantiate(type(linked)(trainer=linked))
-        below["trainer"] = own["trainer"]
+        alone = type(self._own_parser)()  # without the links, whose sources it would look for
+        alone.add_trainer_args(self.trainer_class)
+        below["trainer"] = alone.instantiate(type(linked)(trainer=linked))["trainer"]
         return made
 
     @property
