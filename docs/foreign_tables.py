@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainer_hooks.adapters.composer.events import DECLARED
+from trainer_hooks.adapters.composer.events import EVENTS as COMPOSER_EVENTS
 from trainer_hooks.adapters.lightning.callbacks import SAME_HOOKS, SAVER_SLOTS
+from trainer_hooks.adapters.out.composer import COMPOSER_EVENTS as FROM_COMPOSER
 from trainer_hooks.adapters.pytorch_accelerated.callbacks import TWINS
 from trainer_hooks.adapters.transformers import EVENTS
 from trainer_hooks.hooks import HOOKS
@@ -19,8 +22,14 @@ def hooks_of(framework: str) -> str:
     """Return the table of a framework's hooks and of those here at which they are called.
 
     Args:
-        framework: `"lightning"`, `"pytorch_accelerated"` or `"transformers"`.
+        framework: `"lightning"`, `"composer"`, `"pytorch_accelerated"` or `"transformers"`; or
+            `"to_composer"` for the other way.
     """
+    if framework == "composer":
+        return _of_composer()
+    if framework == "to_composer":
+        rows = [f"| `{hook}` | `{event}` |" for hook, event in FROM_COMPOSER.items()]
+        return "\n".join(["", "| hook | called there at |", "|---|---|", *rows, "", ""])
     if framework == "lightning":
         rows = [f"| `{name}` | {_slot(name)} |" for name in HOOKS if name in SAME_HOOKS]
     else:
@@ -34,3 +43,17 @@ def hooks_of(framework: str) -> str:
 def _slot(name: str) -> str:
     slot = SAVER_SLOTS.get(name)
     return f"the same; a saver's at `{slot}`" if slot else "the same"
+
+
+def _of_composer() -> str:
+    """Return the table of Composer's events, with what is not the same at each."""
+    hooks: dict[str, list[str]] = {}
+    for hook in HOOKS:
+        for event in COMPOSER_EVENTS.get(hook, ()):
+            hooks.setdefault(event, []).append(f"`{hook}`")
+    rows = [
+        f"| `{event}` | {', '.join(where)} | {DECLARED.get(event, '')} |"
+        for event, where in hooks.items()
+    ]
+    head = ["", "| there | called here at | what differs |", "|---|---|---|"]
+    return "\n".join([*head, *rows, "", ""])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +24,7 @@ from trainer_hooks.checkpoint import (
 )
 from trainer_hooks.checkpoint import folder as folders
 from trainer_hooks.checkpoint.migrations import FORMAT
+from trainer_hooks.cli.main import main
 from trainer_hooks.errors import CheckpointError
 
 FACTS = {"module": "Net", "saved_at": 7, "origin": "here", "process": "this"}
@@ -181,16 +180,13 @@ def test_another_store_is_refused(group):
         saved("memory://a.ckpt", group)
 
 
-@pytest.mark.slow
-def test_the_command_line_takes_folders(tmp_path, group):
+def test_the_command_line_takes_folders(tmp_path, group, capsys):
     """It shows, verifies, compares, exports and prunes them as it does files."""
     first, second = saved(tmp_path / "a.ckpt", group), saved(tmp_path / "b.ckpt", group, 2.0)
 
     def told(*arguments, code=0):
-        command = [sys.executable, "-m", "trainer_hooks", "checkpoint", *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+        assert main(["checkpoint", *map(str, arguments)]) == code
+        return capsys.readouterr().out
 
     assert "10 elements" in told("show", first) or "2 tensors" in told("show", first)
     assert told("verify", tmp_path).count("\nok ") == 2

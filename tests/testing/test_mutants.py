@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EVERY = 6
+EVERY = 12
 """Of the mutants of some callbacks each so many; a command takes all:
 `python tests/testing/mutants.py --jobs 2`."""
 

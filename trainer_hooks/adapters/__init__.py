@@ -13,9 +13,17 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.adapters.hosted import HostedCallback
-    from trainer_hooks.adapters.out import to_lightning
+    from trainer_hooks.adapters.out.composer import to_composer
+    from trainer_hooks.adapters.out.lightning import to_lightning
 
-__all__ = ["HostedCallback", "to_lightning"]
+__all__ = ["HostedCallback", "to_composer", "to_lightning"]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
-    __getattr__ = loader_of(__name__, {"HostedCallback": "hosted", "to_lightning": "out"})
+    __getattr__ = loader_of(
+        __name__,
+        {
+            "HostedCallback": "hosted",
+            "to_composer": "out.composer",
+            "to_lightning": "out.lightning",
+        },
+    )

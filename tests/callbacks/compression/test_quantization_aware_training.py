@@ -221,6 +221,25 @@ def test_a_checkpoint_of_after_the_end_can_be_resumed_from(quiet_trainer, tmp_pa
     assert seen["val_loss"] == pytest.approx(expected["val_loss"], abs=0.02)
 
 
+def test_histograms_of_ranges_come_back(quiet_trainer, tmp_path) -> None:
+    """A run that goes on from the middle of an epoch has weights and histograms of the first."""
+
+    class Save(Callback):
+        def on_batch_checkpoint(self, trainer, module):
+            if trainer.global_step == 2:
+                trainer.save_checkpoint(tmp_path / "x.ckpt")
+
+    def fit(*more: Callback, **resume):
+        module = TinyModule()
+        callback = QuantizationAwareTraining(observer_type="histogram", quantize_on_fit_end=False)
+        quiet_trainer(callbacks=[callback, *more], max_steps=4, max_epochs=-1).fit(module, **resume)
+        return module.state_dict()
+
+    whole, resumed = fit(Save()), fit(ckpt_path=tmp_path / "x.ckpt")
+    assert any("histogram" in name for name in whole)
+    torch.testing.assert_close(resumed, whole, rtol=0, atol=0)
+
+
 def test_int8_weights_of_a_file(quiet_trainer, tmp_path) -> None:
     """Weights alone, saved after the fit, are integers, which a new module computes with."""
     trainer = quiet_trainer(callbacks=[QuantizationAwareTraining()])

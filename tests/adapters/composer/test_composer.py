@@ -1,0 +1,122 @@
+"""Composer's callbacks in our Trainer, and ours in Composer's, with the real package."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from trainer_hooks.adapters.composer.events import DECLARED, EVENTS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+
+
+def _defined(name: str, start: str) -> list[str]:
+    """Return the names of the functions in a file of this folder that begin so."""
+    lines = (HERE / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    return [line.partition("(")[0][4:] for line in lines if line.startswith(f"def {start}")]
+
+
+def _is_installed() -> bool:
+    return any(importlib.metadata.distributions(name="mosaicml"))
+
+
+CASES = [
+    line.partition('"')[2].partition('"')[0]
+    for line in (HERE / "cases.py").read_text("utf-8").partition("\nCASES")[2].splitlines()
+    if line.startswith('    "')
+]
+CHECKS = [f"{file} {name}" for file in ("checks", "back") for name in _defined(file, "check_")]
+ELSEWHERE = {"Generate": "it takes a HuggingFaceModel of Composer's, which no module of ours is"}
+"""Built-in callbacks that are not compared, and why."""
+
+ONCE = {"Stopping", "Shortening", "Lengthening", "MLPerfCallback", "CheckpointSaver-weights"}
+"""Cases of one run alone."""
+
+needs_composer = [
+    pytest.mark.skipif(
+        not _is_installed(),
+        reason="needs pip install --no-deps -r tests/adapters/composer/requirements.txt",
+    ),
+    pytest.mark.slow,
+]
+
+
+def _installed(folder: Path) -> str:
+    """Return a folder with the entry points of this tree, which may not be the installed ones."""
+    info = folder / "trainer_hooks-0.dist-info"
+    info.mkdir()
+    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: trainer-hooks\nVersion: 0\n")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    adapters = project["entry-points"]["trainer_hooks.adapters"]
+    lines = ["[trainer_hooks.adapters]", *(f"{name} = {value}" for name, value in adapters.items())]
+    info.joinpath("entry_points.txt").write_text("\n".join(lines))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> dict:
+    """What the callbacks did there and here, and what each check said."""
+    folder = tmp_path_factory.mktemp("composer")
+    target = folder / "results.json"
+    paths = [_installed(folder), str(ROOT), str(HERE / "stand_ins")]
+    done = subprocess.run(
+        [sys.executable, HERE / "cases.py", target],
+        cwd=ROOT, capture_output=True, text=True, timeout=150, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(target.read_text(encoding="utf-8"))
+
+
+class TestWithComposer:
+    pytestmark = needs_composer
+
+    def test_all_built_in_callbacks_are_tried(self) -> None:
+        """There is a case for each class that `composer.callbacks` has, or a reason."""
+        places = importlib.metadata.files("mosaicml") or []
+        (place,) = [file for file in places if str(file) == "composer/callbacks/__init__.py"]
+        listed = place.read_text().partition("__all__ = [")[2].split("'")[1::2]
+        tried = {name.partition("-")[0] for name in CASES}
+        assert set(listed) - tried == set(ELSEWHERE)
+
+    @pytest.mark.parametrize("name", CASES)
+    def test_it_does_what_it_does_at_home(self, results, name: str) -> None:
+        """Events with their timestamps, logged values, attributes, files, weights are the same."""
+        runs = [name] if name in ONCE else [name, f"{name} resumed"]
+        for run in runs:
+            found = results["cases"][run]
+            assert "raised" not in found["there"]
+            assert found["here"] == found["there"], run
+
+    @pytest.mark.parametrize("name", sorted({*CASES} - ONCE))
+    def test_it_goes_on_inside_an_epoch_as_at_home(self, results, name: str) -> None:
+        """The same after a resume inside an epoch, for whose passed batches nobody is asked."""
+        found = results["cases"][f"{name} resumed inside"]
+        there, here = found["there"], found["here"]
+        assert "raised" not in there
+        calls = there["calls"]
+        there["calls"] = [
+            call
+            for call, following in itertools.zip_longest(calls, calls[1:])
+            if not (call == following and call[0] == "before_dataloader")
+        ]
+        assert here == there
+
+    @pytest.mark.parametrize("name", CHECKS)
+    def test_what_is_handed_over(self, results, name: str) -> None:
+        """Each function in `checks.py` and `back.py` holds, as its name says."""
+        assert results["checks"][name] == "", results["checks"][name]
+
+
+def test_what_is_declared_is_of_an_event() -> None:
+    """Each difference that the docs tell of is at an event that is delivered."""
+    assert set(DECLARED) <= set(itertools.chain.from_iterable(EVENTS.values()))
