@@ -187,7 +187,6 @@ CASES = {
 }
 
 
-@pytest.mark.slow
 def test_a_mistake_in_a_file_is_one_line(ask, config, monkeypatch) -> None:
     """The line names file, line, key and value, what was meant, and what may stand there.
 

@@ -175,8 +175,7 @@ def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _Fault:
 def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
     """Return the fault of a key's value, or of what stands below it."""
     kind = _CLASS.findall(message)
-    below = ".".join(k for k in _KEY.findall(message)[1:])
-    inner = f"{key}.{below}" if below else key
+    inner = ".".join(_KEY.findall(message))
     if kind and (found := _IN_GROUP.search(message)):
         names = _arguments_in(kind[-1], found[1])
         return _Fault(
@@ -202,10 +201,23 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
             "Install its package, or run where it can be imported.",
             path,
         )
+    if fault := _of_class(message, key, inner, kind, parser):
+        return fault
+    innermost = message[message.rindex("Parser key") :]
+    value, types = _value(innermost), _types(innermost)
+    if not types:
+        return _Fault(inner, " ".join(innermost.partition(":")[2].split()).rstrip("."))
+    return _Fault(inner, f"{value!r} must be {types}", text=value)
+
+
+def _of_class(
+    message: str, key: str, inner: str, kind: list[str], parser: TrainerParser | None
+) -> _Fault | None:
+    """Return the fault of a class that does not fit, is not known, or is not given enough."""
     if found := _NO_SUBCLASS.search(message):
         path = _IMPORTED.search(message)
         value = path[1] if path else _misfit(_value(message), found[1])
-        advice = "" if below else _classes(parser, key, "")
+        advice = "" if inner != key else _classes(parser, key, "")
         return _Fault(inner, f"{value} is no {found[1]}", advice, value)
     if found := _NO_CLASS.search(message):
         return _Fault(
@@ -215,15 +227,11 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
         return _Fault(
             inner, f"{kind[-1]} needs {found[1].splitlines()[0]}", "Give it in init_args.", kind[-1]
         )
-    innermost = message[message.rindex("Parser key") :]
-    value, types = _value(innermost), _types(innermost)
-    if not types:
-        return _Fault(inner, " ".join(innermost.partition(":")[2].split()).rstrip("."))
-    return _Fault(inner, f"{value!r} must be {types}", text=value)
+    return None
 
 
 def _not_taken(message: str) -> tuple[str, str] | None:
-    """Return the class that was given, and what it does not take; bases are tried beside it."""
+    """Return the class that was given, and what it does not take."""
     bases = " ".join(_SUBTYPES.findall(message))
     for path, name in _NOT_TAKEN.findall(message):
         last = path.rpartition(".")[2]

@@ -53,13 +53,13 @@ def give_optimizers(
     """
     optimizer_key, optimizer = _only(parser.optimizers, config, "optimizers")
     scheduler_key, scheduler = _only(parser.lr_schedulers, config, "schedulers")
-    if optimizer is None:
-        if scheduler is not None:
-            raise UsageError(
-                f"{scheduler_key}: {scheduler['class_path']} cannot be made: there is no "
-                "optimizer. Give optimizer as well."
-            )
+    if optimizer is None and scheduler is None:
         return
+    if optimizer is None:
+        raise UsageError(
+            f"{scheduler_key}: {scheduler['class_path']} cannot be made: there is no optimizer. "
+            "Give optimizer as well."
+        )
     if type(model).configure_optimizers is not Module.configure_optimizers:
         warn(
             f"the optimizer of the config takes the place of "
@@ -67,9 +67,7 @@ def give_optimizers(
             TrainerHooksWarning,
         )
 
-    first = list(model.parameters())
-    if first:  # a module may have none yet
-        _try_to_make({optimizer_key: optimizer, scheduler_key: scheduler}, first)
+    _try_to_make({optimizer_key: optimizer, scheduler_key: scheduler}, list(model.parameters()))
 
     # it is made when the training asks for it: the parameters may be others by then
     def configure_optimizers(self: Module) -> Any:
@@ -105,6 +103,8 @@ def _try_to_make(wanted: Mapping[str, Any], parameters: list[Any]) -> None:
     Raises:
         UsageError: one cannot be made.
     """
+    if not parameters:  # a module may make them later
+        return
     made: Any = parameters
     for key, given in wanted.items():
         try:

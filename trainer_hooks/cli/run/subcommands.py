@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CKPT_WORDS", "SUBCOMMANDS", "subcommand_in"]
+__all__ = ["SUBCOMMANDS", "subcommand_in"]
 
 SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
     "fit": ("model", "train_dataloaders", "val_dataloaders", "datamodule"),
@@ -14,9 +14,6 @@ SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
     "predict": ("model", "dataloaders", "datamodule"),
 }
 """The commands, and the arguments of the Trainer's method that are no options of each."""
-
-CKPT_WORDS = frozenset({"auto", "best", "last"})
-"""What `ckpt_path` may be beside the path of a checkpoint."""
 
 
 def subcommand_in(given: Any) -> str | None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainer_hooks.checkpoint import is_remote
 from trainer_hooks.cli.commands import to_install
 from trainer_hooks.cli.run.completion import complete, is_completing, words_to_complete
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
-from trainer_hooks.cli.run.subcommands import CKPT_WORDS, SUBCOMMANDS, subcommand_in
+from trainer_hooks.cli.run.subcommands import SUBCOMMANDS, subcommand_in
 from trainer_hooks.errors import TrainerHooksError, UsageError
 from trainer_hooks.runtime import seed_everything
 from trainer_hooks.trainer import Trainer
@@ -198,6 +196,7 @@ class TrainerCLI:
     # --- the way from words to a run ---
 
     def _parse(self, parsers: Parsers, given: Any, words: Sequence[str]) -> None:
+        from trainer_hooks.cli.run.checks import check_values
         from trainer_hooks.cli.run.from_checkpoint import take_arguments
         from trainer_hooks.cli.run.links import Links
 
@@ -217,20 +216,8 @@ class TrainerCLI:
         if is_line:
             parsers.show_class(words)
         self.config: Namespace = parse(list(words) if is_line else given)
-        self._check()
+        check_values(self._own_config)
         self._links.check(self._own_config)
-
-    def _check(self) -> None:
-        """Make sure of what the parser takes for granted."""
-        options, path = self._own_config.get("trainer"), self._own_config.get("ckpt_path")
-        if options is not None and not hasattr(options, "as_dict"):
-            raise UsageError(f"trainer: {options!r} is no mapping of options. Write one.")
-        if path is None or path in CKPT_WORDS or is_remote(path) or Path(path).exists():
-            return
-        raise UsageError(
-            f"ckpt_path: {path!r} is not there. Give a checkpoint, or one of "
-            f"{', '.join(sorted(CKPT_WORDS))}."
-        )
 
     def _instantiated(self) -> Namespace:
         """Make the objects; those in the options of the Trainer last, if anything links to them."""
