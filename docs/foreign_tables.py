@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.adapters.composer.events import DECLARED
 from trainer_hooks.adapters.composer.events import EVENTS as COMPOSER_EVENTS
+from trainer_hooks.adapters.ignite.engines import TRAIN_EVENTS, VALIDATION_EVENTS
+from trainer_hooks.adapters.ignite.handlers import DEFAULTS
 from trainer_hooks.adapters.lightning.callbacks import SAME_HOOKS, SAVER_SLOTS
+from trainer_hooks.adapters.out.accelerated import ACCELERATED_EVENTS
 from trainer_hooks.adapters.out.composer import COMPOSER_EVENTS as FROM_COMPOSER
+from trainer_hooks.adapters.out.transformers import TRANSFORMERS_EVENTS
 from trainer_hooks.adapters.pytorch_accelerated.callbacks import TWINS
 from trainer_hooks.adapters.transformers import EVENTS
 from trainer_hooks.hooks import HOOKS
@@ -15,16 +19,18 @@ from trainer_hooks.hooks import HOOKS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["hooks_of"]
+__all__ = ["events_of", "handlers_of", "hooks_of"]
 
 
 def hooks_of(framework: str) -> str:
     """Return the table of a framework's hooks and of those here at which they are called.
 
     Args:
-        framework: `"lightning"`, `"composer"`, `"pytorch_accelerated"` or `"transformers"`; or
-            `"to_composer"` for the other way.
+        framework: `"lightning"`, `"composer"`, `"pytorch_accelerated"`, `"transformers"` or
+            `"ignite"`; or `"to_composer"` for the other way.
     """
+    if framework == "ignite":
+        return _ignite_events()
     if framework == "composer":
         return _of_composer()
     if framework == "to_composer":
@@ -38,6 +44,46 @@ def hooks_of(framework: str) -> str:
         found = {**twins, **extra}
         rows = [f"| `{found[name]}` | `{name}` |" for name in HOOKS if name in found]
     return "\n".join(["", "| there | called here at |", "|---|---|", *rows, "", ""])
+
+
+def events_of(framework: str) -> str:
+    """Return the table of our hooks and of a framework's events at which they are called there.
+
+    Args:
+        framework: `"pytorch_accelerated"` or `"transformers"`.
+    """
+    events = {
+        "pytorch_accelerated": ACCELERATED_EVENTS,
+        "transformers": TRANSFORMERS_EVENTS,
+    }[framework]
+    rows = [f"| `{hook}` | {_event(events[hook])} |" for hook in HOOKS if hook in events]
+    return "\n".join(["", "| here | called there at |", "|---|---|", *rows, "", ""])
+
+
+def _ignite_events() -> str:
+    engines = (("training", TRAIN_EVENTS), ("validation", VALIDATION_EVENTS))
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in events[hook])} of the {which} | `{hook}` |"
+        for which, events in engines
+        for hook in HOOKS
+        if hook in events
+    ]
+    return "\n".join(["", "| there | fired here at |", "|---|---|", *rows, "", ""])
+
+
+def handlers_of() -> str:
+    """Return the table of Ignite's handlers that are taken as they are, and where they go."""
+    rows = [
+        f"| `{name.rpartition('.')[2]}` | {on} | {f'`{event}`' if event else '`attach(engine)`'} |"
+        for name, (on, event) in sorted(
+            DEFAULTS.items(), key=lambda item: item[0].rpartition(".")[2]
+        )
+    ]
+    return "\n".join(["", "| handler | engine | event |", "|---|---|---|", *rows, "", ""])
+
+
+def _event(name: str) -> str:
+    return f"`{name}`" if name else "the model's forward"
 
 
 def _slot(name: str) -> str:

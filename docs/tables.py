@@ -19,7 +19,7 @@ from typing import Any
 
 import trainer_hooks
 from docstrings import read_attributes, read_class, read_function
-from foreign_tables import hooks_of
+from foreign_tables import events_of, handlers_of, hooks_of
 from lightning_compat import lightning_names_table
 from trainer_hooks.profilers.watching import ACTIONS
 
@@ -84,6 +84,10 @@ def _made(kind: str, what: str) -> str:
         return "\n".join(_extras()) + "\n"
     if kind == "hooks":
         return hooks_of(what)
+    if kind == "handlers":
+        return handlers_of()
+    if kind == "events":
+        return events_of(what)
     if (kind, what) == ("names", "Lightning"):
         return "\n".join(lightning_names_table()) + "\n"
     if what == "Composer":

@@ -261,6 +261,17 @@ def asks_for_more(folder: Path) -> dict:
     return {"validated": seen.validated, "saved": seen.saved}
 
 
+def ends_an_epoch(folder: Path) -> dict:
+    seen, module = Seen(), Net()
+    fit = trainer(folder, seen, At(3, lambda t: t.end_epoch()), accumulate_grad_batches=2)
+    fit.fit(module, loader(), loader(FEW))
+    done = fit.progress
+    return {
+        "validated": seen.validated, "steps": fit.global_step, "batches": done.batches_completed,
+        "weights": digest(module),
+    }  # fmt: skip
+
+
 def reductions(folder: Path) -> dict:
     """Count what is exchanged besides the gradients, in a short epoch and in a long one."""
     found = []

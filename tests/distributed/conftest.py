@@ -18,8 +18,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 THAT_GO_THROUGH = (
     "same_as_by_hand", "accumulates", "uneven_evaluation", "empty_share", "skips_batches",
-    "skips_all", "stops_by_raising", "stops_by_asking", "asks_for_more", "reductions", "time_is_up",
-    "unused_found", "manual", "closure", "microbatches", "unknown_length", "names_of_one",
+    "skips_all", "stops_by_raising", "stops_by_asking", "asks_for_more", "ends_an_epoch",
+    "reductions", "time_is_up", "unused_found", "manual", "closure", "microbatches",
+    "unknown_length", "names_of_one",
     "step_values", "metric_objects", "unsynced_monitor", "resumes", "resumes_inside",
     "samplers", "strategy_names", "comm_hooks", "guarded", "refused", "loggers_and_files",
     "rank_zero", "data_of_a_script",

@@ -86,6 +86,13 @@ def test_what_one_rank_asks_all_do(ended):
         assert one["saved"] == [5]
 
 
+def test_an_epoch_that_one_rank_ends_all_end(ended):
+    """`end_epoch` of rank 1 ends the epoch everywhere, when the window is done."""
+    first, second = ended.found("ends_an_epoch")
+    assert first == second
+    assert (first["batches"], first["steps"], first["validated"]) == (6, 3, [6])
+
+
 def test_steps_need_no_reduction_of_their_own(ended):
     """As much is exchanged besides gradients in four steps as in 32: at the ends of an epoch."""
     for one in ended.found("reductions"):

@@ -291,6 +291,13 @@ def test_an_unknown_check_to_skip_is_refused(command) -> None:
     assert "Did you mean 'resumes'?" in done.stderr
 
 
+def test_everywhere_adds_the_checks_in_other_trainers(command) -> None:
+    """With `--everywhere` their names are known, as those of checks that may be left out."""
+    done = command("example", arguments="check --everywhere --skip in_lightnin")
+    assert done.returncode == 2
+    assert "Did you mean 'in_lightning'?" in done.stderr
+
+
 def test_an_unknown_plugin_is_refused_with_the_nearest(command) -> None:
     """A misspelt name checks nothing: exit code 2, nothing on stdout."""
     done = command("fleet", arguments="check acme-alpa")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import random_data as data
 import torch
 from random_data import BATCH, Noise, Numbered, Order, OwnBatches, seeded
-from random_modules import Asking, Counter, Journal, Net, Skipper
+from random_modules import Asking, Counter, Ending, Journal, Net, Skipper
 from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
 from torch.utils.data import (
     BatchSampler,
@@ -171,6 +171,7 @@ def callbacks_of(o: Options, folder: Path) -> list[Callback]:
     events = [*o["counts"], *(["on_validation_batch_end"] if o["counts_validation"] else [])]
     found: list[Callback] = [Counter(event, keeps=keeps) for event in events]
     found += [Journal()] * o["journal"] + [Asking()] * o["asks"]
+    found += [Ending()] * o["ends_epochs"]
     if o["skips"] in ("batch", "gradients"):
         found.append(Skipper(o["skips"]))
     monitor = "loss" if o["val"] in ("none", "two") or o["evaluators"] else "val_loss"

@@ -75,6 +75,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "num_sanity_val_steps": (0, 1),
     "log_every_n_steps": (1, 2),
     "renews": (0, 1, 2),
+    "ends_epochs": (False, True),
 }
 
 

@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 from trainer_hooks.adapters.hosted import HostedCallback
 from trainer_hooks.adapters.kinds import HostedBar
 from trainer_hooks.callbacks import EarlyStopping
-from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +73,7 @@ class Facade:
         callbacks = importlib.import_module(_HOME)
         self.state = callbacks.TrainerState(log_history=[])
         self.control = callbacks.TrainerControl()
+        self._length: float = 0
         steps = trainer.max_steps
         validates = trainer.check_val_every_n_epoch is not None
         self.args = package.TrainingArguments(
@@ -90,9 +90,11 @@ class Facade:
 
     def refresh(self, trainer: Any) -> None:
         """Bring the counters up to date."""
-        state, batches = self.state, trainer.num_training_batches
+        state, progress = self.state, trainer.progress
         state.global_step = trainer.global_step
-        progress = trainer.progress
+        if not self._length or progress.batches_in_epoch < trainer.num_training_batches:
+            self._length = trainer.num_training_batches  # one that is ended early is as long, there
+        batches = self._length
         # there, both change when a window is done
         done = progress.batches_in_epoch - progress.batches_in_window
         is_known = batches not in (0, float("inf"))
@@ -117,8 +119,8 @@ class TransformersGuest(HostedCallback):
     """Stand for a callback of Hugging Face's Trainer.
 
     What it sets in the control object is done here: `should_training_stop` stops,
-    `should_evaluate` and `should_save` ask for a validation and a checkpoint, and `should_log`
-    hands the metrics of this moment to the loggers.
+    `should_epoch_stop` ends the epoch, `should_evaluate` and `should_save` ask for a validation and
+    a checkpoint, and `should_log` hands the metrics of this moment to the loggers.
     """
 
     framework: ClassVar[str] = "transformers"
@@ -238,12 +240,6 @@ class TransformersGuest(HostedCallback):
 
     def _heed(self, control: Any, trainer: Any) -> None:
         """Do what the guest asked for in the control object."""
-        if control.should_epoch_stop:
-            raise UsageError(
-                f"{type(self.guest).__qualname__} set control.should_epoch_stop: a fit here ends "
-                "an epoch early only where the module's on_train_batch_start returns -1. Return "
-                "that there, or stop the training."
-            )
         if control.should_training_stop and not trainer.should_stop:
             trainer.stop(f"{type(self.guest).__qualname__} set control.should_training_stop")
         if trainer.state.fn == "fit" and trainer.training:
@@ -251,10 +247,13 @@ class TransformersGuest(HostedCallback):
                 trainer.request_validation()
             if control.should_save:
                 trainer.request_checkpoint()
+            if control.should_epoch_stop:
+                trainer.end_epoch()
         if control.should_log:
             control.should_log = False
             trainer.log_metrics({k: v.item() for k, v in trainer.callback_metrics.items()})
         control.should_evaluate = control.should_save = control.should_log = False
+        control.should_epoch_stop = False
 
 
 def _facade(trainer: Any) -> Facade:

@@ -45,6 +45,7 @@ class Progress:
         validated_at: `batches_completed` at the last validation inside fit, or -1.
         is_validation_requested: whether `trainer.request_validation()` has still to be served.
         is_checkpoint_requested: whether `trainer.request_checkpoint()` has still to be served.
+        is_epoch_end_requested: whether `trainer.end_epoch()` has still to be served.
         stage: where in the epoch the run stands.
     """
 
@@ -63,6 +64,7 @@ class Progress:
     validated_at: int = -1
     is_validation_requested: bool = False
     is_checkpoint_requested: bool = False
+    is_epoch_end_requested: bool = False
     stage: EpochStage = EpochStage.BETWEEN
 
     @property
@@ -74,6 +76,7 @@ class Progress:
         """Open the next epoch."""
         self.batches_in_epoch = 0
         self.batches_in_window = 0
+        self.is_epoch_end_requested = False
         self.stage = EpochStage.BATCHES
 
     def count_batch(self, closes_window: bool, samples: int = 1, tokens: int = 0) -> None:

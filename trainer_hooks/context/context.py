@@ -125,8 +125,16 @@ class RunContext:
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
 
     def end_epoch(self) -> None:
+        """End the epoch's batches after the one in work; of several processes, when all know."""
+        if self.processes.is_several:
+            self.wishes.ends_epoch = True
+        else:
+            self.training.progress.is_epoch_end_requested = True
+
+    def leave_epoch(self) -> None:
         """Leave out the batch in work, and what is left of its epoch's batches."""
-        self.asked.skips_batch = self.wishes.ends_epoch = True
+        self.asked.skips_batch = True
+        self.end_epoch()
 
     def take_optimizers(self, optimizers: list[Optimizer]) -> None:
         """Go on with other optimizers, from the next step on.

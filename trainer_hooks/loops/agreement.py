@@ -105,7 +105,7 @@ class Agreement:
         )
         progress.is_validation_requested |= bool(validates)
         progress.is_checkpoint_requested |= bool(saves)
-        asked.ends_epoch |= bool(ends)
+        progress.is_epoch_end_requested |= bool(ends)
         wishes.wants_validation = wishes.wants_checkpoint = wishes.ends_epoch = False
         if signum:
             asked.pending_signal = asked.agreed_signal = int(signum)

@@ -278,9 +278,6 @@ class FitLoop:
         context, progress = self.context, self.context.training.progress
         if closes_window and self._agreement is not None:
             self._agreement.after_window()
-        if context.asked.ends_epoch:
-            self._leave_rest()
-            return
         if closes_window and (
             progress.batches_stepped % context.plan.log_every_n_steps == 0
             or (context.asked.is_stopping and context.plan.log_every_n_steps < NEVER)
@@ -288,6 +285,10 @@ class FitLoop:
             hand_over(context, *context.training.metrics.step_metrics())
             if context.trainer.loggers:  # for which values were copied to the host just now
                 self._losses.look(outputs)
+        # gradients that the processes have not yet shared are of no use: their window is ended
+        if progress.is_epoch_end_requested and (closes_window or self._agreement is None):
+            self._leave_rest()
+            return
         if self._validation.is_inside or progress.is_validation_requested:
             self._validation.after_batch()
         progress.is_batch_open = False
@@ -317,14 +318,15 @@ class FitLoop:
             self._validation.start()
 
     def _leave_rest(self) -> None:
-        """End the epoch's batches here, since the module asked for it.
+        """End the epoch's batches here, as was asked for, and step with what is open.
 
         Nothing is saved until they are closed: a resume would come back to the middle of them.
         """
         context, progress = self.context, self.context.training.progress
-        context.asked.ends_epoch = progress.is_batch_open = False
+        progress.is_epoch_end_requested = progress.is_batch_open = False
         context.batch.is_last = True
         self.stream.cut(progress.batches_in_epoch)
+        self._step_with_rest()
 
     def _end_early(self) -> None:
         """Note that the loader gave fewer batches than it said, and step with what is open.
@@ -341,6 +343,11 @@ class FitLoop:
         stream.warn_of_shortage(progress.batches_in_epoch)
         stream.num_batches = progress.batches_in_epoch
         self.context.batch.is_last = True
+        self._step_with_rest()
+
+    def _step_with_rest(self) -> None:
+        """Step with the batches of a window that the epoch's end leaves open."""
+        progress = self.context.training.progress
         if progress.batches_in_window:
             if isinstance(self._step, TrainStep) and progress.has_gradients:
                 self._step.update()

@@ -37,6 +37,7 @@ def check_callback(
     trainer_options: Mapping[str, Any] | None = None,
     may_differ: Iterable[str] = (),
     skip: Iterable[str] = (),
+    everywhere: bool = False,
 ) -> ContractReport:
     """Make sure that a callback keeps the contract of callbacks.
 
@@ -53,6 +54,8 @@ def check_callback(
         may_differ: keys of the state that may be another after a resume than without: times,
             numbers of runs.
         skip: names of checks that the callback is meant to break.
+        everywhere: whether to run it in the trainers of other frameworks, too: of those that are
+            installed, with hooks that they lack, what is raised, and whether its state comes back.
 
     Returns:
         The report; print it to see what was checked, and what the callback costs.
@@ -72,6 +75,7 @@ def check_callback(
         trainer_options=trainer_options,
         may_differ=may_differ,
         skip=skip,
+        everywhere=everywhere,
     )
     if not report.is_passed:
         raise ContractError(report)
@@ -85,6 +89,7 @@ def examine_callback(
     trainer_options: Mapping[str, Any] | None = None,
     may_differ: Iterable[str] = (),
     skip: Iterable[str] = (),
+    everywhere: bool = False,
 ) -> ContractReport:
     """Return what all checks find of a callback. The arguments are `check_callback`'s.
 
@@ -92,7 +97,12 @@ def examine_callback(
         CallbackError: the factory is a callback, or cannot be called.
         OptionError: there is no check of a name in `skip`.
     """
-    left_out = _known(skip)
+    checks = CHECKS
+    if everywhere:
+        from trainer_hooks.testing.checks.everywhere import EVERYWHERE
+
+        checks = (*CHECKS, *EVERYWHERE)
+    left_out = _known(skip, checks)
     results: list[ContractResult] = []
     for each in _callables(factory):
         position, count = 0, 1
@@ -111,21 +121,23 @@ def examine_callback(
                     Path(folder).resolve(),
                     position,
                 )
-                results += _examine(bench, left_out)
+                results += _examine(bench, checks, left_out)
             position, count = position + 1, bench.count
     return ContractReport(tuple(results))
 
 
-def _examine(bench: Bench, left_out: frozenset[str]) -> list[ContractResult]:
+def _examine(
+    bench: Bench, checks: Sequence[Check], left_out: frozenset[str]
+) -> list[ContractResult]:
     """Return the results of one callback; each check finds the process as the first one did."""
     with world.restored():
         subject = bench.subject
     results: dict[str, ContractResult] = {}
-    for check in CHECKS:
+    for check in checks:
         missing = [
             name for name in check.needs if not results[name].is_passed and name not in left_out
         ]
-        reason = ""
+        reason = check.hindrance()
         if check.name in left_out:
             reason = "left out, as asked"
         elif missing:
@@ -175,9 +187,9 @@ def _callables(factory: object) -> list[Factory]:
     return given
 
 
-def _known(skip: Iterable[str]) -> frozenset[str]:
+def _known(skip: Iterable[str], checks: Sequence[Check]) -> frozenset[str]:
     names = {skip} if isinstance(skip, str) else set(skip)
-    known = [check.name for check in CHECKS]
+    known = [check.name for check in checks]
     for name in sorted(names - set(known)):
         raise OptionError(
             f"check {name!r} in skip: there is no check of that name.{nearest(name, known)} "

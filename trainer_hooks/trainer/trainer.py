@@ -429,6 +429,19 @@ class Trainer(TrainerView):
         if self._session.context is not None:
             self._session.context.asked.skips_batch = True
 
+    def end_epoch(self) -> None:
+        """End the training epoch after this batch; what was asked is kept in checkpoints.
+
+        The epoch's validation and its end follow, as after the last batch, and the next epoch. An
+        open window of accumulated gradients is stepped with. Of several processes all end it, when
+        their window is done. Called outside of an epoch's batches it does nothing, and in the hooks
+        that start an epoch it leaves one batch.
+
+        Raises:
+            UsageError: no fit is under way.
+        """
+        verbs.end_epoch(self._session)
+
     def note_batch_indices(self) -> None:
         """Fill `trainer.batch_indices` in this prediction; call it in `on_predict_start`.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "add_callback",
     "counters_of_fit",
+    "end_epoch",
     "limit_batches",
     "limit_validation",
     "log_metrics",
@@ -69,6 +70,13 @@ def request_checkpoint(session: Session) -> None:
         context.wishes.wants_checkpoint = True
     else:
         progress.is_checkpoint_requested = True
+
+
+def end_epoch(session: Session) -> None:
+    """Ask for the end of the epoch's batches after the one in work."""
+    counters_of_fit(session, "end_epoch", "trainer.stop(reason)")
+    if session.context is not None:
+        session.context.end_epoch()
 
 
 def note_batch_indices(session: Session) -> None:

@@ -159,6 +159,7 @@ TRANSFORMERS = {
     "PrinterCallback": lambda calls: hfc.PrinterCallback(),
     "ProgressCallback": lambda calls: hfc.ProgressCallback(),
     "Stopping": lambda calls: Stopping(),
+    "EndingEpochs": lambda calls: EndingEpochs(calls),
     "DefaultFlowCallback": lambda calls: hfc.DefaultFlowCallback(),
 }  # fmt: skip
 
@@ -170,6 +171,20 @@ class Stopping(hfc.TrainerCallback):
         if state.global_step == 3:
             control.should_training_stop = True
         return control
+
+
+class EndingEpochs(hfc.TrainerCallback):
+    """One of somebody's who ends each epoch after a step."""
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_epoch_stop = True
+        return control
+
+    def on_epoch_end(self, args, state, control, **kwargs):
+        self.calls.append([state.global_step, state.epoch])
 
 
 def transformers(make, calls, *, here):
@@ -203,7 +218,9 @@ def transformers(make, calls, *, here):
         trainer.add_callback(callback) if isinstance(callback, hfc.PrinterCallback) else None
         trainer.train()
         step, layer = trainer.state.global_step, model.layer
-        if calls:  # the summary of a run at its end, which is none of the run's metrics
+        if (
+            calls and calls[-2][0] == "on_log"
+        ):  # the summary of a run at its end, which is none of the run's metrics
             assert calls.pop(-2) == ["on_log", 4, 2.0]
     return {"step": step, "weights": [round(v, 5) for v in layer.weight.flatten().tolist()]}
 

@@ -24,6 +24,7 @@ NAMES = [
     "accelerated SaveBestModelCallback",
     "accelerated TerminateOnNaNCallback",
     "transformers DefaultFlowCallback",
+    "transformers EndingEpochs",
     "transformers PrinterCallback",
     "transformers ProgressCallback",
     "transformers Recording",

@@ -6,16 +6,18 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.adapters.out.shared import ProgressThere, lacking_there, listeners_of
 from trainer_hooks.adapters.views import View
-from trainer_hooks.errors import CallbackError, StopTraining, UsageError
-from trainer_hooks.hooks import HOOKS, Member
+from trainer_hooks.connector import checked
+from trainer_hooks.errors import CallbackError, StopTraining
+from trainer_hooks.hooks import HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["to_lightning"]
+__all__ = ["lightning_factory", "to_lightning"]
 
 _SAME = tuple(name for name, spec in HOOKS.items() if spec.lightning == "same")
 
@@ -33,21 +35,11 @@ def to_lightning(callback: Callback) -> Any:
     Raises:
         CallbackError: it overrides a hook that Lightning has not, or Lightning is not installed.
     """
-    member = Member(callback, type(callback).__qualname__)
-    listeners = {hook: member.listener(hook) for hook in HOOKS}
-    lacking = [hook for hook, call in listeners.items() if call and hook not in _SAME]
-    if lacking:
-        raise CallbackError(
-            f"to_lightning({type(callback).__qualname__}): Lightning has no hook "
-            f"{', '.join(map(repr, lacking))}. Run the callback in trainer_hooks.Trainer, or do "
-            "what it does there in a hook that both have."
-        )
-    methods: dict[str, Any] = {
-        hook: _method(call) for hook, call in listeners.items() if call is not None
-    }
+    listeners = listeners_of(callback, "Lightning", _SAME, "to_lightning")
+    methods: dict[str, Any] = {hook: _method(callback, call) for hook, call in listeners.items()}
     key = f"trainer_hooks:{callback.state_key}"
     methods["state_key"] = property(lambda _: key)
-    methods["setup"] = _setup(callback, listeners["setup"])
+    methods["setup"] = _setup(callback, listeners.get("setup"))
     if callback.is_stateful:
         methods["state_dict"] = lambda _: callback.state_dict()
         methods["load_state_dict"] = lambda _, state_dict: callback.load_state_dict(state_dict)
@@ -59,26 +51,41 @@ def to_lightning(callback: Callback) -> Any:
 class _TrainerView(View):
     """Lightning's Trainer, with the verb that ours has."""
 
-    __slots__ = ()
+    __slots__ = ("_callback",)
+
+    def __init__(self, target: Any, callback: Callback) -> None:
+        super().__init__(target)
+        object.__setattr__(self, "_callback", callback)
 
     def stop(self, reason: str = "") -> None:  # noqa: ARG002 - Lightning keeps none
         """End the fit after the batch in work."""
         self.view_target.should_stop = True
 
+    @property
+    def progress(self) -> ProgressThere:
+        """How far the training has come."""
+        trainer = self.view_target
+        return ProgressThere(
+            trainer.current_epoch,
+            # there the counters are restored after `on_fit_start`
+            is_fresh=trainer.global_step == 0 and not trainer.ckpt_path,
+            framework="Lightning",
+            callback=self._callback,
+        )
+
     def __getattr__(self, name: str) -> Any:
         try:
             return getattr(self.view_target, name)
-        except AttributeError:
-            raise UsageError(
-                f"{name!r} of trainer_hooks' Trainer was looked for in Lightning's, which has no "
-                "such attribute. Run the callback in trainer_hooks.Trainer."
-            ) from None
+        except AttributeError as error:
+            if error.name != name or error.obj is not self.view_target:
+                raise
+            raise lacking_there(name, "Lightning", self._callback) from None
 
 
-def _method(call: Callable[..., object]) -> Callable[..., None]:
+def _method(callback: Callback, call: Callable[..., object]) -> Callable[..., None]:
     def hook(self: Any, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ARG001
         try:
-            call(_TrainerView(trainer), pl_module, *args, *kwargs.values())
+            call(_TrainerView(trainer, callback), pl_module, *args, *kwargs.values())
         except StopTraining:
             trainer.should_stop = True
 
@@ -91,7 +98,7 @@ def _setup(callback: Callback, call: Callable[..., object] | None) -> Callable[.
     def setup(self: Any, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG001
         callback.attach_module(pl_module)
         if call is not None:
-            call(_TrainerView(trainer), pl_module, str(getattr(stage, "value", stage)))
+            call(_TrainerView(trainer, callback), pl_module, str(getattr(stage, "value", stage)))
 
     return setup
 
@@ -109,3 +116,29 @@ def _lightning() -> Any:
     raise CallbackError(
         "to_lightning: Lightning is not installed. Install it: pip install lightning."
     )
+
+
+def lightning_factory(
+    factory: Callable[[], Callback | Sequence[Callback]],
+) -> Callable[[], list[Any]]:
+    """Return a factory for Lightning's entry points, of one for `trainer_hooks.callbacks_factory`.
+
+    A package whose callbacks of ours register here by themselves lets them register in Lightning's
+    Trainer, too: with this in its code, ::
+
+        for_lightning = lightning_factory(make_callbacks)
+
+    and an entry point to it in the group `lightning.pytorch.callbacks_factory`, and for the package
+    `pytorch_lightning` in `pytorch_lightning.callbacks_factory`. Nothing of Lightning is imported
+    before it asks.
+
+    Args:
+        factory: returns a callback of ours, or a list of them.
+    """
+
+    def make() -> list[Any]:
+        made = factory()
+        several = made if isinstance(made, list | tuple) else [made]
+        return [to_lightning(checked(callback, "what the factory made")) for callback in several]
+
+    return make

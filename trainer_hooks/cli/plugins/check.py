@@ -53,6 +53,7 @@ def check_plugins(
     *,
     may_differ: Sequence[str] = (),
     skip: Sequence[str] = (),
+    everywhere: bool = False,
     is_json: bool = False,
 ) -> int:
     """Check plugins, print what was found, and return the exit code.
@@ -61,13 +62,20 @@ def check_plugins(
         names: their names, or none for all.
         may_differ: an option of the test kit.
         skip: another.
+        everywhere: another.
         is_json: whether to print JSON.
     """
 
     def examine(factory: Any, options: Mapping[str, Any]) -> ContractReport:
         from trainer_hooks.testing import examine_callback  # imports torch
 
-        return examine_callback(factory, trainer_options=options, may_differ=may_differ, skip=skip)
+        return examine_callback(
+            factory,
+            trainer_options=options,
+            may_differ=may_differ,
+            skip=skip,
+            everywhere=everywhere,
+        )
 
     fault = _fault_of_names(names)
     if fault:

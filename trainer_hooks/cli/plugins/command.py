@@ -55,6 +55,11 @@ def add_parser(commands: Commands) -> None:
     checking.add_argument(
         "--skip", action="append", default=[], metavar="CHECK", help="a check to leave out"
     )
+    checking.add_argument(
+        "--everywhere",
+        action="store_true",
+        help="run the callbacks in the installed trainers of other frameworks, too",
+    )
     for action in (listing, checking):
         action.add_argument("--json", action="store_true", help="write JSON")
     new = actions.add_parser(
@@ -90,6 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.names,
             may_differ=arguments.may_differ,
             skip=arguments.skip,
+            everywhere=arguments.everywhere,
             is_json=arguments.json,
         )
     from trainer_hooks.cli.plugins.new import write_plugin

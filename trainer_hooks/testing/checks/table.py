@@ -25,12 +25,14 @@ class Check:
         rule: what it makes sure of.
         run: yields what it found.
         needs: checks without which it would only find their defects again.
+        hindrance: returns why it cannot run on this machine, or an empty text.
     """
 
     name: str
     rule: str
     run: Callable[[Bench], Findings]
     needs: tuple[str, ...] = ()
+    hindrance: Callable[[], str] = str
 
 
 _MADE = ("construction",)

@@ -253,7 +253,7 @@ class Run:
         context = session.context = self._make_context(module)
         context.parts = moving_parts(session, module, context)
         session.connector.relay.on_stop = context.stop_by
-        session.connector.relay.on_end_epoch = context.end_epoch
+        session.connector.relay.on_end_epoch = context.leave_epoch
         self._start.resume_loggers()
         if self._others is not None:
             self._others.find_folders(job)

@@ -128,7 +128,7 @@ class _TrialRun(Run):
         session.connector.attach(module)
         context = session.context = self._make_context(module)
         session.connector.relay.on_stop = context.stop_by
-        session.connector.relay.on_end_epoch = context.end_epoch
+        session.connector.relay.on_end_epoch = context.leave_epoch
         load_data(job, context)
         if job.fn == "fit":
             self._configure_optimizers()

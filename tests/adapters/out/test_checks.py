@@ -1,0 +1,47 @@
+"""Callbacks of ours in the Trainers of pytorch-accelerated and transformers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+CHECKS = Path(__file__).with_name("checks.py")
+NAMES = [
+    line.partition("(")[0].removeprefix("def ")
+    for line in CHECKS.read_text(encoding="utf-8").splitlines()
+    if line.startswith("def check_")
+]
+
+pytestmark = [
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, ("pytorch_accelerated", "transformers"))),
+        reason="needs pytorch-accelerated and transformers",
+    ),
+    pytest.mark.slow,
+]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> dict:
+    """What each check said, an empty text if it went well."""
+    target = tmp_path_factory.mktemp("out") / "results.json"
+    done = subprocess.run(
+        [sys.executable, CHECKS, target],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(target.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ours_there(results, name: str) -> None:
+    """Each check in `checks.py` holds, as its name says."""
+    assert results[name] == "", results[name]

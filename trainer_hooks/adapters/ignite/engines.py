@@ -1,0 +1,247 @@
+"""Engines: two real engines of Ignite, for training and for validation, that our run drives."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from functools import cache
+from typing import Any, Protocol
+
+from trainer_hooks.errors import StopTraining, UsageError
+
+__all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "Engines", "new_engine"]
+
+TRAIN_EVENTS = {
+    "on_train_start": ("STARTED",),
+    "on_train_epoch_start": ("EPOCH_STARTED",),
+    "on_before_dataloader": ("GET_BATCH_STARTED",),
+    "on_after_dataloader": ("GET_BATCH_COMPLETED",),
+    "on_train_batch_start": ("ITERATION_STARTED",),
+    "on_train_batch_end": ("ITERATION_COMPLETED",),
+    "on_train_batches_end": ("TERMINATE_SINGLE_EPOCH",),
+    "on_train_epoch_end": ("EPOCH_COMPLETED",),
+    "on_train_end": ("TERMINATE", "COMPLETED"),
+    "on_exception": ("EXCEPTION_RAISED",),
+}
+"""What the engine of the training fires at each hook of ours."""
+
+VALIDATION_EVENTS = {
+    "on_validation_start": ("STARTED",),
+    "on_validation_epoch_start": ("EPOCH_STARTED",),
+    "on_validation_batch_start": ("ITERATION_STARTED",),
+    "on_validation_batch_end": ("ITERATION_COMPLETED",),
+    "on_validation_epoch_end": ("EPOCH_COMPLETED",),
+    "on_validation_end": ("COMPLETED",),
+}
+"""What the engine of a validation in a fit fires, but for that of a sanity check."""
+
+_BEFORE_A_BATCH = frozenset({"GET_BATCH_STARTED", "GET_BATCH_COMPLETED", "ITERATION_STARTED"})
+_WITH_METRICS = frozenset({"EPOCH_COMPLETED", "COMPLETED"})
+_WHY = "a handler of Ignite called engine.terminate()"
+
+
+@cache
+def _engine_class() -> Any:
+    """Return a class of engines that know on which events somebody listens."""
+    package: Any = importlib.import_module("ignite.engine")
+    base: Any = package.Engine
+    events = {event.name: event for event in package.Events}
+
+    class HostedEngine(base):  # type: ignore[misc]  # not known before
+        """An engine whose run is a fit of trainer_hooks."""
+
+        def add_event_handler(self, event_name: Any, *args: Any, **kwargs: Any) -> Any:
+            """Add a handler, and note its event."""
+            if not hasattr(
+                event_name, "__iter__"
+            ):  # a list comes back one by one; a text is none that is known
+                self.__dict__.setdefault("wanted", set()).add(event_name.name)
+            return super().add_event_handler(event_name, *args, **kwargs)
+
+        def fire_hosted(self, event: str, *args: Any, **kwargs: Any) -> None:
+            """Fire an event, with what its handlers are given."""
+            self._fire_event(events[event], *args, **kwargs)
+
+        def run(self, *_: Any, **__: Any) -> Any:
+            """Refuse: the Trainer runs.
+
+            Raises:
+                UsageError: always.
+            """
+            raise UsageError(
+                "engine.run() was called by a handler of Ignite, on the engine of a fit of "
+                "trainer_hooks: the Trainer runs it. Call trainer.request_validation() in a hook."
+            )
+
+    return HostedEngine
+
+
+def new_engine() -> Any:
+    """Return an engine that does nothing by itself."""
+    made = _engine_class()(lambda _engine, _batch: None)
+    made.wanted = set()
+    return made
+
+
+class Guest(Protocol):
+    """What attaches to the engines."""
+
+    def attach_to(self, train: Any, validation: Any) -> None:
+        """Add handlers to them."""
+
+
+class Engines:
+    """The engines of one fit, which all guests of a trainer share."""
+
+    def __init__(self) -> None:
+        self.train = new_engine()
+        self.validation = new_engine()
+        self._train_drivers: dict[str, Guest] = {}
+        self._validation_drivers: dict[str, Guest] = {}
+        self._length: float = 0
+        self._begun = self._epoch_begun = time.monotonic()
+        self._batches = 0
+        self._is_told = self._is_over = False
+
+    def enter(self, guest: Guest) -> None:
+        """Let a guest attach; it fires what no guest before it fires."""
+        guest.attach_to(self.train, self.validation)
+        for event in self.train.wanted:
+            self._train_drivers.setdefault(event, guest)
+        for event in self.validation.wanted:
+            self._validation_drivers.setdefault(event, guest)
+
+    def fire_train(self, guest: Guest, events: tuple[str, ...], trainer: Any, *given: Any) -> None:
+        """Fire events of the training whose driver a guest is."""
+        engine = self.train
+        for event in events:
+            if self._train_drivers.get(event) is not guest:
+                continue
+            if event == "ITERATION_COMPLETED" and not engine.should_terminate:  # one of each batch
+                self._refresh_train(trainer, event, given)
+                engine.fire_hosted(event)
+            elif self._is_due(event):
+                self._refresh_train(trainer, event, given)
+                self._fire_train(event, given)
+            if engine.should_terminate or engine.should_terminate_single_epoch:
+                self._heed(trainer, event)
+
+    def fire_validation(
+        self, guest: Guest, events: tuple[str, ...], trainer: Any, *given: Any
+    ) -> None:
+        """Fire events of a validation whose driver a guest is."""
+        if trainer.sanity_checking:
+            return
+        for event in events:
+            if self._validation_drivers.get(event) is guest:
+                self._refresh_validation(trainer, event, given)
+                self.validation.fire_hosted(event)
+                if self.validation.should_terminate:
+                    raise UsageError(
+                        "a handler of Ignite called terminate() on the engine of a validation: a "
+                        "validation here runs to its end. Pass Trainer(limit_val_batches=...)."
+                    )
+                self._heed(trainer, event)
+
+    def begin_epoch(self) -> None:
+        """Take the time, and forget that the epoch before was ended early."""
+        self.train.should_terminate_single_epoch = self._is_over = False
+        self._epoch_begun = time.monotonic()
+
+    def _is_due(self, event: str) -> bool:
+        engine = self.train
+        ends, ends_epoch = engine.should_terminate, engine.should_terminate_single_epoch
+        if not ends and not ends_epoch:
+            return event not in ("TERMINATE", "TERMINATE_SINGLE_EPOCH")
+        if event == "EXCEPTION_RAISED":
+            return True
+        if event == "COMPLETED":
+            return bool(ends != "skip_completed")
+        if ends:
+            return event == "TERMINATE"
+        return event != "TERMINATE" and not (
+            event == "EPOCH_COMPLETED" and ends_epoch == "skip_epoch_completed"
+        )
+
+    def _fire_train(self, event: str, given: tuple[Any, ...]) -> None:
+        engine = self.train
+        if event == "EXCEPTION_RAISED":
+            engine.fire_hosted(event, given[0])
+        elif event == "TERMINATE_SINGLE_EPOCH":
+            engine.fire_hosted(event, iter_counter=self._batches)
+        else:
+            engine.fire_hosted(event)
+
+    def _refresh_train(self, trainer: Any, event: str, given: tuple[Any, ...]) -> None:
+        state, progress = self.train.state, trainer.progress
+        self._batches = progress.batches_in_epoch
+        if self._batches <= 1 or not self._length:
+            self._refresh_run(trainer)
+        if event == "ITERATION_COMPLETED":
+            state.epoch = progress.epochs_completed + 1
+            state.iteration = progress.batches_completed
+            state.batch, state.output = given[1], output_of(given[0])
+            return
+        is_inside = event not in ("STARTED", "TERMINATE", "COMPLETED")
+        state.epoch = progress.epochs_completed + is_inside
+        state.iteration = progress.batches_completed + (event == "ITERATION_STARTED")
+        if event in ("GET_BATCH_COMPLETED", "ITERATION_STARTED"):
+            state.batch, state.output = given[0], None
+        elif event in _WITH_METRICS:
+            begun = self._begun if event == "COMPLETED" else self._epoch_begun
+            state.times[event] = time.monotonic() - begun
+            self._take_metrics(state, trainer)
+
+    def _refresh_run(self, trainer: Any) -> None:
+        """Take over what lasts for an epoch."""
+        state, batches = self.train.state, trainer.num_training_batches
+        # an epoch that is ended early is as long as the others, there
+        if not self._length or 0 < self._batches < batches:
+            self._length = batches
+        state.epoch_length = None if self._length == float("inf") else int(self._length)
+        state.max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
+        state.dataloader = trainer.train_dataloader
+
+    def _refresh_validation(self, trainer: Any, event: str, given: tuple[Any, ...]) -> None:
+        state = self.validation.state
+        if event == "STARTED":
+            state.iteration = state.epoch = 0
+        state.max_epochs, state.dataloader = 1, trainer.val_dataloaders
+        if event != "STARTED":
+            state.epoch = 1
+        if event == "ITERATION_STARTED":
+            state.batch, state.output = given[0], None
+            state.iteration = given[1] + 1
+        elif event == "ITERATION_COMPLETED":
+            state.output, state.batch = given[:2]
+            state.iteration = given[2] + 1
+        if event in _WITH_METRICS:
+            self._take_metrics(state, trainer)
+
+    def _take_metrics(self, state: Any, trainer: Any) -> None:
+        for name, value in trainer.callback_metrics.items():
+            state.metrics[name] = value.item()
+
+    def _heed(self, trainer: Any, event: str) -> None:
+        """Do what handlers asked of the engine."""
+        engine = self.train
+        if engine.should_terminate and not self._is_told:
+            self._is_told = True
+            trainer.stop(_WHY)
+            if event in _BEFORE_A_BATCH:
+                raise StopTraining(_WHY)
+        if engine.should_terminate_single_epoch and not self._is_over:
+            if event == "EPOCH_COMPLETED":  # which is over
+                engine.should_terminate_single_epoch = False
+                return
+            self._is_over = True
+            if event == "ITERATION_STARTED":
+                trainer.skip_batch()
+            trainer.end_epoch()
+
+
+def output_of(outputs: Any) -> Any:
+    """Return a step's result as a supervised trainer there does: the loss as a number."""
+    if isinstance(outputs, dict) and set(outputs) == {"loss"}:
+        return outputs["loss"].item()
+    return outputs
