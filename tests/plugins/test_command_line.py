@@ -318,3 +318,38 @@ def test_nothing_installed_is_nothing_to_check(command) -> None:
     """Without plugins, or with none that takes part, checking all of them passes."""
     done = command(arguments="check", DISABLE_PLUGINS="1")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+OWN = """
+import torch
+from trainer_hooks import Module
+
+class Own(Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+    def train_dataloader(self):
+        return [torch.ones(1, 1)] * 3
+"""
+
+
+def test_a_config_names_a_plugins_callback_by_its_short_name(run_with_plugins, tmp_path) -> None:
+    """What an installed wheel supplies is named in a word, and trains."""
+    (tmp_path / "own.py").write_text(OWN)
+    at_home = "import os, sys\nos.chdir(sys.argv.pop(1))\n" + MAIN
+    words = (
+        "fit", "--model=own.Own", "--trainer.max_epochs=1", "--trainer.accelerator=cpu",
+        "--trainer.callbacks+=EventLog", "--trainer.callbacks.prints=true",
+    )  # fmt: skip
+    done = run_with_plugins(at_home, "example", arguments=(str(tmp_path), *words))
+    assert done.returncode == 0, done.stderr
+    assert "[event-log] fit 1 done: 3 batches" in done.stdout
+    config = (tmp_path / "trainer_logs" / "version_0" / "config.yaml").read_text()
+    assert "class_path: trainer_hooks_monitoring.EventLog" in config

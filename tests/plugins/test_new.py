@@ -84,21 +84,3 @@ def test_it_is_clean(project: Path) -> None:
     google = 'lint.pydocstyle.convention="google"'
     rules = ["--select", RULES, "--ignore", "D105,D107", "--config", google]
     run(*ruff, "check", "--isolated", "--no-cache", *rules, ".", cwd=project)
-
-
-@pytest.mark.slow  # mypy reads torch's types
-def test_it_is_typed(project: Path, tmp_path: Path) -> None:
-    """What is written passes `mypy --strict`, its tests included."""
-    pytest.importorskip("mypy")
-    options = ["--strict", "--config-file=", "--cache-dir", tmp_path]
-    environ = {**os.environ, "MYPYPATH": os.pathsep.join(["src", str(ROOT)])}
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *map(str, options), "src", "tests"],
-        cwd=project,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -18,6 +18,7 @@ from trainer_hooks.cli.port import command as port
 from trainer_hooks.cli.report import command as report
 from trainer_hooks.cli.report import plot
 from trainer_hooks.cli.run import command as run_command
+from trainer_hooks.cli.run.completion import is_completing, words_to_complete
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: the arguments cannot be understood (code 2), or were answered at once (code 0).
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    if argv is None and is_completing():
+        words = _complete()
     try:
         code = run_command.run_training(words) if run_command.is_training(words) else _answer(words)
         sys.stdout.flush()
@@ -52,6 +55,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def _complete() -> list[str]:
+    """Answer a shell that completes a line, and exit; return the words of a training's line."""
+    import argcomplete
+
+    words = words_to_complete()
+    if not run_command.is_training(words):
+        argcomplete.autocomplete(_parser())
+    return words
 
 
 def _answer(words: Sequence[str]) -> int:

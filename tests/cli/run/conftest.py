@@ -12,6 +12,9 @@ import pytest
 from trainer_hooks.cli.main import main
 
 SOURCE = '''
+from dataclasses import dataclass
+from typing import Literal
+
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 from trainer_hooks import Callback, DataModule, Module
@@ -53,6 +56,48 @@ class Trained(Line):
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=self.hparams.lr)
+
+
+class Encoder(torch.nn.Module):
+    """Comes first."""
+
+
+class Dense(Encoder):
+    """A layer.
+
+    Args:
+        activation: what follows it.
+    """
+
+    def __init__(self, activation: Literal["relu", "tanh"] = "relu") -> None:
+        super().__init__()
+
+
+@dataclass
+class Head:
+    """Comes last.
+
+    Args:
+        width: how wide it is.
+    """
+
+    width: int = 4
+
+
+class Nested(Trained):
+    """A line with parts.
+
+    Args:
+        encoder: comes first.
+        head: comes last.
+        rates: one, or several.
+    """
+
+    def __init__(
+        self, encoder: Encoder, head: Head, rates: list[float] | float | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head, self.rates = encoder, head, rates
 
 
 class Keyed(Trained):

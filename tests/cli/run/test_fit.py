@@ -93,6 +93,17 @@ def test_help_tells_of_one_class(ask, name: str) -> None:
     assert wanted.get(name, "how many inputs it has") in answer.out
 
 
+def test_a_number_stays_one_where_a_text_may_stand(ask, config) -> None:
+    """`int | str` is read as a number first: a version 3 is the folder version_3."""
+    words = [
+        "--trainer.logger=CSVLogger",
+        "--trainer.logger.save_dir=.",
+        "--trainer.logger.version=3",
+    ]
+    told = printed(ask("fit", "--config", config(LINE), *words, "--print_config"))
+    assert told["trainer"]["logger"]["init_args"]["version"] == 3
+
+
 def test_later_configs_go_over_earlier_ones(ask, config) -> None:
     """Of several files the last one counts, and the line goes over all."""
     first = config(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import select
 import signal
 import struct
@@ -23,8 +24,30 @@ trainer: {accelerator: cpu, max_epochs: -1, log_every_n_steps: 1, plugins: false
 """
 
 
+COMMANDS = [
+    "", "fit", "validate", "test", "predict", "new", "port", "plugins", "plugins list",
+    "plugins check", "plugins new", "checkpoint", "checkpoint show", "checkpoint diff",
+    "checkpoint verify", "checkpoint export", "checkpoint prune", "report", "plot", "hooks", "demo",
+]  # fmt: skip
+NAMES = re.compile(r"ARG:|ENV:|usage:|\[?-|\[?[A-Z_]+\b")
+"""How a line begins that holds little but the name of an option, which is not broken."""
+HELPS = f"""
+import fcntl, struct, termios
+from trainer_hooks.cli.main import main
+
+for columns in (40, 200):
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    for command in {COMMANDS!r}:
+        print("==", columns, command, flush=True)
+        try:
+            main([*command.split(), "--help"])
+        except SystemExit as exit_:
+            assert not exit_.code, command
+"""
+
+
 def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b"") -> tuple:
-    """Run a command on a terminal; press Ctrl-C where a text has shown up.
+    """Run Python on a terminal; press Ctrl-C where a text has shown up.
 
     Returns the exit code and what was shown.
     """
@@ -34,7 +57,7 @@ def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b""
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         os.environ.pop("COLUMNS", None)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(folder)])
-        os.execv(sys.executable, [sys.executable, "-m", "trainer_hooks", *words])
+        os.execv(sys.executable, [sys.executable, *words])
     shown, is_pressed, deadline = b"", False, time.monotonic() + 100
     try:
         while time.monotonic() < deadline:
@@ -58,15 +81,37 @@ def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [50, 120])
-def test_the_help_keeps_to_the_terminal(tmp_path, columns: int) -> None:
-    """`--help` fits a narrow terminal and a wide one; the name of an option alone may not."""
-    code, shown = on_terminal(tmp_path, ["fit", "--help"], columns)
-    assert code == 0
-    names = ("usage:", "ARG:", "ENV:")
-    text = [line for line in shown.splitlines() if not line.strip().startswith(names)]
-    assert [line for line in text if len(line) > columns and " " in line.strip()] == []
-    assert "--trainer.max_epochs" in shown
+def test_the_help_keeps_to_the_terminal(tmp_path) -> None:
+    """`--help` of every command fits a narrow terminal and a wide one, but for long names."""
+    (tmp_path / "helps.py").write_text(HELPS)
+    code, shown = on_terminal(tmp_path, ["helps.py"], 80)
+    assert code == 0, shown
+    wide, columns, command, seen = [], 0, "", set()
+    for line in shown.replace("\r", "").splitlines():
+        if found := re.fullmatch(r"== (\d+) (.*)", line):
+            columns, command = int(found[1]), found[2]
+            seen.add((columns, command))
+        elif len(line) > columns and not NAMES.match(line.strip()):
+            wide.append((columns, command, line))
+    assert wide == []
+    assert len(seen) == 2 * len(COMMANDS)
+    assert shown.count("--trainer.max_epochs") >= 8
+    assert "Traceback" not in shown
+    assert "\x1b" not in shown
+
+
+def test_what_is_piped_has_no_colours(ask, config) -> None:
+    """Without a terminal there are no escapes in what a training and the others print."""
+    file = config("model: configured.Trained\ndata: configured.Points")
+    answers = [
+        ask("fit", "--config", file, "--trainer.enable_progress_bar=true"),
+        ask("test", "--config", file),
+        ask("report", "trainer_logs/version_0", "-o", "page.html"),
+        ask("checkpoint", "show", str(next(Path("trainer_logs").rglob("*.ckpt")))),
+        ask("fit", "--config", file, "--trainer.max_epoch=3"),
+    ]
+    assert [answer.code for answer in answers] == [0, 0, 0, 0, 2]
+    assert not any("\x1b" in answer.out + answer.err for answer in answers)
 
 
 @pytest.mark.slow
@@ -74,7 +119,8 @@ def test_ctrl_c_ends_a_training_in_order(tmp_path, classes) -> None:
     """Ctrl-C in an epoch ends with 130, without a traceback, and says how to go on."""
     (tmp_path / "run.yaml").write_text(CONFIG)
     (tmp_path / "configured.py").write_text((classes / "configured.py").read_text())
-    code, shown = on_terminal(tmp_path, ["fit", "--config", "run.yaml"], 80, until=b"Epoch 20")
+    fit = ["-m", "trainer_hooks", "fit"]
+    code, shown = on_terminal(tmp_path, [*fit, "--config", "run.yaml"], 80, until=b"Epoch 20")
     assert code == 130
     assert "was interrupted (Ctrl-C)" in shown
     assert "Traceback" not in shown

@@ -458,7 +458,7 @@ def test_type_checkers_see_the_options(tmp_path: Path) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text(SNIPPET)
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", "setup.cfg", str(snippet)],
+        [sys.executable, "-m", "mypy", "--config-file", "tests/types.ini", str(snippet)],
         cwd=ROOT,
         env={**os.environ, "MYPYPATH": str(ROOT)},
         capture_output=True,

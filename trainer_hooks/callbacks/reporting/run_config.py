@@ -106,7 +106,10 @@ class RunConfig(Callback):
         path = self._free(Path(folder))
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, lambda file: file.write(self.text))
+            self._write_to(path)
+
+    def _write_to(self, path: Path) -> None:
+        replace_file(path, lambda file: file.write(self.text))
 
     def _free(self, folder: Path) -> Path | None:
         """Return the file to write; None where the config stands there already."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "HIDDEN",
     "command",
     "environment",
     "git_state",
@@ -54,7 +55,8 @@ _VARIABLES = (
 )
 """The environment variables that are told. None holds a secret; all others are left out."""
 
-_HIDDEN = "***"
+HIDDEN = "***"
+"""What stands where a secret was left out."""
 _SECRET = re.compile(
     r"-{0,2}(?:.*[-_.])?(?:password|passwd|pwd|secret|token|key|apikey|credentials?)", re.IGNORECASE
 )
@@ -92,11 +94,11 @@ def command(arguments: Sequence[str] | None = None) -> list[str]:
     for argument in sys.orig_argv if arguments is None else arguments:
         name, separator, _ = argument.partition("=")
         if hides_next and not argument.startswith("-"):
-            told.append(_HIDDEN)
+            told.append(HIDDEN)
         elif separator and _SECRET.fullmatch(name):
-            told.append(f"{name}={_HIDDEN}")
+            told.append(f"{name}={HIDDEN}")
         else:
-            told.append(_ADDRESS.sub(_HIDDEN, argument))
+            told.append(_ADDRESS.sub(HIDDEN, argument))
         hides_next = argument.startswith("-") and _SECRET.fullmatch(argument) is not None
     return told
 
@@ -105,14 +107,14 @@ def without_secrets(value: Any) -> Any:
     """Return plain data with the texts left out that `command` would leave out."""
     if isinstance(value, dict):
         return {
-            name: _HIDDEN
+            name: HIDDEN
             if isinstance(each, str) and _SECRET.fullmatch(str(name))
             else without_secrets(each)
             for name, each in value.items()
         }
     if isinstance(value, list):
         return [without_secrets(each) for each in value]
-    return _ADDRESS.sub(_HIDDEN, value) if isinstance(value, str) else value
+    return _ADDRESS.sub(HIDDEN, value) if isinstance(value, str) else value
 
 
 def git_state() -> dict[str, Any] | None:

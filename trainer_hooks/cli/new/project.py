@@ -26,6 +26,8 @@ def write_project(name: str, folder: Path | None) -> int:
     target = Path(name) if folder is None else folder
     if names.fault:
         return failed("new", f"the name {name!r} is refused: {names.fault}")
+    if names.package == "tests":
+        return failed("new", f"the name {name!r} is refused: the tests stand in that folder")
     filled_in = {
         "distribution": names.entry_point,
         "package": names.package,

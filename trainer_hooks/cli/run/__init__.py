@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.run.parser import TrainerParser
     from trainer_hooks.cli.run.pruning import OptunaPruning
     from trainer_hooks.cli.run.save_config import SaveConfigCallback
+    from trainer_hooks.cli.run.subcommands import SUBCOMMANDS
     from trainer_hooks.cli.run.trainer_cli import TrainerCLI
 
-__all__ = ["OptunaPruning", "SaveConfigCallback", "TrainerCLI", "TrainerParser"]
+__all__ = ["SUBCOMMANDS", "OptunaPruning", "SaveConfigCallback", "TrainerCLI", "TrainerParser"]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
     __getattr__ = loader_of(
         __name__,
         {
             "OptunaPruning": "pruning",
+            "SUBCOMMANDS": "subcommands",
             "SaveConfigCallback": "save_config",
             "TrainerCLI": "trainer_cli",
             "TrainerParser": "parser",

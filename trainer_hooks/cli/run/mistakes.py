@@ -6,10 +6,11 @@ import importlib
 import inspect
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_type_hints
 
 from jsonargparse import ArgumentError
 
+from trainer_hooks.cli.run.sources import BESIDE
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS
 from trainer_hooks.errors import TrainerHooksError, nearest
 
@@ -27,10 +28,17 @@ _IN_GROUP = re.compile(r"(?:Group|Subcommand) '([^']+)' does not accept option '
 _UNRECOGNIZED = re.compile(r"Unrecognized arguments: (.*)", re.IGNORECASE)
 _REQUIRED = re.compile(r"the following arguments are required: (.*)")
 _CLASS = re.compile(r"Problem with given class_path '([^']+)'")
+_NOT_TAKEN = re.compile(r"Problem with given class_path '([^']+)':\n\s+Option '([^']+)' is not acc")
+_SUBTYPES = re.compile(r"Subtypes: \[(.*)\]")
+_DISABLED = re.compile(r"Subclasses are disabled for TrainerConfig")
+_WHOLE = re.compile(r"(trainer|ckpt_path): ")
+_UNMADE = re.compile(r"([\w.]+): ([\w.]+) cannot be made: ")
 _NO_CLASS = re.compile(r"Expected a dot import path string: (\S+)")
 _NO_SUBCLASS = re.compile(
     r"(?:Import path|class_path) .*?does not correspond to a subclass of (\w+)"
 )
+_IMPORTED = re.compile(r"Import path (\S+) does not correspond to a subclass")
+_LITERAL = re.compile(r"Expected a (?:typing\.)?Literal\[([^]]+)\]")
 _NO_MODULE = re.compile(r"No module named '([^']+)'|module '(\S+)' has no attribute '(\w+)'")
 _VALUE = re.compile(r"Given value: (.*)|Got value: (.*)")
 _TYPES = re.compile(r"Subtypes: \[(.*)\]|Expected a (<class '[^']+'>)|Expected (?:a|an) ([^.:\n]+)")
@@ -39,6 +47,7 @@ _DENIED = re.compile(r"Importing '([^']+)' is not allowed")
 _LINK = re.compile(r"links: ([\w.]+)")
 _OF_UNION = re.compile(r"^Does not validate against any of the Union subtypes\nSubtypes: \[([^]]*)")
 _BULLET = re.compile(r"^  - (.+)$", re.MULTILINE)
+_UNIONS = {"Logger": "trainer.logger", "DataModule": "data", "Module": "model"}
 _NOISE = ("Expected a", "Not a valid subclass")
 _MOST = 12
 """Names that a line lists."""
@@ -65,7 +74,15 @@ def is_told(error: Exception) -> bool:
     """Return whether an error is one of a config's, and none of the code that it names."""
     if isinstance(error, ArgumentError | TrainerHooksError):
         return True
-    return _OF_UNION.search(str(error)) is not None
+    if isinstance(error.__cause__, TrainerHooksError):  # of a link, which the parser calls
+        return True
+    if _OF_UNION.search(str(error)) is None:
+        return False
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    # what else a constructor raises is a fault of its code, of which the traceback tells
+    return isinstance(root, ValueError | TrainerHooksError)
 
 
 def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> str:
@@ -76,10 +93,17 @@ def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> st
         sources: the files and the words in which it was written.
         parser: whose arguments they are.
     """
-    message = str(error)
+    own = error.__cause__ if isinstance(error.__cause__, TrainerHooksError) else error
+    message = str(own if str(own).startswith("links: ") else error)
     place, fault = sources.unreadable()
     if place:
         return f"{place}: {fault}. Nothing but plain YAML may stand in a config."
+    place, name = sources.stray()
+    if place:
+        return (
+            f"{place}: {name}: there is no {name!r} beside class_path."
+            f"{nearest(name, BESIDE)} Known: {', '.join(BESIDE)}."
+        )
     found = _fault_of(message, parser)
     if found is None:
         return " ".join(message.split())
@@ -90,7 +114,7 @@ def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> st
 
 def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
     keys = frozenset() if parser is None else parser.argument_keys
-    if found := _IN_GROUP.search(message):
+    if (found := _IN_GROUP.search(message)) and not _KEY.search(message):
         return _unknown_below(
             found[2] if found[1] in SUBCOMMANDS else f"{found[1]}.{found[2]}", keys
         )
@@ -106,6 +130,13 @@ def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
         return _unknown_below(found[1], keys)
     if found := _KEY.search(message):
         return _of_key(message, found[1], parser)
+    if _DISABLED.match(message):
+        return _Fault("trainer", "it holds options, and no class_path")
+    if found := _WHOLE.match(message):
+        return _Fault(found[1], message.partition(": ")[2].rstrip("."))
+    if found := _UNMADE.match(message):
+        what = message.partition(": ")[2].rstrip(".")
+        return _Fault(found[1], what, text=found[2].rpartition(".")[2])
     if found := _OF_TRAINER.search(message):
         return _Fault(f"trainer.{found[1]}", message.rstrip("."))
     if found := _LINK.match(message):
@@ -114,7 +145,9 @@ def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
         own = [line for line in _BULLET.findall(message) if not line.startswith(_NOISE)]
         kinds = re.findall(r"class_path='(?:\w+\.)*(\w+)'", message)
         named = [kind for kind in kinds if own and kind in own[0]]
-        key = "trainer.logger" if "Logger" in found[1] else "trainer.callbacks"
+        key = next(
+            (k for name, k in _UNIONS.items() if f".{name}'" in found[1]), "trainer.callbacks"
+        )
         return _Fault(key, (own or ["it cannot be made"])[0].rstrip("."), text=(named or [""])[0])
     return None
 
@@ -142,14 +175,19 @@ def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _Fault:
 def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
     """Return the fault of a key's value, or of what stands below it."""
     kind = _CLASS.findall(message)
-    below = ".".join(k for k in _KEY.findall(message)[1:])
-    inner = f"{key}.{below}" if below else key
-    if kind and (found := _UNKNOWN.search(message)):
-        names = _arguments_of(kind[-1])
-        name = found[1].rpartition(".")[2]
+    inner = ".".join(_KEY.findall(message))
+    if kind and (found := _IN_GROUP.search(message)):
+        names = _arguments_in(kind[-1], found[1])
+        return _Fault(
+            f"{inner}.{found[1]}.{found[2]}",
+            f"there is no {found[2]!r} in {found[1]}",
+            f"{nearest(found[2], names)} {_listed(names)}",
+        )
+    if pair := _not_taken(message):
+        names, name = _arguments_of(pair[0]), pair[1].rpartition(".")[2]
         return _Fault(
             f"{inner}.{name}",
-            f"{kind[-1]} takes no {name!r}",
+            f"{pair[0]} takes no {name!r}",
             f"{nearest(name, names)} {_listed(names)}",
         )
     if found := _DENIED.search(message):
@@ -163,9 +201,24 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
             "Install its package, or run where it can be imported.",
             path,
         )
+    if fault := _of_class(message, key, inner, kind, parser):
+        return fault
+    innermost = message[message.rindex("Parser key") :]
+    value, types = _value(innermost), _types(innermost)
+    if not types:
+        return _Fault(inner, " ".join(innermost.partition(":")[2].split()).rstrip("."))
+    return _Fault(inner, f"{value!r} must be {types}", text=value)
+
+
+def _of_class(
+    message: str, key: str, inner: str, kind: list[str], parser: TrainerParser | None
+) -> _Fault | None:
+    """Return the fault of a class that does not fit, is not known, or is not given enough."""
     if found := _NO_SUBCLASS.search(message):
-        value = _misfit(_value(message), found[1])
-        return _Fault(inner, f"{value} is no {found[1]}", _classes(parser, key, ""), value)
+        path = _IMPORTED.search(message)
+        value = path[1] if path else _misfit(_value(message), found[1])
+        advice = "" if inner != key else _classes(parser, key, "")
+        return _Fault(inner, f"{value} is no {found[1]}", advice, value)
     if found := _NO_CLASS.search(message):
         return _Fault(
             inner, f"there is no class {found[1]!r}", _classes(parser, key, found[1]), found[1]
@@ -174,11 +227,17 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
         return _Fault(
             inner, f"{kind[-1]} needs {found[1].splitlines()[0]}", "Give it in init_args.", kind[-1]
         )
-    innermost = message[message.rindex("Parser key") :]
-    value, types = _value(innermost), _types(innermost)
-    if not types:
-        return _Fault(inner, " ".join(innermost.partition(":")[2].split()).rstrip("."))
-    return _Fault(inner, f"{value!r} must be {types}", text=value)
+    return None
+
+
+def _not_taken(message: str) -> tuple[str, str] | None:
+    """Return the class that was given, and what it does not take."""
+    bases = " ".join(_SUBTYPES.findall(message))
+    for path, name in _NOT_TAKEN.findall(message):
+        last = path.rpartition(".")[2]
+        if f".{last}'" not in bases and f".{last}]" not in bases:
+            return path, name
+    return None
 
 
 def _value(message: str) -> str:
@@ -199,6 +258,8 @@ def _misfit(value: str, base: str) -> str:
 
 def _types(message: str) -> str:
     """Return in words what types a value may have."""
+    if found := _LITERAL.search(message):
+        return f"one of {found[1]}"
     found = _TYPES.search(message)
     if found is None:
         return ""
@@ -220,6 +281,16 @@ def _arguments_of(class_path: str) -> list[str]:
     home, _, name = class_path.rpartition(".")
     kind = getattr(importlib.import_module(home), name)
     return [n for n in inspect.signature(kind).parameters if n not in ("self", "args", "kwargs")]
+
+
+def _arguments_in(class_path: str, name: str) -> list[str]:
+    """Return what an argument of a class takes that is a dataclass."""
+    home, _, last = class_path.rpartition(".")
+    try:
+        hints = get_type_hints(getattr(importlib.import_module(home), last).__init__)
+        return list(inspect.signature(hints[name]).parameters)
+    except (KeyError, NameError, TypeError, ValueError):
+        return []
 
 
 def _listed(names: Iterable[str]) -> str:

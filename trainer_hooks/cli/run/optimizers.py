@@ -51,18 +51,23 @@ def give_optimizers(
     Raises:
         UsageError: there are several optimizers, and none is linked to an argument.
     """
-    optimizer = _only(parser.optimizers, config, "optimizers")
-    scheduler = _only(parser.lr_schedulers, config, "schedulers")
-    if optimizer is None:
-        if scheduler is not None:
-            raise UsageError("lr_scheduler without an optimizer: give optimizer as well.")
+    optimizer_key, optimizer = _only(parser.optimizers, config, "optimizers")
+    scheduler_key, scheduler = _only(parser.lr_schedulers, config, "schedulers")
+    if optimizer is None and scheduler is None:
         return
+    if optimizer is None:
+        raise UsageError(
+            f"{scheduler_key}: {scheduler['class_path']} cannot be made: there is no optimizer. "
+            "Give optimizer as well."
+        )
     if type(model).configure_optimizers is not Module.configure_optimizers:
         warn(
             f"the optimizer of the config takes the place of "
             f"{type(model).__qualname__}.configure_optimizers. Leave one of them out.",
             TrainerHooksWarning,
         )
+
+    _try_to_make({optimizer_key: optimizer, scheduler_key: scheduler}, list(model.parameters()))
 
     # it is made when the training asks for it: the parameters may be others by then
     def configure_optimizers(self: Module) -> Any:
@@ -73,8 +78,8 @@ def give_optimizers(
     model.configure_optimizers = MethodType(configure_optimizers, model)  # type: ignore[method-assign]
 
 
-def _only(found: Mapping[str, Made], config: Any, what: str) -> dict[str, Any] | None:
-    """Return class path and arguments of the one that is not linked to an argument."""
+def _only(found: Mapping[str, Made], config: Any, what: str) -> tuple[str, Any]:
+    """Return key, and class path with arguments, of the one that is not linked to an argument."""
     keys = [key for key, made in found.items() if made.link_to == AUTOMATIC]
     if len(keys) > 1:
         raise UsageError(
@@ -83,9 +88,29 @@ def _only(found: Mapping[str, Made], config: Any, what: str) -> dict[str, Any] |
         )
     value = config.get(keys[0]) if keys else None
     if value is None:
-        return None
+        return "", None
     values: dict[str, Any] = value.as_dict() if hasattr(value, "as_dict") else dict(value)
-    return found[keys[0]].with_class_path(values)
+    return keys[0], found[keys[0]].with_class_path(values)
+
+
+def _try_to_make(wanted: Mapping[str, Any], parameters: list[Any]) -> None:
+    """Make them once before anything runs, so that a bad value is told of in time.
+
+    Args:
+        wanted: what is given for the optimizer, and after it for the scheduler, by key.
+        parameters: the module's.
+
+    Raises:
+        UsageError: one cannot be made.
+    """
+    if not parameters:  # a module may make them later
+        return
+    made: Any = parameters
+    for key, given in wanted.items():
+        try:
+            made = made if given is None else _made(given, made)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{key}: {given['class_path']} cannot be made: {error}") from error
 
 
 def _made(given: dict[str, Any], first: Any) -> Any:

@@ -73,20 +73,36 @@ class TrainerParser(jsonargparse.ArgumentParser):
         """The keys of all arguments."""
         return frozenset(action.dest for action in self._actions)
 
+    def is_open(self, key: str) -> bool:
+        """Return whether a class is given under a key by its class path."""
+        return f"{key}.help" in self.argument_keys
+
     def takes(self, key: str, name: str) -> bool:
         """Return whether a class, by short name or class path, may be given under a key."""
-        if "." not in name:
-            return name in self.class_names(key)
+        return self.class_of(key, name) is not None
+
+    def class_of(self, key: str, name: str) -> type | None:
+        """Return the class of a short name or class path under a key; None if there is none."""
         home, _, last = name.rpartition(".")
+        bases = tuple(self._bases(key))
+        if not home:
+            return next((k for base in bases for k in _below(base) if k.__name__ == name), None)
         try:
             kind = getattr(importlib.import_module(home), last, None)
         except ImportError:
-            return False
-        return isinstance(kind, type) and issubclass(kind, tuple(self._bases(key)))
+            return None
+        return kind if isinstance(kind, type) and issubclass(kind, bases) else None
 
     def class_names(self, key: str) -> list[str]:
         """Return the short names of the classes that may be given under a key."""
         return sorted({kind.__name__ for base in self._bases(key) for kind in _below(base)})
+
+    def complete_class_names(self) -> None:
+        """Let a shell complete short names where classes may stand."""
+        for action in self._actions:
+            if self.is_open(action.dest):
+                names = self.class_names(action.dest)
+                action.completer = lambda names=names, **_: names  # type: ignore[attr-defined]
 
     def _bases(self, key: str) -> list[type]:
         action = next((a for a in self._actions if a.dest == f"{key}.help"), None)
@@ -102,6 +118,11 @@ class TrainerParser(jsonargparse.ArgumentParser):
         for action in self._actions:
             if action.dest in docs:
                 action.help = docs[action.dest].replace("%", "%%")
+
+    def add_run_args(self, trainer_class: type[Trainer], name: str, skip: set[str]) -> None:
+        """Add the options of a method of the Trainer."""
+        self.method_arguments = self.add_method_arguments(trainer_class, name, skip=skip)
+        self._action_groups[-1].title = f"trainer.{name}"
 
     def add_class_args(
         self,
@@ -128,10 +149,9 @@ class TrainerParser(jsonargparse.ArgumentParser):
                 kind, key, fail_untyped=False, required=required
             )
             self._entitle(key, f"{key}: any {kind.__name__}")
-        elif isinstance(kind, type):
-            added = self.add_class_arguments(kind, key, fail_untyped=False, sub_configs=True)
         else:
-            added = self.add_function_arguments(kind, key, fail_untyped=False, sub_configs=True)
+            made = kind if isinstance(kind, type) else jsonargparse.class_from_function(kind)  # type: ignore[attr-defined]
+            added = self.add_class_arguments(made, key, fail_untyped=False, sub_configs=True)
         return added
 
     def add_optimizer_args(

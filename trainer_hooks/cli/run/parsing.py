@@ -8,14 +8,14 @@ import jsonargparse
 
 from trainer_hooks._version import __version__
 from trainer_hooks.cli.run.known import import_known
-from trainer_hooks.cli.run.links import link
-from trainer_hooks.cli.run.parser import AUTOMATIC, TrainerParser
+from trainer_hooks.cli.run.parser import AUTOMATIC
 from trainer_hooks.errors import OptionError
 from trainer_hooks.module import DataModule, Module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trainer_hooks.cli.run.parser import TrainerParser
     from trainer_hooks.trainer import Trainer
 
 __all__ = ["Parsers"]
@@ -33,6 +33,9 @@ class Asking(Protocol):
     subclass_mode_data: bool
     auto_configure_optimizers: bool
     subcommand: str | None
+
+    def default_parser_class(self) -> type[TrainerParser]:
+        """Return the class of the parser where none is given."""
 
     def subcommands(self) -> dict[str, set[str]]:
         """Return the commands, and what they leave out."""
@@ -63,7 +66,7 @@ class Parsers:
         # an empty list beside its own: what can run commands may not stand in a config
         jsonargparse.set_parsing_settings(import_path_denylist=[])
         self._cli = cli
-        self._kind = parser_class or TrainerParser
+        self._kind = parser_class or cli.default_parser_class()
         commands = cli.subcommands()
         self.main = self._new({n: value for n, value in options.items() if n not in commands})
         self.own = self.main
@@ -71,11 +74,6 @@ class Parsers:
             self._add_commands(options)
         else:
             self._fill(self.main)
-
-    def link(self, links: Mapping[str, str]) -> None:
-        """Link arguments as the config says."""
-        for target, source in links.items():
-            link(self.own, str(source), str(target))
 
     def show_class(self, words: Sequence[str]) -> None:
         """Show what a class takes where the words hold `--help CLASS`, and exit.
@@ -109,16 +107,15 @@ class Parsers:
         actions = self.main.add_subcommands()
         for name, skipped in self._cli.subcommands().items():
             function = getattr(self._cli.trainer_class, name)
-            summary = (function.__doc__ or "").partition("\n")[0]
+            first = (function.__doc__ or "").partition("\n")[0]
+            summary = first.partition(";")[0].partition(". ")[0]  # it fits a narrow terminal
             usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"  # all of them fill a screen
             parser = self._new({"description": summary, "usage": usage, **options.get(name, {})})
             # all others than the one that is given stay empty: to fill each takes its time
             if name == self._cli.subcommand:
                 self.own = parser
                 self._fill(parser)
-                parser.method_arguments = parser.add_method_arguments(
-                    self._cli.trainer_class, name, skip=set(skipped)
-                )
+                parser.add_run_args(self._cli.trainer_class, name, set(skipped))
             actions.add_subcommand(name, parser, help=summary)
 
     def _fill(self, parser: TrainerParser) -> None:

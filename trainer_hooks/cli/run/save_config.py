@@ -9,6 +9,8 @@ from trainer_hooks.callbacks.reporting.run_config import RunConfig
 from trainer_hooks.callbacks.reporting.run_facts import without_secrets
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jsonargparse import ArgumentParser, Namespace
 
     from trainer_hooks.module import Module
@@ -25,7 +27,9 @@ class SaveConfigCallback(RunConfig):
         config: the config, all values resolved.
         config_filename: the name of the file in the run's folder.
         overwrite: whether to write over another one; else it gets a number.
-        save_to_log_dir: whether to write the file.
+        multifile: whether to write it once more, in the files in which it was given, to a folder of
+            the file's name.
+        save_to_log_dir: whether to write the file. Without it the checkpoints have the config.
     """
 
     def __init__(
@@ -34,6 +38,7 @@ class SaveConfigCallback(RunConfig):
         config: Namespace,
         config_filename: str = "config.yaml",
         overwrite: bool = False,
+        multifile: bool = False,
         save_to_log_dir: bool = True,
     ) -> None:
         yaml: Any = import_module("yaml")  # which tells no types without a package of its own
@@ -48,6 +53,7 @@ class SaveConfigCallback(RunConfig):
         super().__init__(text, values, shown, chosen, config_filename, overwrite)
         self.parser = parser
         self.config = config
+        self.multifile = multifile
         self.save_to_log_dir = save_to_log_dir
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
@@ -62,3 +68,12 @@ class SaveConfigCallback(RunConfig):
     def _write(self, trainer: Any) -> None:
         if self.save_to_log_dir:
             super()._write(trainer)
+
+    def _write_to(self, path: Path) -> None:
+        super()._write_to(path)
+        if self.multifile:
+            folder = path.with_suffix("")
+            folder.mkdir(exist_ok=True)
+            self.parser.save(
+                self.config, folder / path.name, skip_unset=False, multifile=True, overwrite=True
+            )

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Sources"]
+__all__ = ["BESIDE", "Sources"]
 
 yaml: Any = import_module("yaml")  # which tells no types without a package of its own
 
-_BETWEEN = ("class_path", "init_args", "dict_kwargs")
-"""Keys that stand between the parts of a dotted key."""
+BESIDE = ("class_path", "init_args", "dict_kwargs")
+"""What is said of an object; these keys stand between the parts of a dotted key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,32 @@ class Sources:
         """Return the mapping that stands under a key, those of later files over earlier ones."""
         found: dict[Any, Any] = {}
         for path in self.files:
-            try:
-                content = yaml.safe_load(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError, yaml.YAMLError):
-                continue  # the parser tells what is wrong with it
-            content = content if isinstance(content, dict) else {}
+            content = _mapping_in(path)
             below = content.get(self.subcommand)
             for level in (content, below if isinstance(below, dict) else {}):
                 value = level.get(key)
                 found.update(value if isinstance(value, dict) else {})
         return found
+
+    def given(self, key: str) -> str:
+        """Return what the words or the files give a key as one word; empty where they do not.
+
+        Of a class that is its class path.
+        """
+        for name in (key, f"{key}.class_path"):
+            for index in reversed(range(len(self.words))):
+                option, equals, value = self.words[index].partition("=")
+                following = self.words[index + 1] if index + 1 < len(self.words) else ""
+                if option == f"--{name}":
+                    return value if equals else following
+        for path in reversed(self.files):
+            content = _mapping_in(path)
+            for level in (content.get(self.subcommand), content):
+                found = level.get(key) if isinstance(level, dict) else None
+                found = found.get("class_path") if isinstance(found, dict) else found
+                if isinstance(found, str):
+                    return found
+        return ""
 
     def place_of(self, key: str, text: str = "") -> str:
         """Return where a key was written, in words; empty where that is not known.
@@ -82,6 +98,16 @@ class Sources:
                 return f"{path}{line}", error.problem or "it cannot be read"
             except (OSError, ValueError, yaml.YAMLError) as error:
                 return str(path), " ".join(str(error).split())
+        return "", ""
+
+    def stray(self) -> tuple[str, str]:
+        """Return place and name of the first key beside a `class_path` that says nothing."""
+        for path in self.files:
+            for node in _mappings(yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)):
+                names = [name for name, _ in node.value]
+                found = [name for name in names if name.value not in BESIDE]
+                if found and any(name.value == "class_path" for name in names):
+                    return f"{path}, line {found[0].start_mark.line + 1}", found[0].value
         return "", ""
 
     def _on_command_line(self, key: str, text: str) -> str:
@@ -110,6 +136,26 @@ class Sources:
         return ""
 
 
+def _mapping_in(path: Path) -> dict[Any, Any]:
+    """Return what a file holds; nothing where it cannot be read: the parser tells of that."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _mappings(node: yaml.Node | None) -> Iterator[Any]:
+    """Give the mappings in a node, the outer ones first."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _mappings(item)
+    elif isinstance(node, yaml.MappingNode):
+        yield node
+        for _, value in node.value:
+            yield from _mappings(value)
+
+
 def _lines(node: yaml.Node | None, parts: list[str], text: str) -> Iterator[int]:
     """Give the lines at which a key stands under a node, with the text in it or below."""
     if isinstance(node, yaml.SequenceNode):
@@ -122,7 +168,7 @@ def _lines(node: yaml.Node | None, parts: list[str], text: str) -> Iterator[int]
             yield from _lines(value, parts[1:], text)
         elif name.value == parts[0]:
             yield from _texts(name, value, text)
-        elif name.value in _BETWEEN:
+        elif name.value in BESIDE:
             yield from _lines(value, parts, text)
 
 

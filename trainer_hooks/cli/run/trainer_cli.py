@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.cli.commands import to_install
+from trainer_hooks.cli.run.completion import complete, is_completing, words_to_complete
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS, subcommand_in
 from trainer_hooks.errors import TrainerHooksError, UsageError
@@ -107,6 +108,8 @@ class TrainerCLI:
         options = dict(parser_kwargs or {})
         self._exits = bool(options.pop("exit_on_error", True))
         given = sys.argv[1:] if args is None else args
+        if args is None and is_completing():
+            given = words_to_complete()
         self.subcommand = subcommand_in(given) if run else None
         words = () if isinstance(given, Mapping) or hasattr(given, "as_dict") else tuple(given)
         self._sources = Sources.of(words, self.subcommand, options.get("default_config_files", ()))
@@ -133,6 +136,13 @@ class TrainerCLI:
         """Override it to act when all is made, and nothing has run."""
 
     @staticmethod
+    def default_parser_class() -> type[TrainerParser]:
+        """Return the class of the parser where none is given."""
+        from trainer_hooks.cli.run.parser import TrainerParser
+
+        return TrainerParser
+
+    @staticmethod
     def subcommands() -> dict[str, set[str]]:
         """Return the commands, and which arguments of the method are no options of each."""
         return {name: set(skipped) for name, skipped in SUBCOMMANDS.items()}
@@ -156,11 +166,9 @@ class TrainerCLI:
 
     def instantiate_classes(self) -> None:
         """Make the data module, the module and the Trainer."""
-        from trainer_hooks.cli.run.links import check_sources
         from trainer_hooks.cli.run.optimizers import give_optimizers
 
-        self.config_init = self.parser.instantiate(self.config)
-        check_sources(self._own_parser, self._made, self._links)
+        self.config_init = self._instantiated()
         self.datamodule = self._made.get("data")
         self.model = self._made.get("model")
         if self.auto_configure_optimizers and self.model is not None:
@@ -188,18 +196,45 @@ class TrainerCLI:
     # --- the way from words to a run ---
 
     def _parse(self, parsers: Parsers, given: Any, words: Sequence[str]) -> None:
-        from trainer_hooks.cli.run.links import check_targets
+        from trainer_hooks.cli.run.checks import check_values
+        from trainer_hooks.cli.run.from_checkpoint import take_arguments
+        from trainer_hooks.cli.run.links import Links
 
         self.parser = parsers.main
         self._own_parser = parsers.own
-        self._links = self._sources.values_of("links")
-        parsers.link(self._links)
         is_line = bool(words) or not (isinstance(given, Mapping) or hasattr(given, "as_dict"))
+        below = {} if is_line else given[self.subcommand] if self.subcommand else given
+        links = {**self._sources.values_of("links"), **(below.get("links") or {})}
+        self._links = Links(self._own_parser, links)
+        self._links.add()
+        if "ckpt_path" in self._own_parser.method_arguments:
+            path = below.get("ckpt_path") or self._sources.given("ckpt_path")
+            take_arguments(self._own_parser, path, self._sources.given)
+        if is_completing():
+            complete(self._own_parser, self.subcommand)
         parse = self.parser.parse_args if is_line else self.parser.parse_object
         if is_line:
             parsers.show_class(words)
         self.config: Namespace = parse(list(words) if is_line else given)
-        check_targets(self._own_config, self._links)
+        check_values(self._own_config)
+        self._links.check(self._own_config)
+
+    def _instantiated(self) -> Namespace:
+        """Make the objects; those in the options of the Trainer last, if anything links to them."""
+        made: Namespace
+        if not self._links.has_options:
+            made = self.parser.instantiate(self.config)
+            return made
+        key = "trainer" if self.subcommand is None else f"{self.subcommand}.trainer"
+        rest = self.config.clone()
+        options = rest.pop(key)
+        made = self.parser.instantiate(rest)
+        below = made if self.subcommand is None else made[self.subcommand]
+        linked = self._links.options(options, self._own_config, below)
+        alone = type(self._own_parser)()  # without the links, whose sources it would look for
+        alone.add_trainer_args(self.trainer_class)
+        below["trainer"] = alone.instantiate(type(linked)(trainer=linked))["trainer"]
+        return made
 
     @property
     def _own_config(self) -> Any:

@@ -75,7 +75,8 @@ class TrainerConfig:
         default=True,
         metadata=_doc("Give each of several processes its share of the data."),
     )
-    precision: str | int | None = field(
+    # the number first: parsers take the first type that fits, and typing has one order for a set
+    precision: int | str | None = field(
         default=None,
         metadata=_doc(
             '`"32-true"` (default), `"64-true"`, `"bf16-mixed"`, `"16-mixed"`, `"bf16-true"` or '

@@ -1,0 +1,31 @@
+"""The parser of a LightningCLI, with the names that its users' code calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.cli.run import TrainerParser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["LightningArgumentParser"]
+
+
+class LightningArgumentParser(TrainerParser):
+    """A `TrainerParser` whose variables of the environment begin with `PL_`."""
+
+    def __init__(self, *args: Any, env_prefix: str = "PL", **kwargs: Any) -> None:
+        super().__init__(*args, env_prefix=env_prefix, **kwargs)
+
+    def add_lightning_class_args(
+        self,
+        lightning_class: type | Callable[..., Any],
+        nested_key: str,
+        subclass_mode: bool = False,
+        required: bool = True,
+    ) -> list[str]:
+        """Add the arguments of a class, as `add_class_args` does."""
+        return self.add_class_args(
+            lightning_class, nested_key, subclass_mode=subclass_mode, required=required
+        )
