@@ -15,7 +15,7 @@ from trainer_hooks.adapters.out.accelerated import ACCELERATED_EVENTS
 from trainer_hooks.adapters.out.composer import COMPOSER_EVENTS as FROM_COMPOSER
 from trainer_hooks.adapters.out.transformers import TRANSFORMERS_EVENTS
 from trainer_hooks.adapters.pytorch_accelerated.callbacks import TWINS
-from trainer_hooks.adapters.transformers import EVENTS
+from trainer_hooks.adapters.transformers.callbacks import EVENTS
 from trainer_hooks.hooks import HOOKS
 
 if TYPE_CHECKING:

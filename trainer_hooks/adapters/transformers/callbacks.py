@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from trainer_hooks.adapters.hosted import HostedCallback
 from trainer_hooks.adapters.kinds import HostedBar
-from trainer_hooks.adapters.transformers_facade import Facade
+from trainer_hooks.adapters.transformers.facade import Facade
 from trainer_hooks.callbacks import EarlyStopping
 
 if TYPE_CHECKING:
