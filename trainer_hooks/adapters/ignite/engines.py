@@ -52,9 +52,8 @@ def _engine_class() -> Any:
 
         def add_event_handler(self, event_name: Any, *args: Any, **kwargs: Any) -> Any:
             """Add a handler, and note its event."""
-            if not hasattr(
-                event_name, "__iter__"
-            ):  # a list comes back one by one; a text is none that is known
+            # a list comes back one by one; a text is none that is known
+            if not hasattr(event_name, "__iter__"):
                 self.__dict__.setdefault("wanted", set()).add(event_name.name)
             return super().add_event_handler(event_name, *args, **kwargs)
 

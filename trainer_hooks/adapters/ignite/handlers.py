@@ -82,8 +82,7 @@ def adapt(handler: Any, *arguments: Any, event: Any = None, on: str = "") -> Cal
     on = on or (default[0] if default else "train")
     if event is None and default and default[1]:
         event = importlib.import_module("ignite.engine").Events[default[1]]
-    kinds = [kind for name, kind in _KINDS.items() if name in names]
-    adapter = IgniteGuest.hosting(handler, *kinds)
+    adapter = _hosted(handler, names)
     adapter.place(on, event, arguments, is_logger=is_logger)
     return adapter
 
@@ -196,22 +195,22 @@ class IgniteGuest(HostedCallback):
         """Whether the guest has a state, as all but bare functions and timers do."""
         return _EMA in _ancestry(self.guest) or super().is_stateful
 
-    def state_dict(self) -> dict[str, Any]:
+    def guest_state(self) -> dict[str, Any]:
         """Return the guest's state; for an average of weights, which has none there, those."""
         if _EMA in _ancestry(self.guest):
             return {"ema_model": self.guest.ema_model.state_dict()}
         return _plain(self.guest.state_dict())
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_guest_state(self, state: Any) -> None:
         """Hand the guest its state back."""
         if _EMA in _ancestry(self.guest):
-            self.guest.ema_model.load_state_dict(state_dict["ema_model"])
+            self.guest.ema_model.load_state_dict(state["ema_model"])
         else:
-            self.guest.load_state_dict(state_dict)
+            self.guest.load_state_dict(state)
 
     def __reduce__(self) -> Any:
         """Copy and pickle the guest and its place."""
-        return _rebuilt, (self.guest, *self._place)
+        return _rebuilt, (self.guest, self.opaque_names, *self._place)
 
     def _begin(self, trainer: Any, _module: Any, stage: str) -> None:
         if stage == "fit":
@@ -239,11 +238,22 @@ class IgniteGuest(HostedCallback):
         return self._module() if self._module is not None else None
 
 
-def _rebuilt(guest: Any, on: str, event: Any, arguments: tuple[Any, ...], is_logger: bool) -> Any:
-    kinds = [kind for name, kind in _KINDS.items() if name in _ancestry(guest)]
-    adapter = IgniteGuest.hosting(guest, *kinds)
+def _rebuilt(
+    guest: Any,
+    opaque_names: frozenset[str],
+    on: str,
+    event: Any,
+    arguments: tuple[Any, ...],
+    is_logger: bool,
+) -> Any:
+    adapter = _hosted(guest, _ancestry(guest))
     adapter.place(on, event, arguments, is_logger=is_logger)
+    adapter.opaque_names = opaque_names
     return adapter
+
+
+def _hosted(guest: Any, names: frozenset[str]) -> IgniteGuest:
+    return IgniteGuest.hosting(guest, *(kind for name, kind in _KINDS.items() if name in names))
 
 
 def _plain(state: Any) -> dict[str, Any]:
