@@ -67,6 +67,14 @@ class Callback(Hooks):
                 if is_own and spec.takes_module and not hasattr(method, "declared_hook"):
                     setattr(cls, name, _with_pl_module(method))
 
+    @classmethod
+    def __subclasses__(cls) -> list[type[Callback]]:
+        """Return the classes that derive from this one and that somebody may name.
+
+        One that is made for a foreign class, of which it has the name, is none.
+        """
+        return [kind for kind in type.__subclasses__(cls) if "guest_class" not in vars(kind)]
+
     def attach_module(self, module: Any) -> None:
         """Tell the callback which module's run it takes part in; the trainer calls this."""
         # not every subclass lets attributes be set

@@ -64,6 +64,7 @@ class HostedCallback(Callback):
                     "__module__": kind.__module__,
                     "__qualname__": kind.__qualname__,
                     "__doc__": f"{kind.__qualname__} of {cls.framework}, as a guest.",
+                    "guest_class": kind,
                 },
             )
         adapter: Self = made[bases](guest)

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from trainer_hooks.adapters import HostedCallback
+from trainer_hooks.callbacks import EarlyStopping
+
 LINE = """
 model: configured.Trained
 data: configured.Points
@@ -35,6 +38,17 @@ def test_the_other_commands_run(ask, config, command: str) -> None:
     answer = ask(command, "--config", config(LINE))
     assert answer.code == 0, answer
     assert {"validate": "val_loss", "test": "test_loss", "predict": ""}[command] in answer.out
+
+
+def test_a_guest_of_the_same_name_is_not_meant(ask, config) -> None:
+    """A short name is that of a class here, also after a foreign one of that name was hosted."""
+    foreign = type("EarlyStopping", (), {"__module__": "otherlib"})
+    hosted = HostedCallback.hosting(foreign(), EarlyStopping)
+    assert type(hosted).__name__ == "EarlyStopping"
+    added = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=val_loss"]
+    told = printed(ask("fit", "--config", config(LINE), *added, "--print_config"))
+    (one,) = told["trainer"]["callbacks"]
+    assert one["class_path"] == "trainer_hooks.callbacks.EarlyStopping"
 
 
 def test_callbacks_are_added_by_their_short_names(ask, config) -> None:
