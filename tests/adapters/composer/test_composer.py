@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import itertools
-import json
-import os
-import subprocess
-import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,31 +45,10 @@ needs_composer = [
 ]
 
 
-def _installed(folder: Path) -> str:
-    """Return a folder with the entry points of this tree, which may not be the installed ones."""
-    info = folder / "trainer_hooks-0.dist-info"
-    info.mkdir()
-    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: trainer-hooks\nVersion: 0\n")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    adapters = project["entry-points"]["trainer_hooks.adapters"]
-    lines = ["[trainer_hooks.adapters]", *(f"{name} = {value}" for name, value in adapters.items())]
-    info.joinpath("entry_points.txt").write_text("\n".join(lines))
-    return str(folder)
-
-
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> dict:
+def results(results_of) -> dict:
     """What the callbacks did there and here, and what each check said."""
-    folder = tmp_path_factory.mktemp("composer")
-    target = folder / "results.json"
-    paths = [_installed(folder), str(ROOT), str(HERE / "stand_ins")]
-    done = subprocess.run(
-        [sys.executable, HERE / "cases.py", target],
-        cwd=ROOT, capture_output=True, text=True, timeout=150, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(target.read_text(encoding="utf-8"))
+    return results_of(HERE / "cases.py", HERE / "stand_ins")
 
 
 class TestWithComposer:

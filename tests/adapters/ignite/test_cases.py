@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -58,17 +54,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> dict:
+def results(results_of) -> dict:
     """What the handlers did there and here."""
-    target = tmp_path_factory.mktemp("ignite") / "results.json"
-    path = [os.environ.get("PYTHONPATH", ""), str(ROOT)]
-    done = subprocess.run(
-        [sys.executable, CASES, target],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(target.read_text(encoding="utf-8"))
+    return results_of(CASES)
 
 
 def test_each_case_is_compared(results) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -28,16 +24,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> dict:
+def results(results_of) -> dict:
     """What each check said, an empty text if it went well."""
-    target = tmp_path_factory.mktemp("lightning") / "results.json"
-    done = subprocess.run(
-        [sys.executable, CHECKS, target],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(target.read_text(encoding="utf-8"))
+    return results_of(CHECKS)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -36,16 +32,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> dict:
+def results(results_of) -> dict:
     """What the callbacks did there and here."""
-    target = tmp_path_factory.mktemp("others") / "results.json"
-    done = subprocess.run(
-        [sys.executable, CASES, target],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(target.read_text(encoding="utf-8"))
+    return results_of(CASES)
 
 
 def test_each_case_is_compared(results) -> None:
