@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 import threading
 from types import SimpleNamespace
+from weakref import WeakSet
 
 import pytest
 import tqdm as tqdm_package
@@ -125,6 +126,8 @@ def test_bar_of_ones_own_with_our_description_tells_the_epoch(terminal, run):
 
     class Quiet(tqdm_package.tqdm):
         monitor_interval = 0  # no thread of this test is left for the others
+
+    Quiet._instances = WeakSet()  # bars that others have left would take the places of these
 
     class Own(TQDMProgressBar):
         def init_train_tqdm(self):
