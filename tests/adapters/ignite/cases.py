@@ -388,12 +388,13 @@ def run(fit, make, place, cuts):
 def scalars(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    found = EventAccumulator(folder)
-    found.Reload()
-    return {
-        tag: [[e.step, round(e.value, 5)] for e in found.Scalars(tag)]
-        for tag in sorted(found.Tags()["scalars"])
-    }
+    rows = {}
+    for path in Path(folder).rglob("events.*"):  # their names do not tell which one is older
+        found = EventAccumulator(str(path))
+        found.Reload()
+        for tag in found.Tags()["scalars"]:
+            rows.setdefault(tag, []).extend([e.step, round(e.value, 5)] for e in found.Scalars(tag))
+    return {tag: sorted(rows[tag]) for tag in sorted(rows)}
 
 
 def main(target: str) -> None:

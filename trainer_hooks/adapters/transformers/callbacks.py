@@ -40,6 +40,11 @@ EVENTS = {
 """Their event for each hook of ours. A batch inside a window ends with `on_substep_end`."""
 
 
+_BROUGHT = (
+    "model", "processing_class", "optimizer", "lr_scheduler", "train_dataloader", "eval_dataloader",
+)  # fmt: skip
+"""What an event brings beside the three objects."""
+
 _PREFIXES = {"on_evaluate": "eval_", "on_predict": "test_"}
 """What stands before the names of the metrics that an event brings."""
 
@@ -135,11 +140,11 @@ class TransformersGuest(HostedCallback):
 
         return call
 
-    def _judge(self, trainer: Any, _module: Any) -> None:
+    def _judge(self, trainer: Any, module: Any) -> None:
         """Look for a best value when all have been told of a validation."""
         if not trainer.sanity_checking:
             facade = _facade(trainer)
-            facade.refresh(trainer)
+            facade.refresh(trainer, module)
             facade.judge(self.args, _measures(trainer, "eval_"))
 
     def _log(self, trainer: Any, module: Any, metrics: Any, step: int) -> None:
@@ -173,22 +178,17 @@ class TransformersGuest(HostedCallback):
         **more: Any,
     ) -> None:
         facade = _facade(trainer)
-        if module is not None:
-            facade.refresh(trainer)
-            facade.state.global_step -= not is_counted
-        optimizers, schedulers = ([], []) if module is None else _optimization(trainer)
-        method(
-            self.args or facade.args,
-            facade.state,
-            facade.control,
-            model=getattr(module, "lightning_guest", module),
-            processing_class=None,
-            optimizer=optimizers[0] if optimizers else None,
-            lr_scheduler=schedulers[0].scheduler if schedulers else None,
-            train_dataloader=None if module is None else trainer.train_dataloader,
-            eval_dataloader=None if module is None else _only(trainer.val_dataloaders),
-            **more,
-        )
+        if module is None:  # before any run
+            more |= dict.fromkeys(_BROUGHT)
+        else:
+            facade.refresh(trainer, module)
+            if not is_counted:
+                facade.state.global_step -= 1
+            optimizers, schedulers = trainer.optimizers, trainer.lr_scheduler_configs
+            more["optimizer"] = optimizers[0] if optimizers else None
+            more["lr_scheduler"] = schedulers[0].scheduler if schedulers else None
+            more |= facade.lasting
+        method(self.args or facade.args, facade.state, facade.control, **more)
         if module is not None:
             self._heed(facade.control, trainer)
 
@@ -241,11 +241,3 @@ def _measures(trainer: Any, prefix: str) -> dict[str, float]:
         name if name.startswith(prefix) else f"{prefix}{name}": value.item()
         for name, value in trainer.callback_metrics.items()
     }
-
-
-def _optimization(trainer: Any) -> tuple[list[Any], list[Any]]:
-    return trainer.optimizers, trainer.lr_scheduler_configs
-
-
-def _only(loaders: Any) -> Any:
-    return loaders[0] if isinstance(loaders, list) and len(loaders) == 1 else loaders

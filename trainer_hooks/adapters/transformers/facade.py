@@ -19,6 +19,9 @@ class Facade:
     """The three objects that events bring: their arguments, state and control, kept up to date.
 
     All guests of a trainer share one, as there.
+
+    Attributes:
+        lasting: what else an event brings that lasts for an epoch: the model and the loaders.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -26,6 +29,7 @@ class Facade:
         callbacks = importlib.import_module(_HOME)
         self.state = callbacks.TrainerState(log_history=[])
         self.control = callbacks.TrainerControl()
+        self.lasting: dict[str, Any] = {}
         self._length: float = 0
         root = str(trainer.default_root_dir)
         if trainer.is_global_zero and "://" not in root:
@@ -44,28 +48,42 @@ class Facade:
             use_cpu=trainer.device.type == "cpu",
         )
 
-    def refresh(self, trainer: Any) -> None:
-        """Bring the counters up to date."""
+    def refresh(self, trainer: Any, module: Any) -> None:
+        """Bring the counters up to date, and at an epoch's start what lasts for it."""
         state, progress = self.state, trainer.progress
-        state.global_step = trainer.global_step
-        if not self._length or progress.batches_in_epoch < trainer.num_training_batches:
-            self._length = trainer.num_training_batches  # one that is ended early is as long, there
+        if progress.batches_in_epoch <= 1 or not self.lasting or not trainer.training:
+            self._refresh_run(trainer, module)
+        state.global_step = progress.steps_completed
         batches = self._length
         # there, both change when a window is done
         done = progress.batches_in_epoch - progress.batches_in_window
         is_known = batches not in (0, float("inf"))
         state.epoch = trainer.current_epoch + (done / batches if is_known else 0.0)
+        self.control.should_training_stop = trainer.should_stop
+
+    def _refresh_run(self, trainer: Any, module: Any) -> None:
+        state = self.state
+        if not self._length or trainer.progress.batches_in_epoch < trainer.num_training_batches:
+            self._length = trainer.num_training_batches  # one that is ended early is as long, there
+        loaders = trainer.val_dataloaders
+        is_one = isinstance(loaders, list) and len(loaders) == 1
+        self.lasting = {
+            "model": getattr(module, "lightning_guest", module),
+            "processing_class": None,
+            "train_dataloader": trainer.train_dataloader,
+            "eval_dataloader": loaders[0] if is_one else loaders,
+        }
         state.num_train_epochs = trainer.max_epochs
         state.is_world_process_zero = trainer.is_global_zero
         state.is_local_process_zero = trainer.local_rank == 0
         state.logging_steps = trainer.log_every_n_steps
         if not state.max_steps and trainer.state.fn == "fit":
+            batches = self._length
             length = trainer.max_epochs * -(-batches // trainer.accumulate_grad_batches)
-            has_end = trainer.max_epochs >= 0 and is_known
+            has_end = trainer.max_epochs >= 0 and batches not in (0, float("inf"))
             state.max_steps = int(length) if has_end else trainer.max_steps
             if 0 <= trainer.max_steps < state.max_steps:
                 state.max_steps = trainer.max_steps
-        self.control.should_training_stop = trainer.should_stop
 
     def judge(self, args: Any, metrics: Mapping[str, float]) -> None:
         """Keep the best value of the metric that arguments watch, as their Trainer does.
