@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -10,8 +9,8 @@ from urllib.parse import quote
 import torch
 
 from trainer_hooks.adapters.out.accelerated_view import AcceleratedTrainerView, Watched
-from trainer_hooks.adapters.out.shared import LogsTo, listeners_of
-from trainer_hooks.errors import CallbackError, StopTraining
+from trainer_hooks.adapters.out.shared import LogsTo, imported_there, listeners_of
+from trainer_hooks.errors import StopTraining
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,13 +69,9 @@ def to_accelerated(callback: Callback) -> Any:
     """
     verb = "to_accelerated"
     calls = listeners_of(callback, "pytorch-accelerated", ACCELERATED_EVENTS, verb)
-    try:
-        theirs = importlib.import_module("pytorch_accelerated.callbacks")
-    except ModuleNotFoundError as error:
-        raise CallbackError(
-            f"{verb}: pytorch-accelerated is not installed. Install it: pip install "
-            "pytorch-accelerated."
-        ) from error
+    theirs = imported_there(
+        "pytorch_accelerated.callbacks", "pytorch-accelerated", verb, "pytorch-accelerated"
+    )
     stay = _Stay(callback, calls, theirs.StopTrainingError)
     kind = type(callback)
     methods: dict[str, Any] = {

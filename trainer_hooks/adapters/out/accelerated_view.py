@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.adapters.out.shared import ProgressThere, lacking_there, tensors_of
+from trainer_hooks.adapters.out.shared import ProgressThere, TrainerThere, tensors_of
 from trainer_hooks.adapters.views import View
 
 if TYPE_CHECKING:
@@ -37,14 +37,15 @@ class Watched(View):
         return len(self.view_target)
 
 
-class AcceleratedTrainerView(View):
+class AcceleratedTrainerView(TrainerThere):
     """pytorch-accelerated's Trainer under the names of ours."""
 
-    __slots__ = ("_callback", "should_stop", "stop_reason")
+    __slots__ = ("should_stop", "stop_reason")
+
+    framework = "pytorch-accelerated"
 
     def __init__(self, target: Any, callback: Callback) -> None:
-        super().__init__(target)
-        object.__setattr__(self, "_callback", callback)
+        super().__init__(target, callback)
         object.__setattr__(self, "should_stop", False)
         object.__setattr__(self, "stop_reason", "")
 
@@ -106,7 +107,7 @@ class AcceleratedTrainerView(View):
         """How far the training has come: whole epochs."""
         epoch = self.current_epoch
         return ProgressThere(
-            epoch, is_fresh=epoch == 0, framework="pytorch-accelerated", callback=self._callback
+            epoch, is_fresh=epoch == 0, framework=self.framework, callback=self._callback
         )
 
     @property
@@ -117,9 +118,4 @@ class AcceleratedTrainerView(View):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        try:
-            return getattr(self.view_target, name)
-        except AttributeError as error:
-            if error.name != name or error.obj is not self.view_target:
-                raise
-            raise lacking_there(name, "pytorch-accelerated", self._callback) from None
+        return super().__getattr__(name)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.out.composer_view import ComposerTrainerView
-from trainer_hooks.adapters.out.shared import LogsTo, listeners_of
-from trainer_hooks.errors import CallbackError, StopTraining
+from trainer_hooks.adapters.out.shared import LogsTo, imported_there, listeners_of
+from trainer_hooks.errors import StopTraining
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,12 +89,7 @@ def to_composer(callback: Callback) -> Any:
         CallbackError: it overrides a hook that Composer has not, or Composer is not installed.
     """
     calls = listeners_of(callback, "Composer", COMPOSER_EVENTS, "to_composer")
-    try:
-        base = importlib.import_module("composer.core").Callback
-    except ModuleNotFoundError as error:
-        raise CallbackError(
-            "to_composer: Composer is not installed. Install it: pip install mosaicml."
-        ) from error
+    base = imported_there("composer.core", "Composer", "to_composer", "mosaicml").Callback
     stay = _Stay(callback, calls)
     heard = {COMPOSER_EVENTS[hook] for hook in calls} | {"init", *_STAGES, *_ENDS}
     methods: dict[str, Any] = {event: _event(stay, event) for event in heard - {"post_close"}}

@@ -6,8 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.adapters.out.shared import ProgressThere, lacking_there, listeners_of
-from trainer_hooks.adapters.views import View
+from trainer_hooks.adapters.out.shared import ProgressThere, TrainerThere, listeners_of
 from trainer_hooks.connector import checked
 from trainer_hooks.errors import CallbackError, StopTraining
 from trainer_hooks.hooks import HOOKS
@@ -48,14 +47,12 @@ def to_lightning(callback: Callback) -> Any:
     return type(kind.__name__, (_lightning().Callback,), methods)()
 
 
-class _TrainerView(View):
+class _TrainerView(TrainerThere):
     """Lightning's Trainer, with the verb that ours has."""
 
-    __slots__ = ("_callback",)
+    __slots__ = ()
 
-    def __init__(self, target: Any, callback: Callback) -> None:
-        super().__init__(target)
-        object.__setattr__(self, "_callback", callback)
+    framework = "Lightning"
 
     def stop(self, reason: str = "") -> None:  # noqa: ARG002 - Lightning keeps none
         """End the fit after the batch in work."""
@@ -69,17 +66,9 @@ class _TrainerView(View):
             trainer.current_epoch,
             # there the counters are restored after `on_fit_start`
             is_fresh=trainer.global_step == 0 and not trainer.ckpt_path,
-            framework="Lightning",
+            framework=self.framework,
             callback=self._callback,
         )
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return getattr(self.view_target, name)
-        except AttributeError as error:
-            if error.name != name or error.obj is not self.view_target:
-                raise
-            raise lacking_there(name, "Lightning", self._callback) from None
 
 
 def _method(callback: Callback, call: Callable[..., object]) -> Callable[..., None]:

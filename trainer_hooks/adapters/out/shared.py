@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks.adapters.views import View
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks import HOOKS, Member
 
@@ -14,7 +16,15 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["LogsTo", "ProgressThere", "lacking_there", "listeners_of", "tensors_of"]
+__all__ = [
+    "LogsTo",
+    "ProgressThere",
+    "TrainerThere",
+    "imported_there",
+    "lacking_there",
+    "listeners_of",
+    "tensors_of",
+]
 
 
 def listeners_of(
@@ -43,6 +53,26 @@ def listeners_of(
     return listeners
 
 
+def imported_there(module: str, framework: str, verb: str, install: str) -> Any:
+    """Return a module of another framework.
+
+    Args:
+        module: its name.
+        framework: whose it is, for the error.
+        verb: the function that was called, likewise.
+        install: what pip is to install, likewise.
+
+    Raises:
+        CallbackError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise CallbackError(
+            f"{verb}: {framework} is not installed. Install it: pip install {install}."
+        ) from error
+
+
 def lacking_there(name: str, framework: str, callback: Callback) -> AttributeError:
     """Return the error for an attribute of our Trainer that another's has not.
 
@@ -56,6 +86,31 @@ def lacking_there(name: str, framework: str, callback: Callback) -> AttributeErr
         f"no counterpart in {framework}'s. Run the callback in trainer_hooks.Trainer.",
         name=name,
     )
+
+
+class TrainerThere(View):
+    """Another framework's Trainer; what it lacks is an error that names framework and callback.
+
+    Args:
+        target: the trainer.
+        callback: who is handed it.
+    """
+
+    __slots__ = ("_callback",)
+
+    framework: ClassVar[str]
+
+    def __init__(self, target: Any, callback: Callback) -> None:
+        super().__init__(target)
+        object.__setattr__(self, "_callback", callback)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(self.view_target, name)
+        except AttributeError as error:
+            if error.name != name or error.obj is not self.view_target:
+                raise
+            raise lacking_there(name, self.framework, self._callback) from None
 
 
 class ProgressThere:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.adapters.out.shared import LogsTo, listeners_of, tensors_of
+from trainer_hooks.adapters.out.shared import LogsTo, imported_there, listeners_of, tensors_of
 from trainer_hooks.adapters.out.transformers_view import TransformersTrainerView
-from trainer_hooks.errors import CallbackError, StopTraining
+from trainer_hooks.errors import StopTraining
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,13 +70,9 @@ def to_transformers(callback: Callback) -> Any:
         CallbackError: it overrides a hook that transformers has not, or that is not installed.
     """
     calls = listeners_of(callback, "transformers", TRANSFORMERS_EVENTS, "to_transformers")
-    try:
-        theirs = importlib.import_module("transformers.trainer_callback")
-    except ModuleNotFoundError as error:
-        raise CallbackError(
-            "to_transformers: transformers is not installed. Install it: pip install "
-            "'transformers[torch]'."
-        ) from error
+    theirs = imported_there(
+        "transformers.trainer_callback", "transformers", "to_transformers", "'transformers[torch]'"
+    )
     stay, kind = _Stay(callback, calls), type(callback)
     methods: dict[str, Any] = {event: _event(callback, getattr(stay, event)) for event in _EVENTS}
     methods["__module__"] = kind.__module__
