@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import logging
 import sys
@@ -32,6 +33,8 @@ from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
 import trainer_hooks  # noqa: E402
 from trainer_hooks.adapters import ignite as hosting  # noqa: E402
+
+NUMBERS = itertools.count()
 
 TRAIN = [
     "STARTED", "EPOCH_STARTED", "GET_BATCH_STARTED", "GET_BATCH_COMPLETED", "ITERATION_STARTED",
@@ -168,7 +171,8 @@ def ends_run(event, skip=False):
 
 
 def tensorboard(stage):
-    logger = ih.TensorboardLogger(log_dir="tb")
+    # tensorboardX names files by the second: a second one must not write over the first
+    logger = ih.TensorboardLogger(log_dir="tb", filename_suffix=f".{next(NUMBERS)}")
 
     def attach(train, validation):
         logger.attach_output_handler(

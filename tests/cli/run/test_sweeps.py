@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +30,6 @@ def optuna_worker(tmp_path) -> Path:
     """The page's study as a worker that runs one trial, and may wait in its middle to be killed."""
     pytest.importorskip("optuna", minversion="4.9")
     code = worker_of("With Optuna").partition("assert len(run_study(2)")[0]
-    code = code.replace("heartbeat_interval=10", "heartbeat_interval=1")
     code += """
 class Waits(OptunaPruning):
     def on_validation_end(self, trainer, module):
@@ -63,7 +64,12 @@ def test_a_killed_trial_of_optuna_goes_on(optuna_worker: Path, tmp_path) -> None
     ) as process:  # fmt: skip
         assert "here" in next(line for line in process.stdout if "here" in line)
         process.send_signal(signal.SIGKILL)
-    # the uncut one takes longer than the two seconds after which a heartbeat counts as stopped
+    # a heartbeat counts as stopped by the time in the study's file: this one is an hour old
+    with contextlib.closing(sqlite3.connect(cut / "study.db")) as study, study:
+        aged = study.execute(
+            "UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, '-1 hour')"
+        )
+        assert aged.rowcount == 1
     again = subprocess.run(
         [*run, str(uncut), str(cut)], env=environ, capture_output=True, text=True, check=False
     )
