@@ -180,7 +180,96 @@ def test_a_link_that_is_none_is_one_line(ask, config, link: str) -> None:
     assert line.startswith(wanted), line
 
 
-def test_links_on_the_line_are_refused(ask, config) -> None:
-    """They would be passed over: a link is applied before the line is read."""
-    line = ask("fit", "--config", config(LINE), "--links", "{model.outputs: data.values}").line
-    assert "links: they count in a config file alone." in line
+NEEDING = """
+trainer.callbacks:
+- class_path: configured.Breaks
+- LearningRateMonitor
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--links", "{model.outputs: data.values, model.width: data.init_args.size}"],
+        ["--links={model.outputs: data.values}", "--links.model.width=data.init_args.size"],
+        ["--links.model.outputs", "data.values", "--links.model.width", "data.init_args.size"],
+        ["--config", "more.yaml", "--links.model.width", "data.init_args.size"],
+    ],
+    ids=str,
+)
+def test_links_stand_on_the_line(config, words: list[str]) -> None:
+    """Links of the line and of several files come to one another; a later one replaces an equal."""
+    config("links: {model.outputs: data.values}", "more.yaml", quiet="")
+    file = config(f"{LINE}links: {{model.width: data.values, model.lr: data.init_args.size}}")
+    cli = TrainerCLI(run=False, args=["--config", file, *words])
+    assert (cli.model.hparams.outputs, cli.model.hparams.width, cli.model.hparams.lr) == (3, 4, 4)
+    assert list(cli.config.links) == ["model.width", "model.lr", "model.outputs"]
+
+
+def test_links_of_the_line_are_written_down(ask, config) -> None:
+    """What is printed, and what a run writes, has all links, and makes the same again."""
+    file = config(f"{LINE}links: {{model.outputs: data.values}}")
+    words = ["fit", "--config", file, "--links.trainer.max_steps", "data.values"]
+    wanted = {"model.outputs": "data.values", "trainer.max_steps": "data.values"}
+    assert yaml.safe_load(ask(*words, "--print_config").out)["links"] == wanted
+    assert ask(*words).code == 0
+    written = Path("trainer_logs/version_0/config.yaml")
+    assert yaml.safe_load(written.read_text())["links"] == wanted
+    assert TrainerCLI(args=["fit", "--config", str(written)]).trainer.global_step == 3
+
+
+def test_the_environment_may_hold_links(ask, config, monkeypatch) -> None:
+    """So may a variable, below the files, and one that names a config file."""
+    monkeypatch.setenv("TRAINER_HOOKS_FIT__LINKS", "{model.outputs: data.values, model.lr: data.x}")
+    monkeypatch.setenv("TRAINER_HOOKS_FIT__CONFIG", config(f"{LINE}links: {{model.lr: data.y}}"))
+    told = yaml.safe_load(ask("fit", "--print_config").out)
+    assert told["links"] == {"model.outputs": "data.values", "model.lr": "data.y"}
+
+
+def test_a_link_gives_what_is_required(ask, config) -> None:
+    """A required argument of a callback may come by a link alone, also in the written config."""
+    file = config(f"{LINE}{NEEDING}links: {{trainer.callbacks.Breaks.at: data.values}}")
+    with pytest.raises(RuntimeError, match="cut"):
+        ask("fit", "--config", file)
+    written = "trainer_logs/version_0/config.yaml"
+    assert yaml.safe_load(Path(written).read_text())["trainer"]["callbacks"][0]["init_args"] == {
+        "at": None
+    }
+    with pytest.raises(RuntimeError, match="cut"):
+        ask("fit", "--config", written)
+    assert Path("trainer_logs/version_1/metrics.csv").read_text().splitlines()[-1].startswith("2,")
+
+
+def test_a_link_gives_it_to_none_but_its_target(ask, config) -> None:
+    """Another callback of that class, to which nothing is linked, still needs the argument."""
+    text = f"{LINE}{NEEDING}- configured.Breaks\nlinks: {{trainer.callbacks.0.at: data.values}}"
+    assert ask("fit", "--config", config(text)).line == (
+        "trainer-hooks fit: error: run.yaml, line 14: trainer.callbacks: configured.Breaks needs "
+        "at. Give it in init_args, or link to trainer.callbacks.2.at."
+    )
+
+
+@pytest.mark.parametrize("link", [link for link in WRONG if ", d" not in link])
+def test_a_link_of_the_line_that_is_none_is_one_line(ask, config, link: str) -> None:
+    """It says that it stands on the command line."""
+    text = f"{LINE}{STOPPING}- LearningRateMonitor\n"
+    line = ask("fit", "--config", config(text), f"--links={{{link}}}").line
+    wanted = f"trainer-hooks fit: error: on the command line: links: {WRONG[link]}"
+    assert line.startswith(wanted), line
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--links", "data.values"], "links: 'data.values' is no mapping. Write targets and sour"),
+        (["--links={a: b"], "links: '{a: b' is no mapping."),
+        (["--links.model.outputs"], "links: model.outputs: '' is no key. Write a target and a"),
+        (["--links"], "links: None is no mapping."),
+        (["--links.=data.values"], "links: : 'data.values' is no key. Write a target and a"),
+    ],
+    ids=str,
+)
+def test_what_is_no_link_on_the_line(ask, config, words: list[str], wanted: str) -> None:
+    """Words that hold no link at all are told of as well."""
+    line = ask("fit", "--config", config(LINE), *words).line
+    assert line.startswith(f"trainer-hooks fit: error: on the command line: {wanted}"), line

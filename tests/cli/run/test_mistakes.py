@@ -156,6 +156,14 @@ CASES = {
         LINE + "trainer: [max_epochs]",
         "run.yaml, line 4: trainer: ['max_epochs'] is no mapping of options. Write one.",
     ),
+    "a word where options stand": (
+        LINE + "trainer: fast",
+        "run.yaml, line 4: trainer: 'fast' is no mapping of options, and no file that holds one.",
+    ),
+    "a word where a number or a tensor may stand": (
+        LINE + "optimizer:\n  class_path: SGD\n  init_args:\n    lr: fast",
+        "run.yaml, line 7: optimizer.lr: 'fast' must be float or Tensor.",
+    ),
     "a misspelt key beside class_path": (
         "model: {class_path: configured.Line, ini_args: {width: 3}}",
         (
@@ -208,6 +216,7 @@ def test_a_mistake_in_a_file_is_one_line(ask, config, monkeypatch) -> None:
             wrong[case] = line
     assert wrong == {}
     ask("fit", "--config", config(LINE), "--trainer.max_epoch=3")
+    ask("fit", "--config", "nowhere.yaml")
     patterns = {n: value for n, value in vars(mistakes).items() if isinstance(value, re.Pattern)}
     idle = [n for n, pattern in patterns.items() if not any(map(pattern.search, given))]
     assert idle == []
@@ -243,6 +252,37 @@ def test_no_refused_config_runs_code(ask, config) -> None:
 def test_a_mistake_on_the_line_is_one_line(ask, config, words: list[str], wanted: str) -> None:
     """The same for the words of the command line, which it says."""
     assert wanted in ask("fit", "--config", config(LINE), *words).line
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("FIT__TRAINER__MAX_EPOCHS", "many", "trainer.max_epochs: 'many' must be int or null."),
+        ("FIT__MODEL", "configured.Lime", "model: configured.Lime cannot be imported: no 'Lime'"),
+        ("FIT__CONFIG", "nowhere.yaml", "config: File does not exist: "),
+        ("FIT__LINKS", "nonsense", "links: 'nonsense' is no mapping. Write targets and sources"),
+        ("FIT__LINKS", "{model.a: data.b}", "links: model.a: configured.Trained takes no 'a'."),
+        (
+            "FIT__TRAINER__MAX_EPOCH",
+            "3",
+            "there is no argument trainer.max_epoch. Did you mean 'trainer.max_epochs'?",
+        ),
+    ],
+)
+def test_a_mistake_in_the_environment_is_one_line(
+    ask, config, monkeypatch, name: str, value: str, wanted: str
+) -> None:
+    """It names the variable, also where a file gives the argument another value."""
+    monkeypatch.setenv(f"TRAINER_HOOKS_{name}", value)
+    line = ask("fit", "--config", config(f"{LINE}links: {{model.outputs: data.values}}")).line
+    start = f"trainer-hooks fit: error: TRAINER_HOOKS_{name} of the environment: "
+    assert line.startswith(f"{start}{wanted}"), line
+
+
+def test_a_seed_that_is_none_is_one_line(ask, config, monkeypatch) -> None:
+    """So is a seed of the environment that is no number."""
+    monkeypatch.setenv("PL_GLOBAL_SEED", "fuzzy")
+    assert "PL_GLOBAL_SEED='fuzzy' in the environment" in ask("fit", "--config", config(LINE)).line
 
 
 def test_nothing_is_overwritten(ask, config) -> None:

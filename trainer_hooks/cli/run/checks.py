@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks.checkpoint import is_remote
-from trainer_hooks.errors import UsageError
+from trainer_hooks.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
 
-__all__ = ["check_values"]
+    from trainer_hooks.cli.run.parser import TrainerParser
+
+__all__ = ["check_environment", "check_values"]
 
 _CKPT_WORDS = ("auto", "best", "last")
 """What `ckpt_path` may be beside the path of a checkpoint."""
+
+
+def check_environment(prefix: str, parser: TrainerParser) -> None:
+    """Make sure that each variable of a command holds an argument; the parser passes over others.
+
+    Args:
+        prefix: what their names begin with; with that of no command nothing is looked at.
+        parser: whose arguments they are.
+
+    Raises:
+        UsageError: one does not.
+    """
+    keys = {key.lower(): key for key in parser.argument_keys if not key.endswith("help")}
+    for name in sorted(os.environ):
+        key = name.removeprefix(prefix.upper()).replace("__", ".").lower()
+        if not prefix.endswith("__") or not name.startswith(prefix.upper()) or key in keys:
+            continue
+        group = key.partition(".")[0]
+        advice = nearest(key, keys.values())
+        if parser.is_open(group):
+            advice = f" Give class_path and init_args to {prefix.upper()}{group.upper()}."
+        raise UsageError(f"{name} of the environment: there is no argument {key}.{advice}")
 
 
 def check_values(config: Namespace) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import jsonargparse
 
+from trainer_hooks.cli.run.given_classes import check_required, imported, named
 from trainer_hooks.errors import OptionError, nearest
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Links:
         self._kinds: dict[str, Any] = {}
         self.sources: dict[str, str] = {}
         for target, source in sources.items():
-            if not isinstance(target, str) or not isinstance(source, str):
+            if not all(isinstance(key, str) and key for key in (target, source)):
                 raise OptionError(
                     f"links: {target}: {source!r} is no key. Write a target and a source, as "
                     "model.num_classes: data.num_classes."
@@ -61,6 +61,9 @@ class Links:
             self._check_names(target, source)
             if not _is_of_trainer(target):
                 self._add(target, source)
+            elif target.count(".") == 3:
+                group, option, _, name = target.split(".")
+                self._parser.require_no(f"{group}.{option}", name)
 
     def check(self, config: Namespace) -> None:
         """Make sure that the classes that were given take what is linked to them.
@@ -71,8 +74,12 @@ class Links:
         Raises:
             OptionError: one does not; the parser would pass over it.
         """
-        if dict(config["links"]) != self.sources:
-            raise OptionError("links: they count in a config file alone. Write them in one.")
+        for target in config["links"]:
+            if target not in self.sources:
+                raise OptionError(
+                    f"links: {target}: it is no default of the parser. Call its link_arguments."
+                )
+        config["links"] = dict(self.sources)
         for target, source in self.sources.items():
             if ".init_args." in source and source not in config:
                 raise OptionError(f"links: {target}: {source}: there is no such argument.")
@@ -88,6 +95,8 @@ class Links:
                 )
             if self._is_argument(source):
                 self._check_type(target, source, config[source])
+        linked = [target for target in self.sources if target.count(".") == 3]
+        check_required(config["trainer"], linked)
 
     def options(self, options: Namespace, config: Namespace, made: Namespace) -> Namespace:
         """Return the options of the Trainer with what is linked to them.
@@ -113,7 +122,7 @@ class Links:
             if len(parts) == 1:
                 options[parts[0]] = value
             else:
-                item = _named(target, options, parts[0], parts[1])
+                item = named(target, options, parts[0], parts[1])
                 item[f"init_args.{parts[2]}"] = value
         return options
 
@@ -211,14 +220,14 @@ class Links:
                 )
             return None, parts[0]
         if _is_of_trainer(target):
-            item = _named(target, config["trainer"], parts[0], parts[1])
-            return _imported(item["class_path"]), parts[2]
+            item = named(target, config["trainer"], parts[0], parts[1])
+            return imported(item["class_path"]), parts[2]
         given = config.get(group)
         if given is None and parts:
             raise OptionError(f"links: {target}: no {group} is given.")
         path = given.get("class_path") if hasattr(given, "get") else None
         first = parts[1] if parts[:1] == ["init_args"] and len(parts) > 1 else (parts or [""])[0]
-        return (_imported(str(path)) if path else None), first
+        return (imported(str(path)) if path else None), first
 
     def _is_argument(self, source: str) -> bool:
         return source in self._parser.argument_keys or ".init_args." in source
@@ -226,35 +235,6 @@ class Links:
 
 def _is_of_trainer(target: str) -> bool:
     return target.startswith("trainer.")
-
-
-def _named(target: str, options: Namespace, option: str, name: str) -> Namespace:
-    """Return what is given in an option of the Trainer by the name of its class, or its place.
-
-    Raises:
-        OptionError: there is none, or there are several of that class.
-    """
-    given = options.get(option)
-    items = [one for one in (given if isinstance(given, list) else [given]) if hasattr(one, "get")]
-    names = [str(one.get("class_path")).rpartition(".")[2] for one in items]
-    places = [i for i, known in enumerate(names) if name in (known, str(i))]
-    if len(places) == 1:
-        found: Namespace = items[places[0]]
-        return found
-    if places:
-        raise OptionError(
-            f"links: {target}: {option} has {len(places)} of {name}. Name one by its place, from "
-            f"0: trainer.{option}.{places[0]}."
-        )
-    raise OptionError(
-        f"links: {target}: {option} has no {name!r}.{nearest(name, names)} "
-        f"Known: {', '.join(names) or 'none is given'}."
-    )
-
-
-def _imported(path: str) -> Any:
-    home, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(home), name)
 
 
 def _fits(value: Any, kind: Any, argument: str) -> bool:

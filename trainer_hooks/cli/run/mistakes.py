@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentError
 
 from trainer_hooks.cli.run.sources import BESIDE
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS
+from trainer_hooks.cli.run.what_fits import arguments_in, arguments_of, classes, listed, misfit
 from trainer_hooks.errors import TrainerHooksError, nearest
 
 if TYPE_CHECKING:
@@ -30,27 +30,28 @@ _REQUIRED = re.compile(r"the following arguments are required: (.*)")
 _CLASS = re.compile(r"Problem with given class_path '([^']+)'")
 _NOT_TAKEN = re.compile(r"Problem with given class_path '([^']+)':\n\s+Option '([^']+)' is not acc")
 _SUBTYPES = re.compile(r"Subtypes: \[(.*)\]")
+_UNLOADED = re.compile(r'Parser key "([^"]+)":\nUnable to load config \'([^\n]*)\'\n')
+_PLAIN = re.compile(r"<class '(?:int|float|str|bool)'>")
 _DISABLED = re.compile(r"Subclasses are disabled for TrainerConfig")
 _WHOLE = re.compile(r"(trainer|ckpt_path): ")
-_UNMADE = re.compile(r"([\w.]+): ([\w.]+) cannot be made: ")
+_UNMADE = re.compile(r"([\w.]+): ([\w.]+) (?:cannot be made: |needs )")
 _NO_CLASS = re.compile(r"Expected a dot import path string: (\S+)")
 _NO_SUBCLASS = re.compile(
     r"(?:Import path|class_path) .*?does not correspond to a subclass of (\w+)"
 )
 _IMPORTED = re.compile(r"Import path (\S+) does not correspond to a subclass")
 _LITERAL = re.compile(r"Expected a (?:typing\.)?Literal\[([^]]+)\]")
+_PATH = re.compile(r"File does not exist: '(.+)'")
 _NO_MODULE = re.compile(r"No module named '([^']+)'|module '(\S+)' has no attribute '(\w+)'")
 _VALUE = re.compile(r"Given value: (.*)|Got value: (.*)")
-_TYPES = re.compile(r"Subtypes: \[(.*)\]|Expected a (<class '[^']+'>)|Expected (?:a|an) ([^.:\n]+)")
+_TYPES = re.compile(r"Expected a (<class '[^']+'>)|Expected (?:a|an) (?!path )([^.:\n]+)")
 _OF_TRAINER = re.compile(r"Trainer\((\w+)=")
 _DENIED = re.compile(r"Importing '([^']+)' is not allowed")
-_LINK = re.compile(r"links: ([\w.]+)")
+_LINK = re.compile(r"links: '?([\w.]*)")
 _OF_UNION = re.compile(r"^Does not validate against any of the Union subtypes\nSubtypes: \[([^]]*)")
 _BULLET = re.compile(r"^  - (.+)$", re.MULTILINE)
 _UNIONS = {"Logger": "trainer.logger", "DataModule": "data", "Module": "model"}
 _NOISE = ("Expected a", "Not a valid subclass")
-_MOST = 12
-"""Names that a line lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,8 @@ def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> st
     found = _fault_of(message, parser)
     if found is None:
         return " ".join(message.split())
-    place = sources.place_of(found.key, found.text) or sources.place_of(found.key)
+    texts = (found.text, found.text.rpartition(".")[2], "")  # a class path, or a short name
+    place = next(filter(None, (sources.place_of(found.key, text) for text in texts)), "")
     line = f"{place + ': ' if place else ''}{found.key}: {found.what}."
     return " ".join(f"{line} {found.advice}".split())
 
@@ -136,7 +138,7 @@ def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
         return _Fault(found[1], message.partition(": ")[2].rstrip("."))
     if found := _UNMADE.match(message):
         what = message.partition(": ")[2].rstrip(".")
-        return _Fault(found[1], what, text=found[2].rpartition(".")[2])
+        return _Fault(found[1], what, text=found[2])
     if found := _OF_TRAINER.search(message):
         return _Fault(f"trainer.{found[1]}", message.rstrip("."))
     if found := _LINK.match(message):
@@ -164,31 +166,34 @@ def _unknown_below(key: str, keys: frozenset[str]) -> _Fault:
 def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _Fault:
     """Return the fault of a key that is not there."""
     below = {key.removeprefix(prefix).partition(".")[0] for key in keys if key.startswith(prefix)}
-    below -= {"help", "print_config"}
+    below -= {"help", "print_config", "print_shtab"}
     return _Fault(
         f"{prefix}{name}",
         f"there is no {name!r}" + (f" in {prefix.rstrip('.')}" if prefix else ""),
-        f"{nearest(name, below)} {_listed(below)}",
+        f"{nearest(name, below)} {listed(below)}",
     )
 
 
 def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
     """Return the fault of a key's value, or of what stands below it."""
+    if found := _UNLOADED.match(message):
+        what = f"{found[2]!r} is no mapping of options, and no file that holds one"
+        return _Fault(found[1], what, "Write one.", found[2])
     kind = _CLASS.findall(message)
     inner = ".".join(_KEY.findall(message))
     if kind and (found := _IN_GROUP.search(message)):
-        names = _arguments_in(kind[-1], found[1])
+        names = arguments_in(kind[-1], found[1])
         return _Fault(
             f"{inner}.{found[1]}.{found[2]}",
             f"there is no {found[2]!r} in {found[1]}",
-            f"{nearest(found[2], names)} {_listed(names)}",
+            f"{nearest(found[2], names)} {listed(names)}",
         )
     if pair := _not_taken(message):
-        names, name = _arguments_of(pair[0]), pair[1].rpartition(".")[2]
+        names, name = arguments_of(pair[0]), pair[1].rpartition(".")[2]
         return _Fault(
             f"{inner}.{name}",
             f"{pair[0]} takes no {name!r}",
-            f"{nearest(name, names)} {_listed(names)}",
+            f"{nearest(name, names)} {listed(names)}",
         )
     if found := _DENIED.search(message):
         return _Fault(inner, f"{found[1]} may not stand in a config", "", found[1])
@@ -206,7 +211,9 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
     innermost = message[message.rindex("Parser key") :]
     value, types = _value(innermost), _types(innermost)
     if not types:
-        return _Fault(inner, " ".join(innermost.partition(":")[2].split()).rstrip("."))
+        what = " ".join(innermost.partition(":")[2].split()).rstrip(".")
+        path = _PATH.search(what)
+        return _Fault(inner, what, text=Path(path[1]).name if path else "")
     return _Fault(inner, f"{value!r} must be {types}", text=value)
 
 
@@ -216,12 +223,13 @@ def _of_class(
     """Return the fault of a class that does not fit, is not known, or is not given enough."""
     if found := _NO_SUBCLASS.search(message):
         path = _IMPORTED.search(message)
-        value = path[1] if path else _misfit(_value(message), found[1])
-        advice = "" if inner != key else _classes(parser, key, "")
+        value = path[1] if path else misfit(_value(message), found[1])
+        advice = "" if inner != key else classes(parser, key, "")
         return _Fault(inner, f"{value} is no {found[1]}", advice, value)
-    if found := _NO_CLASS.search(message):
+    types = _SUBTYPES.findall(message)
+    if (found := _NO_CLASS.search(message)) and not (types and _PLAIN.search(types[-1])):
         return _Fault(
-            inner, f"there is no class {found[1]!r}", _classes(parser, key, found[1]), found[1]
+            inner, f"there is no class {found[1]!r}", classes(parser, key, found[1]), found[1]
         )
     if kind and (found := _REQUIRED.search(message)):
         return _Fault(
@@ -245,56 +253,14 @@ def _value(message: str) -> str:
     return "" if found is None else (found[1] or found[2] or "").strip()
 
 
-def _misfit(value: str, base: str) -> str:
-    """Return the class path in a value that does not lead to a class of that base."""
-    paths = re.findall(r"class_path'?[:=] ?'([^']+)'", value)
-    for path in paths:
-        home, _, name = path.rpartition(".")
-        kind = getattr(importlib.import_module(home), name, None) if home else None
-        if base not in {one.__name__ for one in getattr(kind, "__mro__", ())}:
-            return str(path)
-    return value
-
-
 def _types(message: str) -> str:
     """Return in words what types a value may have."""
     if found := _LITERAL.search(message):
         return f"one of {found[1]}"
-    found = _TYPES.search(message)
+    found = _SUBTYPES.search(message) or _TYPES.search(message)
     if found is None:
         return ""
     text = next(group for group in found.groups() if group)
     names = re.sub(r"<class '([^']+)'>", r"\1", text)
     names = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", names).replace("NoneType", "null")
     return " or ".join(names.split(", "))
-
-
-def _classes(parser: TrainerParser | None, key: str, name: str) -> str:
-    """Return which classes may stand under a key."""
-    known = [] if parser is None else parser.class_names(key)
-    if len(known) < 2:  # the base alone
-        return "Give the class path of one."
-    return f"{nearest(name, known) if name else ''} {_listed(known)}"
-
-
-def _arguments_of(class_path: str) -> list[str]:
-    home, _, name = class_path.rpartition(".")
-    kind = getattr(importlib.import_module(home), name)
-    return [n for n in inspect.signature(kind).parameters if n not in ("self", "args", "kwargs")]
-
-
-def _arguments_in(class_path: str, name: str) -> list[str]:
-    """Return what an argument of a class takes that is a dataclass."""
-    home, _, last = class_path.rpartition(".")
-    try:
-        hints = get_type_hints(getattr(importlib.import_module(home), last).__init__)
-        return list(inspect.signature(hints[name]).parameters)
-    except (KeyError, NameError, TypeError, ValueError):
-        return []
-
-
-def _listed(names: Iterable[str]) -> str:
-    found = sorted(names)
-    shown = ", ".join(found[:_MOST])
-    rest = f" and {len(found) - _MOST} more: --help lists them" if len(found) > _MOST else ""
-    return f"Known: {shown}{rest}." if found else ""

@@ -77,6 +77,12 @@ class TrainerParser(jsonargparse.ArgumentParser):
         """Return whether a class is given under a key by its class path."""
         return f"{key}.help" in self.argument_keys
 
+    def require_no(self, key: str, name: str) -> None:
+        """Let what is given under a key leave out an argument that its class requires."""
+        for action in self._actions:
+            if action.dest == key and hasattr(action, "sub_add_kwargs"):
+                action.sub_add_kwargs.setdefault("linked_targets", set()).add(name)
+
     def takes(self, key: str, name: str) -> bool:
         """Return whether a class, by short name or class path, may be given under a key."""
         return self.class_of(key, name) is not None

@@ -75,6 +75,11 @@ class Parsers:
         else:
             self._fill(self.main)
 
+    @property
+    def prefix(self) -> str:
+        """What the names of variables begin with that hold arguments; empty where none do."""
+        return f"{self.own.env_prefix}_".replace("-", "_") if self.own.default_env else ""
+
     def show_class(self, words: Sequence[str]) -> None:
         """Show what a class takes where the words hold `--help CLASS`, and exit.
 

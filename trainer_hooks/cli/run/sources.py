@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +28,13 @@ class Sources:
         files: the config files, in the order in which they are laid over each other.
         words: the arguments of the command line.
         subcommand: the command, under whose name a file may hold everything.
+        prefix: what the names of variables begin with that hold arguments; empty where none do.
     """
 
     files: tuple[Path, ...]
     words: tuple[str, ...]
     subcommand: str | None
+    prefix: str = ""
 
     @classmethod
     def of(
@@ -46,6 +49,16 @@ class Sources:
             named = []
         paths = [Path(name).expanduser() for name in [*defaults, *named] if name]
         return cls(tuple(p for p in paths if p.is_file()), tuple(args), subcommand)
+
+    def with_environment(self, prefix: str) -> Sources:
+        """Return the same with the variables of the environment, and the file that one names."""
+        found = replace(self, prefix=prefix)
+        path = Path(os.environ.get(found.variable("config"), "")).expanduser()
+        return replace(found, files=(path, *self.files)) if path.is_file() else found
+
+    def variable(self, key: str) -> str:
+        """Return the name of the variable that may hold an argument; empty where none may."""
+        return f"{self.prefix}{key.replace('.', '__')}".upper() if self.prefix else ""
 
     def values_of(self, key: str) -> dict[Any, Any]:
         """Return the mapping that stands under a key, those of later files over earlier ones."""
@@ -85,7 +98,11 @@ class Sources:
             key: with dots between its parts.
             text: a value, or a part of one, that stands under the key.
         """
-        return self._on_command_line(key, text) or self._in_files(key, text)
+        return (
+            self._on_command_line(key, text)
+            or self._in_files(key, text)
+            or self._in_environment(key, text)
+        )
 
     def unreadable(self) -> tuple[str, str]:
         """Return the place of the first fault in the files' YAML, and what it is."""
@@ -120,6 +137,15 @@ class Sources:
             )
             if is_named and (not text or text in f"{name} {value or following}"):
                 return "on the command line"
+        return ""
+
+    def _in_environment(self, key: str, text: str) -> str:
+        parts = key.split(".")
+        for end in range(len(parts), 0, -1):
+            name = self.variable(".".join(parts[:end]))
+            value = os.environ.get(name)
+            if value is not None and (not text or text in value):
+                return f"{name} of the environment"
         return ""
 
     def _in_files(self, key: str, text: str) -> str:
@@ -164,10 +190,11 @@ def _lines(node: yaml.Node | None, parts: list[str], text: str) -> Iterator[int]
     if not isinstance(node, yaml.MappingNode):
         return
     for name, value in node.value:
-        if name.value == parts[0] and len(parts) > 1:
-            yield from _lines(value, parts[1:], text)
-        elif name.value == parts[0]:
+        written = str(name.value).split(".")  # one key may stand for several
+        if written == parts:
             yield from _texts(name, value, text)
+        elif written == parts[: len(written)]:
+            yield from _lines(value, parts[len(written) :], text)
         elif name.value in BESIDE:
             yield from _lines(value, parts, text)
 

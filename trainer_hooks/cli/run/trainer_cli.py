@@ -114,7 +114,7 @@ class TrainerCLI:
         words = () if isinstance(given, Mapping) or hasattr(given, "as_dict") else tuple(given)
         self._sources = Sources.of(words, self.subcommand, options.get("default_config_files", ()))
         self._prepare(lambda: self._parse(Parsers(self, parser_class, options, run), given, words))
-        self._seed()
+        self._prepare(self._seed)
         self.before_instantiate_classes()
         self._prepare(self.instantiate_classes)
         self.after_instantiate_classes()
@@ -196,16 +196,17 @@ class TrainerCLI:
     # --- the way from words to a run ---
 
     def _parse(self, parsers: Parsers, given: Any, words: Sequence[str]) -> None:
-        from trainer_hooks.cli.run.checks import check_values
+        from trainer_hooks.cli.run.checks import check_environment, check_values
         from trainer_hooks.cli.run.from_checkpoint import take_arguments
+        from trainer_hooks.cli.run.given_links import links_in, words_with
         from trainer_hooks.cli.run.links import Links
 
         self.parser = parsers.main
         self._own_parser = parsers.own
         is_line = bool(words) or not (isinstance(given, Mapping) or hasattr(given, "as_dict"))
         below = {} if is_line else given[self.subcommand] if self.subcommand else given
-        links = {**self._sources.values_of("links"), **(below.get("links") or {})}
-        self._links = Links(self._own_parser, links)
+        self._sources = self._sources.with_environment(parsers.prefix)
+        self._links = Links(self._own_parser, links_in(self._sources, below))
         self._links.add()
         if "ckpt_path" in self._own_parser.method_arguments:
             path = below.get("ckpt_path") or self._sources.given("ckpt_path")
@@ -215,7 +216,8 @@ class TrainerCLI:
         parse = self.parser.parse_args if is_line else self.parser.parse_object
         if is_line:
             parsers.show_class(words)
-        self.config: Namespace = parse(list(words) if is_line else given)
+            check_environment(parsers.prefix, self._own_parser)
+        self.config: Namespace = parse(words_with(words, self._links.sources) if is_line else given)
         check_values(self._own_config)
         self._links.check(self._own_config)
 
