@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from trainer_hooks.errors import MetricError, OptionError, nearest
+from trainer_hooks._log import warn
+from trainer_hooks.errors import MetricError, OptionError, TrainerHooksAdvice, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "acts_at_train_epoch_end",
+    "advise_on_monitor",
     "as_score",
     "check_choice",
     "check_count",
@@ -35,6 +38,8 @@ __all__ = [
 
 T = TypeVar("T")
 _MODES = ("min", "max")
+_ALL_BUT = 0.85
+"""How like each other a misspelt name and the one that is meant are, as `difflib` measures it."""
 
 
 def check_choice(name: str, value: object, where: str, choices: tuple[object, ...] = _MODES) -> Any:
@@ -138,6 +143,21 @@ def missing_monitor(monitor: str, where: str, logged: Iterable[str]) -> str:
         f"{nearest(monitor, names)} Call self.log({monitor!r}, ...) in the module, or choose "
         "another monitor."
     )
+
+
+def advise_on_monitor(monitor: str, where: str, trainer: Trainer) -> None:
+    """Say after the sanity check where a monitor is all but the name of what it logged.
+
+    What the training logs is not known by then, so it is no error yet.
+    """
+    logged = trainer.callback_metrics
+    near = difflib.get_close_matches(monitor, list(logged), n=1, cutoff=_ALL_BUT)
+    if trainer.sanity_checking and near and monitor not in logged:
+        warn(
+            f"monitor {monitor!r} of {where}: the sanity check logged {near[0]!r} and no such "
+            f"metric. If {near[0]!r} is meant, stop now and choose it.",
+            TrainerHooksAdvice,
+        )
 
 
 def as_score(value: Any, monitor: str, where: str) -> Tensor:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.callbacks.monitoring import (
+    advise_on_monitor,
     as_score,
     has_validation,
     is_batch_the_last,
@@ -56,6 +57,8 @@ class WatchedMetric:
         self._look_up(trainer)
         if trainer.callback_metrics.get(self.name or "") is not self._before:
             self.is_validated = True
+        if self.name not in (None, "epoch", "step"):
+            advise_on_monitor(self.name or "", self._where, trainer)
 
     def is_to_come(self, trainer: Trainer) -> bool:
         """Return whether a validation that logs it follows the batch just done."""

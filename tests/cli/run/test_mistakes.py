@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from trainer_hooks.errors import MetricError, TrainerHooksAdvice
+
 LINE = """
 model: configured.Trained
 data: configured.Points
@@ -70,6 +72,10 @@ CASES = {
     "a value that breaks an option's rule": (
         in_trainer("max_epochs: -5"),
         "run.yaml, line 5: trainer.max_epochs: Trainer(max_epochs=-5): must be an int of at least",
+    ),
+    "a seed that is none": (
+        LINE + "seed_everything: -2",
+        "run.yaml, line 4: seed_everything: seed_everything(-2): must be an integer from 0 to",
     ),
     "a value that breaks a callback's rule": (
         in_trainer(STOPPING + "    patience: -4"),
@@ -277,6 +283,27 @@ def test_a_mistake_in_the_environment_is_one_line(
     line = ask("fit", "--config", config(f"{LINE}links: {{model.outputs: data.values}}")).line
     start = f"trainer-hooks fit: error: TRAINER_HOOKS_{name} of the environment: "
     assert line.startswith(f"{start}{wanted}"), line
+
+
+def test_what_a_constructor_raises_keeps_its_traceback(ask, config) -> None:
+    """It may be the code's own fault; a note says which object it is, and where it is written."""
+    file = config("model: {class_path: configured.Line, init_args: {width: -3}}")
+    with pytest.raises(RuntimeError, match="negative dimension -3") as caught:
+        ask("fit", "--config", file)
+    assert caught.value.__notes__ == ["raised in making model, run.yaml, line 9"]
+    assert caught.value.__traceback__ is not None
+
+
+@pytest.mark.filterwarnings("always::trainer_hooks.errors.TrainerHooksAdvice")
+def test_a_monitor_that_nothing_logs_is_told_with_its_place(ask, config) -> None:
+    """The sanity check advises of one that is all but a name; the error names file and line."""
+    stopping = STOPPING.replace("val_loss", "vall_loss").strip().replace("\n", "\n  ")
+    with (
+        pytest.warns(TrainerHooksAdvice, match="sanity check logged 'val_loss' and no such metric"),
+        pytest.raises(MetricError, match="monitor 'vall_loss' of EarlyStopping") as caught,
+    ):
+        ask("fit", "--config", config(f"  {stopping}\n{LINE}"))
+    assert caught.value.__notes__[-1] == "run.yaml, line 12: trainer.callbacks.monitor"
 
 
 def test_a_seed_that_is_none_is_one_line(ask, config, monkeypatch) -> None:

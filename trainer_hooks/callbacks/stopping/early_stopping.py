@@ -12,6 +12,7 @@ from trainer_hooks._log import log, warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitoring import (
     acts_at_train_epoch_end,
+    advise_on_monitor,
     as_score,
     check_choice,
     check_count,
@@ -187,6 +188,7 @@ class EarlyStopping(Callback):
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Check, if it checks after validations."""
+        advise_on_monitor(self.monitor, _WHERE, trainer)
         if not acts_at_train_epoch_end(trainer, self.check_on_train_epoch_end):
             self._check(trainer)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jsonargparse import Namespace
 
     from trainer_hooks.cli.run.parser import TrainerParser
+    from trainer_hooks.trainer import Trainer
 
 __all__ = ["Links"]
 
@@ -98,7 +99,36 @@ class Links:
         linked = [target for target in self.sources if target.count(".") == 3]
         check_required(config["trainer"], linked)
 
-    def options(self, options: Namespace, config: Namespace, made: Namespace) -> Namespace:
+    def instantiate(
+        self,
+        parser: TrainerParser,
+        config: Namespace,
+        subcommand: str | None,
+        trainer_class: type[Trainer],
+    ) -> Namespace:
+        """Make the objects; those in the options of the Trainer last, if anything links to them.
+
+        Args:
+            parser: that of the whole line.
+            config: the config, parsed, below the command's name if there is one.
+            subcommand: the command.
+            trainer_class: the class of the Trainer.
+        """
+        made: Namespace
+        if not any(map(_is_of_trainer, self.sources)):
+            made = parser.instantiate(config)
+            return made
+        rest = config.clone()
+        options = rest.pop("trainer" if subcommand is None else f"{subcommand}.trainer")
+        made = parser.instantiate(rest)
+        own, below = (c if subcommand is None else c[subcommand] for c in (config, made))
+        linked = self._options(options, own, below)
+        alone = type(self._parser)()  # without the links, whose sources it would look for
+        alone.add_trainer_args(trainer_class)
+        below["trainer"] = alone.instantiate(type(linked)(trainer=linked))["trainer"]
+        return made
+
+    def _options(self, options: Namespace, config: Namespace, made: Namespace) -> Namespace:
         """Return the options of the Trainer with what is linked to them.
 
         Args:
@@ -125,11 +155,6 @@ class Links:
                 item = named(target, options, parts[0], parts[1])
                 item[f"init_args.{parts[2]}"] = value
         return options
-
-    @property
-    def has_options(self) -> bool:
-        """Whether an option of the Trainer is a target."""
-        return any(map(_is_of_trainer, self.sources))
 
     def _check_names(self, target: str, source: str) -> None:
         """Make sure that the groups are there, and that the order of making can be kept."""

@@ -12,7 +12,7 @@ from jsonargparse import ArgumentError
 from trainer_hooks.cli.run.sources import BESIDE
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS
 from trainer_hooks.cli.run.what_fits import arguments_in, arguments_of, classes, listed, misfit
-from trainer_hooks.errors import TrainerHooksError, nearest
+from trainer_hooks.errors import MetricError, TrainerHooksError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.run.parser import TrainerParser
     from trainer_hooks.cli.run.sources import Sources
 
-__all__ = ["is_told", "told"]
+__all__ = ["is_told", "note_monitor", "told", "unmade"]
 
 _KEY = re.compile(r'Parser key "([^"]+)":')
 _UNKNOWN = re.compile(r"Option '([^']+)' is not accepted")
@@ -45,7 +45,7 @@ _PATH = re.compile(r"File does not exist: '(.+)'")
 _NO_MODULE = re.compile(r"No module named '([^']+)'|module '(\S+)' has no attribute '(\w+)'")
 _VALUE = re.compile(r"Given value: (.*)|Got value: (.*)")
 _TYPES = re.compile(r"Expected a (<class '[^']+'>)|Expected (?:a|an) (?!path )([^.:\n]+)")
-_OF_TRAINER = re.compile(r"Trainer\((\w+)=")
+_OF_TRAINER = re.compile(r"Trainer\((\w+)=|(seed_everything)\(")
 _DENIED = re.compile(r"Importing '([^']+)' is not allowed")
 _LINK = re.compile(r"links: '?([\w.]*)")
 _OF_UNION = re.compile(r"^Does not validate against any of the Union subtypes\nSubtypes: \[([^]]*)")
@@ -77,13 +77,27 @@ def is_told(error: Exception) -> bool:
         return True
     if isinstance(error.__cause__, TrainerHooksError):  # of a link, which the parser calls
         return True
-    if _OF_UNION.search(str(error)) is None:
-        return False
-    root: BaseException = error
-    while root.__cause__ is not None:
-        root = root.__cause__
     # what else a constructor raises is a fault of its code, of which the traceback tells
-    return isinstance(root, ValueError | TrainerHooksError)
+    is_made = _OF_UNION.search(str(error)) is not None
+    return is_made and isinstance(_root_of(error), ValueError | TrainerHooksError)
+
+
+def unmade(error: Exception, sources: Sources) -> Exception:
+    """Return what the code of an object raised that could not be made, noting its place."""
+    found = _OF_UNION.search(str(error))
+    root = _root_of(error)
+    if found is None or not isinstance(root, Exception):
+        return error
+    key = _key_of_union(found[1])
+    root.add_note(f"raised in making {key}, {sources.place_of(key)}".rstrip(", "))
+    return root
+
+
+def note_monitor(error: MetricError, sources: Sources) -> None:
+    """Note where a monitor was written that nothing logged."""
+    key, found = "trainer.callbacks.monitor", re.match(r"monitor '([^']+)' of ", str(error))
+    if found and (place := sources.place_of(key, found[1])):
+        error.add_note(f"{place}: {key}")
 
 
 def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> str:
@@ -140,18 +154,29 @@ def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
         what = message.partition(": ")[2].rstrip(".")
         return _Fault(found[1], what, text=found[2])
     if found := _OF_TRAINER.search(message):
-        return _Fault(f"trainer.{found[1]}", message.rstrip("."))
+        return _Fault(found[2] or f"trainer.{found[1]}", message.rstrip("."))
     if found := _LINK.match(message):
         return _Fault("links", message.partition(": ")[2].rstrip("."), text=found[1])
     if found := _OF_UNION.search(message):
         own = [line for line in _BULLET.findall(message) if not line.startswith(_NOISE)]
         kinds = re.findall(r"class_path='(?:\w+\.)*(\w+)'", message)
         named = [kind for kind in kinds if own and kind in own[0]]
-        key = next(
-            (k for name, k in _UNIONS.items() if f".{name}'" in found[1]), "trainer.callbacks"
+        return _Fault(
+            _key_of_union(found[1]),
+            (own or ["it cannot be made"])[0].rstrip("."),
+            text=(named or [""])[0],
         )
-        return _Fault(key, (own or ["it cannot be made"])[0].rstrip("."), text=(named or [""])[0])
     return None
+
+
+def _key_of_union(types: str) -> str:
+    return next((k for name, k in _UNIONS.items() if f".{name}'" in types), "trainer.callbacks")
+
+
+def _root_of(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _unknown_below(key: str, keys: frozenset[str]) -> _Fault:

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trainer_hooks._log import log
 from trainer_hooks.cli.commands import to_install
 from trainer_hooks.cli.run.completion import complete, is_completing, words_to_complete
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS, subcommand_in
-from trainer_hooks.errors import TrainerHooksError, UsageError
+from trainer_hooks.errors import MetricError, TrainerHooksError, UsageError
 from trainer_hooks.runtime import seed_everything
 from trainer_hooks.trainer import Trainer
 
@@ -117,6 +118,8 @@ class TrainerCLI:
         self._prepare(self._seed)
         self.before_instantiate_classes()
         self._prepare(self.instantiate_classes)
+        if self._own_config.seed_everything is not False:
+            log.info("seed set to %d", self._own_config.seed_everything)  # nothing was refused
         self.after_instantiate_classes()
         if self.subcommand is not None:
             self._run(self.subcommand)
@@ -168,7 +171,9 @@ class TrainerCLI:
         """Make the data module, the module and the Trainer."""
         from trainer_hooks.cli.run.optimizers import give_optimizers
 
-        self.config_init = self._instantiated()
+        self.config_init = self._links.instantiate(
+            self.parser, self.config, self.subcommand, self.trainer_class
+        )
         self.datamodule = self._made.get("data")
         self.model = self._made.get("model")
         if self.auto_configure_optimizers and self.model is not None:
@@ -221,23 +226,6 @@ class TrainerCLI:
         check_values(self._own_config)
         self._links.check(self._own_config)
 
-    def _instantiated(self) -> Namespace:
-        """Make the objects; those in the options of the Trainer last, if anything links to them."""
-        made: Namespace
-        if not self._links.has_options:
-            made = self.parser.instantiate(self.config)
-            return made
-        key = "trainer" if self.subcommand is None else f"{self.subcommand}.trainer"
-        rest = self.config.clone()
-        options = rest.pop(key)
-        made = self.parser.instantiate(rest)
-        below = made if self.subcommand is None else made[self.subcommand]
-        linked = self._links.options(options, self._own_config, below)
-        alone = type(self._own_parser)()  # without the links, whose sources it would look for
-        alone.add_trainer_args(self.trainer_class)
-        below["trainer"] = alone.instantiate(type(linked)(trainer=linked))["trainer"]
-        return made
-
     @property
     def _own_config(self) -> Any:
         return self.config if self.subcommand is None else self.config[self.subcommand]
@@ -250,9 +238,12 @@ class TrainerCLI:
         seed = self._own_config.seed_everything
         if seed is not False:
             chosen = None if seed is True else seed
-            self._own_config.seed_everything = seed_everything(chosen, workers=True)
+            chosen = seed_everything(chosen, workers=True, verbose=False)
+            self._own_config.seed_everything = chosen
 
     def _run(self, subcommand: str) -> None:
+        from trainer_hooks.cli.run.mistakes import note_monitor
+
         _hook(self, f"before_{subcommand}")
         function = getattr(self, subcommand, None) or getattr(self.trainer, subcommand)
         options = {
@@ -262,26 +253,34 @@ class TrainerCLI:
         }
         if self.datamodule is not None:
             options["datamodule"] = self.datamodule
-        self.returned = function(model=self.model, **options)
+        try:
+            self.returned = function(model=self.model, **options)
+        except MetricError as error:
+            note_monitor(error, self._sources)
+            raise
         _hook(self, f"after_{subcommand}")
 
     def _prepare(self, step: Callable[[], None]) -> None:
         """Do a step before the run; what the user got wrong becomes a line."""
         from jsonargparse import ArgumentError
 
-        from trainer_hooks.cli.run.mistakes import is_told, told
+        from trainer_hooks.cli.run.mistakes import is_told, told, unmade
 
+        refused: Exception | None = None
         try:
             step()
         except (ArgumentError, TrainerHooksError, ValueError) as error:
-            if not is_told(error):
-                raise
-            line = told(error, self._sources, getattr(self, "_own_parser", None))
-            if not self._exits:
-                raise UsageError(line) from error
-            command = f"{self.parser.prog.split()[0]} {self.subcommand or ''}".rstrip()
-            print(f"{command}: error: {line}", file=sys.stderr)
-            raise SystemExit(2) from None
+            refused = error
+        if refused is None:
+            return
+        if not is_told(refused):
+            raise unmade(refused, self._sources)
+        line = told(refused, self._sources, getattr(self, "_own_parser", None))
+        if not self._exits:
+            raise UsageError(line) from refused
+        command = f"{self.parser.prog.split()[0]} {self.subcommand or ''}".rstrip()
+        print(f"{command}: error: {line}", file=sys.stderr)
+        raise SystemExit(2)
 
 
 def _listed(value: Any) -> list[Any]:
