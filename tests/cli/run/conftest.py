@@ -160,6 +160,11 @@ class Breaks(Callback):
 
 def ran():
     RAN.append("ran")
+
+
+def made() -> Trained:
+    RAN.append("made")
+    return Trained()
 '''
 
 QUIET = """

@@ -197,6 +197,48 @@ CASES = {
         "model: !!python/object/apply:configured.ran []",
         "run.yaml, line 1: could not determine a constructor for the tag",
     ),
+    "a key that stands there twice": (
+        LINE + "trainer: {max_epochs: 1}\ntrainer: {max_steps: 1}",
+        "run.yaml, line 5: trainer: it stands in line 4 already. Leave one out.",
+    ),
+    "a key that is no text": (
+        LINE + "3: {}",
+        "run.yaml, line 4: 3: a key must be a text. Write it in quotes, if it is meant.",
+    ),
+    "arguments without names": (
+        "model: {class_path: configured.Line, init_args: [3]}",
+        "run.yaml, line 1: init_args: it must hold arguments by their names. Write some, or none.",
+    ),
+    "a function that makes one": (
+        "model: configured.made",
+        "run.yaml, line 1: model: configured.made cannot be made: it is a function. Give a class,",
+    ),
+    "a module that raises as it is imported": (
+        "model: raises.Line",
+        "run.yaml, line 1: model: raises.Line cannot be imported: RuntimeError: no disk, in ",
+    ),
+    "a module that ends the process": ("model: exits.Line", ""),
+    "a module that is no Python": (
+        in_trainer("callbacks: [broken.Line]"),
+        "run.yaml, line 5: trainer.callbacks: broken.Line cannot be imported: SyntaxError: ",
+    ),
+    "no class path": (
+        "model: .configured.Line",
+        "run.yaml, line 1: model: .configured.Line cannot be imported: ",
+    ),
+    "an alias that is not there": ("model: *gone", "run.yaml, line 1: found undefined alias"),
+    "a mapping to merge from": (
+        LINE + "all: &all {max_epochs: 1}\ntrainer: {<<: *all}",
+        "run.yaml, line 4: all: there is no 'all'. Known: ",
+    ),
+    "aliases of aliases": (
+        "".join(f"k{i}: &k{i} [{', '.join([f'*k{i - 1}' if i else 'x'] * 9)}]\n" for i in range(9)),
+        "run.yaml: its aliases come to ",
+    ),
+    "an alias of what it is in": ("model: &me [*me]", "run.yaml: an alias in it stands for what"),
+    "an empty file": ("", "run.yaml: it holds no keys. Write some, as model and trainer."),
+    "a list": ("- model", "run.yaml: it holds no keys. Write some, as model and trainer."),
+    "brackets without end": ("a: " + "[" * 3000 + "]" * 3000, "run.yaml: it is nested too deeply."),
     "broken YAML": ("model: {a: 1\ntrainer: {}", "run.yaml, line 2: expected ',' or '}'"),
 }
 
@@ -216,6 +258,9 @@ def test_a_mistake_in_a_file_is_one_line(ask, config, monkeypatch) -> None:
 
     monkeypatch.setattr(mistakes, "told", note)
     monkeypatch.delenv("TRAINER_HOOKS_DISABLE_PLUGINS", raising=False)
+    config('raise RuntimeError("no disk")', "raises.py", quiet="")
+    config("raise SystemExit(3)", "exits.py", quiet="")
+    config("class Line(:", "broken.py", quiet="")
     for case, (text, wanted) in CASES.items():
         line = ask("fit", "--config", config(text, quiet="")).line
         if not line.removeprefix("trainer-hooks fit: error: ").startswith(wanted):
@@ -228,12 +273,41 @@ def test_a_mistake_in_a_file_is_one_line(ask, config, monkeypatch) -> None:
     assert idle == []
 
 
+BYTES = {
+    "not UTF-8": (b"\xff\xfem\0o\0d\0", "run.yaml: byte 0 is no UTF-8. Save it as text in UTF-8."),
+    "no text": (b"model: \0", "run.yaml: unacceptable character #x0000"),
+    "another end of line": (b"model: configured.Lime\r\n", "run.yaml, line 1: model: configured.L"),
+    "a mark of its order": (b"\xef\xbb\xbfmodel: configured.Lime", "run.yaml, line 1: model: conf"),
+}
+
+
+def test_a_file_that_is_hardly_one_is_one_line(ask, here) -> None:
+    """What bytes a file holds, or that it is a folder, is told as any other mistake."""
+    for content, wanted in BYTES.values():
+        (here / "run.yaml").write_bytes(content)
+        line = ask("fit", "--config", "run.yaml").line
+        assert line.startswith(f"trainer-hooks fit: error: {wanted}"), line
+    (here / "folder").mkdir()
+    line = ask("fit", "--config", "folder").line
+    assert line == "trainer-hooks fit: error: folder: it cannot be read: Is a directory."
+
+
+def test_a_long_file_is_read(ask, here) -> None:
+    """A file of some megabytes takes no longer than seconds, and its mistake has its line."""
+    rows = "".join(f"# {'x' * 60}\n" for _ in range(50_000))
+    (here / "run.yaml").write_text(f"{rows}model: configured.Lime\n")
+    assert "run.yaml, line 50001: model: configured.Lime" in ask("fit", "--config", "run.yaml").line
+
+
 def test_no_refused_config_runs_code(ask, config) -> None:
     """What a refused config names is neither called nor made."""
     import configured
 
     configured.RAN.clear()
-    for case in ("a class that is no callback", "a function that is no class", "code in YAML"):
+    for case in (
+        "a class that is no callback", "a function that is no class", "a function that makes one",
+        "code in YAML",
+    ):  # fmt: skip
         ask("fit", "--config", config(CASES[case][0], quiet=""))
     assert configured.RAN == []
 

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentError
 
-from trainer_hooks.cli.run.sources import BESIDE
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS
-from trainer_hooks.cli.run.what_fits import arguments_in, arguments_of, classes, listed, misfit
+from trainer_hooks.cli.run.what_fits import (
+    arguments_in,
+    arguments_of,
+    classes,
+    listed,
+    misfit,
+    unimportable,
+)
 from trainer_hooks.errors import MetricError, TrainerHooksError, nearest
 
 if TYPE_CHECKING:
@@ -110,15 +116,8 @@ def told(error: Exception, sources: Sources, parser: TrainerParser | None) -> st
     """
     own = error.__cause__ if isinstance(error.__cause__, TrainerHooksError) else error
     message = str(own if str(own).startswith("links: ") else error)
-    place, fault = sources.unreadable()
-    if place:
-        return f"{place}: {fault}. Nothing but plain YAML may stand in a config."
-    place, name = sources.stray()
-    if place:
-        return (
-            f"{place}: {name}: there is no {name!r} beside class_path."
-            f"{nearest(name, BESIDE)} Known: {', '.join(BESIDE)}."
-        )
+    if line := sources.misplaced():
+        return line
     found = _fault_of(message, parser)
     if found is None:
         return " ".join(message.split())
@@ -235,6 +234,9 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _Fault:
         return fault
     innermost = message[message.rindex("Parser key") :]
     value, types = _value(innermost), _types(innermost)
+    bases = " ".join(_SUBTYPES.findall(innermost))
+    if not _PLAIN.search(bases) and (broken := unimportable(value)):
+        return _Fault(inner, f"{broken[0]} cannot be imported: {broken[1]}", text=broken[0])
     if not types:
         what = " ".join(innermost.partition(":")[2].split()).rstrip(".")
         path = _PATH.search(what)

@@ -9,6 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.cli.run.config_file import ConfigFile, read_config
+from trainer_hooks.errors import UsageError, nearest
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -31,7 +34,7 @@ class Sources:
         prefix: what the names of variables begin with that hold arguments; empty where none do.
     """
 
-    files: tuple[Path, ...]
+    files: tuple[ConfigFile, ...]
     words: tuple[str, ...]
     subcommand: str | None
     prefix: str = ""
@@ -48,13 +51,24 @@ class Sources:
         except argparse.ArgumentError:
             named = []
         paths = [Path(name).expanduser() for name in [*defaults, *named] if name]
-        return cls(tuple(p for p in paths if p.is_file()), tuple(args), subcommand)
+        files = tuple(read_config(path) for path in paths if path.exists())
+        return cls(files, tuple(args), subcommand)
+
+    def check(self) -> None:
+        """Make sure that the files can be used.
+
+        Raises:
+            UsageError: one cannot.
+        """
+        for file in self.files:
+            if file.fault:
+                raise UsageError(f"{file.fault}.")
 
     def with_environment(self, prefix: str) -> Sources:
         """Return the same with the variables of the environment, and the file that one names."""
         found = replace(self, prefix=prefix)
         path = Path(os.environ.get(found.variable("config"), "")).expanduser()
-        return replace(found, files=(path, *self.files)) if path.is_file() else found
+        return replace(found, files=(read_config(path), *self.files)) if path.is_file() else found
 
     def variable(self, key: str) -> str:
         """Return the name of the variable that may hold an argument; empty where none may."""
@@ -63,10 +77,9 @@ class Sources:
     def values_of(self, key: str) -> dict[Any, Any]:
         """Return the mapping that stands under a key, those of later files over earlier ones."""
         found: dict[Any, Any] = {}
-        for path in self.files:
-            content = _mapping_in(path)
-            below = content.get(self.subcommand)
-            for level in (content, below if isinstance(below, dict) else {}):
+        for file in self.files:
+            below = file.content.get(self.subcommand)
+            for level in (file.content, below if isinstance(below, dict) else {}):
                 value = level.get(key)
                 found.update(value if isinstance(value, dict) else {})
         return found
@@ -82,9 +95,8 @@ class Sources:
                 following = self.words[index + 1] if index + 1 < len(self.words) else ""
                 if option == f"--{name}":
                     return value if equals else following
-        for path in reversed(self.files):
-            content = _mapping_in(path)
-            for level in (content.get(self.subcommand), content):
+        for file in reversed(self.files):
+            for level in (file.content.get(self.subcommand), file.content):
                 found = level.get(key) if isinstance(level, dict) else None
                 found = found.get("class_path") if isinstance(found, dict) else found
                 if isinstance(found, str):
@@ -104,37 +116,34 @@ class Sources:
             or self._in_environment(key, text)
         )
 
-    def unreadable(self) -> tuple[str, str]:
-        """Return the place of the first fault in the files' YAML, and what it is."""
-        for path in self.files:
-            try:
-                yaml.safe_load(path.read_text(encoding="utf-8"))
-            except yaml.MarkedYAMLError as error:
-                mark = error.problem_mark or error.context_mark
-                line = "" if mark is None else f", line {mark.line + 1}"
-                return f"{path}{line}", error.problem or "it cannot be read"
-            except (OSError, ValueError, yaml.YAMLError) as error:
-                return str(path), " ".join(str(error).split())
-        return "", ""
+    def misplaced(self) -> str:
+        """Return what is wrong with the first key that cannot stand where it does, with its line.
 
-    def stray(self) -> tuple[str, str]:
-        """Return place and name of the first key beside a `class_path` that says nothing."""
-        for path in self.files:
-            for node in _mappings(yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)):
-                names = [name for name, _ in node.value]
-                found = [name for name in names if name.value not in BESIDE]
-                if found and any(name.value == "class_path" for name in names):
-                    return f"{path}, line {found[0].start_mark.line + 1}", found[0].value
-        return "", ""
+        That is one which is no text, one beside a `class_path` that says nothing, and arguments
+        that have no names.
+        """
+        for file in self.files:
+            for name, value, siblings in _keys(file.root):
+                place = f"{file.path}, line {name.start_mark.line + 1}: {name.value or None}:"
+                if not str(name.tag).endswith((":str", ":merge")):
+                    return f"{place} a key must be a text. Write it in quotes, if it is meant."
+                if name.value in BESIDE[1:] and not isinstance(value, yaml.MappingNode):
+                    return f"{place} it must hold arguments by their names. Write some, or none."
+                if "class_path" in siblings and name.value not in BESIDE:
+                    return (
+                        f"{place} there is no {name.value!r} beside class_path."
+                        f"{nearest(name.value, BESIDE)} Known: {', '.join(BESIDE)}."
+                    )
+        return ""
 
     def _on_command_line(self, key: str, text: str) -> str:
         for index, word in enumerate(self.words):
             name, _, value = word.partition("=")
             name = name.removeprefix("--").rstrip("+")
             following = self.words[index + 1] if index + 1 < len(self.words) else ""
-            is_named = name == key or (
-                word.startswith("--") and (key.startswith(f"{name}.") or name.startswith(f"{key}."))
-            )
+            is_named = (
+                name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")
+            ) and word.startswith("-")
             if is_named and (not text or text in f"{name} {value or following}"):
                 return "on the command line"
         return ""
@@ -150,36 +159,25 @@ class Sources:
 
     def _in_files(self, key: str, text: str) -> str:
         parts = key.split(".")
-        for path in reversed(self.files):
-            try:
-                root = yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
-            except (OSError, ValueError, yaml.YAMLError):
-                continue
+        for file in reversed(self.files):
             for start in (parts, [self.subcommand or "", *parts]):
-                line = next(_lines(root, start, text), None)
+                line = next(_lines(file.root, start, text), None)
                 if line is not None:
-                    return f"{path}, line {line + 1}"
+                    return f"{file.path}, line {line + 1}"
         return ""
 
 
-def _mapping_in(path: Path) -> dict[Any, Any]:
-    """Return what a file holds; nothing where it cannot be read: the parser tells of that."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _mappings(node: yaml.Node | None) -> Iterator[Any]:
-    """Give the mappings in a node, the outer ones first."""
+def _keys(node: yaml.Node | None) -> Iterator[tuple[Any, Any, set[str]]]:
+    """Give each key in a node, its value, and all keys of its mapping; the outer ones first."""
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            yield from _mappings(item)
+            yield from _keys(item)
     elif isinstance(node, yaml.MappingNode):
-        yield node
+        names = {name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)}
+        for name, value in node.value:
+            yield name, value, names
         for _, value in node.value:
-            yield from _mappings(value)
+            yield from _keys(value)
 
 
 def _lines(node: yaml.Node | None, parts: list[str], text: str) -> Iterator[int]:

@@ -201,7 +201,7 @@ class TrainerCLI:
     # --- the way from words to a run ---
 
     def _parse(self, parsers: Parsers, given: Any, words: Sequence[str]) -> None:
-        from trainer_hooks.cli.run.checks import check_environment, check_values
+        from trainer_hooks.cli.run import checks
         from trainer_hooks.cli.run.from_checkpoint import take_arguments
         from trainer_hooks.cli.run.given_links import links_in, words_with
         from trainer_hooks.cli.run.links import Links
@@ -211,6 +211,7 @@ class TrainerCLI:
         is_line = bool(words) or not (isinstance(given, Mapping) or hasattr(given, "as_dict"))
         below = {} if is_line else given[self.subcommand] if self.subcommand else given
         self._sources = self._sources.with_environment(parsers.prefix)
+        self._sources.check()
         self._links = Links(self._own_parser, links_in(self._sources, below))
         self._links.add()
         if "ckpt_path" in self._own_parser.method_arguments:
@@ -221,9 +222,11 @@ class TrainerCLI:
         parse = self.parser.parse_args if is_line else self.parser.parse_object
         if is_line:
             parsers.show_class(words)
-            check_environment(parsers.prefix, self._own_parser)
-        self.config: Namespace = parse(words_with(words, self._links.sources) if is_line else given)
-        check_values(self._own_config)
+            checks.check_environment(parsers.prefix, self._own_parser)
+            given = words_with(words, self._links.sources)
+        self.config: Namespace = checks.parsed(parse, given)
+        checks.check_values(self._own_config)
+        checks.check_classes(self._own_config.as_dict())
         self._links.check(self._own_config)
 
     @property

@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import traceback
 from typing import TYPE_CHECKING, get_type_hints
 
 from trainer_hooks.errors import nearest
+from trainer_hooks.hooks import is_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trainer_hooks.cli.run.parser import TrainerParser
 
-__all__ = ["arguments_in", "arguments_of", "classes", "listed", "misfit"]
+__all__ = ["arguments_in", "arguments_of", "classes", "listed", "misfit", "unimportable"]
 
 _MOST = 12
 """Names that a line lists."""
@@ -62,3 +64,21 @@ def misfit(value: str, base: str) -> str:
         if base not in {one.__name__ for one in getattr(kind, "__mro__", ())}:
             return str(path)
     return value
+
+
+def unimportable(value: str) -> tuple[str, str] | None:
+    """Return the class path in a value whose module raises as it is imported, and what it raises.
+
+    The parser does not tell of it: to it, the value is then of no type that it knows.
+    """
+    for path in re.findall(r"(?<![\w./])[.A-Za-z_][\w.]*\.\w+", value):
+        try:
+            importlib.import_module(path.rpartition(".")[0])
+        except BaseException as error:
+            if is_request(error):
+                raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f", in {place.filename}, line {place.lineno}"
+            is_told = isinstance(error, SyntaxError) or "importlib" in place.filename
+            return path, f"{type(error).__name__}: {error}{'' if is_told else where}"
+    return None
