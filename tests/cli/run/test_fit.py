@@ -40,6 +40,15 @@ def test_the_other_commands_run(ask, config, command: str) -> None:
     assert {"validate": "val_loss", "test": "test_loss", "predict": ""}[command] in answer.out
 
 
+@pytest.mark.parametrize("command", ["validate", "test", "predict"])
+def test_an_evaluation_of_a_checkpoint_is_warned_of_nothing(ask, config, command: str) -> None:
+    """A run that saves nothing is not told in whose folder the checkpoint lies."""
+    file = config(LINE)
+    assert ask("fit", "--config", file).code == 0
+    (path,) = Path("trainer_logs/version_0").rglob("*.ckpt")
+    assert ask(command, "--config", file, "--ckpt_path", str(path)).code == 0
+
+
 def test_a_guest_of_the_same_name_is_not_meant(ask, config) -> None:
     """A short name is that of a class here, also after a foreign one of that name was hosted."""
     foreign = type("EarlyStopping", (), {"__module__": "otherlib"})

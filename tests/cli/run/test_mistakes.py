@@ -181,6 +181,10 @@ CASES = {
         LINE.replace("Trained", "Line") + "optimizer: {class_path: SGD, init_args: {lr: -1}}",
         "run.yaml, line 4: optimizer: torch.optim.SGD cannot be made: Invalid learning rate: -1.0.",
     ),
+    "no optimizer": (
+        "model: configured.Line\ndata: configured.Points",
+        "optimizer: none is given, and Line has no configure_optimizers. Give one, as --optimizer",
+    ),
     "a scheduler without an optimizer": (
         LINE + "lr_scheduler: {class_path: StepLR, init_args: {step_size: 1}}",
         "run.yaml, line 4: lr_scheduler: torch.optim.lr_scheduler.StepLR cannot be made: there is",

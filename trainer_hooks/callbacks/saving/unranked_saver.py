@@ -83,6 +83,7 @@ class UnrankedSaver(Checkpoint):
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Resolve the default folder."""
         self._folder.resolve(trainer)
+        self._writer.is_to_save = stage == "fit"
 
     @property
     def has_named_folder(self) -> bool:

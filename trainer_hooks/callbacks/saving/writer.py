@@ -32,6 +32,7 @@ class Writer:
     Attributes:
         left_over: what a run that was cut had replaced, and not removed yet.
         around: what is entered while a plan is carried out.
+        is_to_save: whether the run saves, so that it matters whose the files are.
 
     State: the books, the folder that they belong to, and what a save that is under way replaces.
     """
@@ -39,6 +40,7 @@ class Writer:
     def __init__(self, saver: Saver) -> None:
         self._saver = saver
         self.left_over: tuple[str, ...] = ()
+        self.is_to_save = True
         self.around: Callable[[Plan], AbstractContextManager[None]] = _nothing
         self._for_now: tuple[str, ...] = ()
 
@@ -111,6 +113,8 @@ class Writer:
             return
         counts = ("best_model_path", "saved_step", "considered_at")
         books.load_state_dict({k: v for k, v in state_dict.items() if k in counts})
+        if not self.is_to_save:
+            return
         warn(
             f"dirpath {saver.dirpath!r} of {type(saver).__name__}: the checkpoint's was "
             f"{folder!r}, so only best_model_path is taken over, and the files there are left "

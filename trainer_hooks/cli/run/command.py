@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.cli.commands import failed, to_install
 from trainer_hooks.cli.run.subcommands import SUBCOMMANDS
+from trainer_hooks.errors import DataError, OptionError, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +50,11 @@ def run_training(words: Sequence[str]) -> int:
         return failed(words[0], to_install(error, "cli", "jsonargparse"))
     from trainer_hooks.cli.run.trainer_cli import TrainerCLI
 
-    TrainerCLI(
-        args=list(words),
-        parser_kwargs={"prog": "trainer-hooks", "default_env": True, "env_prefix": ENVIRONMENT},
-    )
+    try:
+        TrainerCLI(
+            args=list(words),
+            parser_kwargs={"prog": "trainer-hooks", "default_env": True, "env_prefix": ENVIRONMENT},
+        )
+    except (DataError, OptionError) as error:  # a folder that is none, data that is not there
+        return failed(words[0], message_of(error))
     return 0

@@ -51,7 +51,7 @@ _PATH = re.compile(r"File does not exist: '(.+)'")
 _NO_MODULE = re.compile(r"No module named '([^']+)'|module '(\S+)' has no attribute '(\w+)'")
 _VALUE = re.compile(r"Given value: (.*)|Got value: (.*)")
 _TYPES = re.compile(r"Expected a (<class '[^']+'>)|Expected (?:a|an) (?!path )([^.:\n]+)")
-_OF_TRAINER = re.compile(r"Trainer\((\w+)=|(seed_everything)\(")
+_OF_TRAINER = re.compile(r"Trainer\((\w+)=|(seed_everything)\(|Linked \"([^\"]+)\"")
 _DENIED = re.compile(r"Importing '([^']+)' is not allowed")
 _LINK = re.compile(r"links: '?([\w.]*)")
 _OF_UNION = re.compile(r"^Does not validate against any of the Union subtypes\nSubtypes: \[([^]]*)")
@@ -153,7 +153,8 @@ def _fault_of(message: str, parser: TrainerParser | None) -> _Fault | None:
         what = message.partition(": ")[2].rstrip(".")
         return _Fault(found[1], what, text=found[2])
     if found := _OF_TRAINER.search(message):
-        return _Fault(found[2] or f"trainer.{found[1]}", message.rstrip("."))
+        key = found[2] or found[3] or f"trainer.{found[1]}"
+        return _Fault(key, message.rstrip("."))
     if found := _LINK.match(message):
         return _Fault("links", message.partition(": ")[2].rstrip("."), text=found[1])
     if found := _OF_UNION.search(message):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.cli.run.parser import Made, TrainerParser
 
-__all__ = ["give_optimizers", "in_order"]
+__all__ = ["check_optimizer", "give_optimizers", "in_order"]
 
 
 def in_order(optimizer: Any, lr_scheduler: Any) -> Any:
@@ -32,6 +32,21 @@ def in_order(optimizer: Any, lr_scheduler: Any) -> Any:
             "lr_scheduler": {"scheduler": lr_scheduler, "monitor": monitor},
         }
     return [optimizer], [lr_scheduler]
+
+
+def check_optimizer(model: Any, parser: TrainerParser) -> None:
+    """Make sure that there is an optimizer to train with.
+
+    Raises:
+        UsageError: the module makes none, and the config, which may, names none.
+    """
+    makes = getattr(getattr(model, "configure_optimizers", None), "__func__", None)
+    keys = [key for key, made in parser.optimizers.items() if made.link_to == AUTOMATIC]
+    if makes is Module.configure_optimizers and keys:
+        raise UsageError(
+            f"{keys[0]}: none is given, and {type(model).__qualname__} has no configure_optimizers."
+            f" Give one, as --{keys[0]} Adam, or name it in a config."
+        )
 
 
 def give_optimizers(

@@ -63,6 +63,7 @@ class TrainerCLI:
         model: the module.
         datamodule: the data module, or None.
         trainer: the Trainer.
+        returned: what the Trainer's method returned, as the predictions.
 
     Raises:
         UsageError: jsonargparse is not installed.
@@ -246,14 +247,13 @@ class TrainerCLI:
 
     def _run(self, subcommand: str) -> None:
         from trainer_hooks.cli.run.mistakes import note_monitor
+        from trainer_hooks.cli.run.optimizers import check_optimizer
 
         _hook(self, f"before_{subcommand}")
+        if subcommand == "fit" and not hasattr(self, "fit"):
+            self._prepare(lambda: check_optimizer(self.model, self._own_parser))
         function = getattr(self, subcommand, None) or getattr(self.trainer, subcommand)
-        options = {
-            name: self._made[name]
-            for name in self._own_parser.method_arguments
-            if name in self._made
-        }
+        options = {n: self._made[n] for n in self._own_parser.method_arguments if n in self._made}
         if self.datamodule is not None:
             options["datamodule"] = self.datamodule
         try:
