@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 __all__ = [
     "INTERRUPTED",
     "PIPE_CLOSED",
     "USAGE_ERROR",
     "Commands",
+    "add_target",
     "failed",
     "is_free",
     "number_under",
@@ -55,6 +56,23 @@ def to_install(error: ModuleNotFoundError, extra: str, *packages: str) -> str:
     if package not in packages:
         raise error
     return f"{package} is not installed: pip install 'trainer-hooks[{extra}]'"
+
+
+def add_target(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    """Declare the name of what a command writes, and the folder where to.
+
+    Args:
+        parser: the command's.
+        name: what the name is called in the help.
+        text: what it is.
+    """
+    parser.add_argument("name", metavar=name, help=text)
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help=f"a new or empty folder to write it to (default: {name} in the working directory)",
+    )
 
 
 def number_under(limit: float, rule: str) -> Callable[[str], float]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from trainer_hooks.cli.commands import add_target
 
 if TYPE_CHECKING:
     import argparse
@@ -24,13 +25,7 @@ def add_parser(commands: Commands) -> None:
         ),
         epilog="Example: trainer-hooks new my-project",
     )
-    parser.add_argument("name", metavar="PROJECT", help="the project's name")
-    parser.add_argument(
-        "--dir",
-        type=Path,
-        metavar="DIR",
-        help="a new or empty folder to write it to (default: PROJECT in the working directory)",
-    )
+    add_target(parser, "PROJECT", "the project's name")
     parser.set_defaults(run=run)
 
 

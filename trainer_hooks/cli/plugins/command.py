@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from trainer_hooks.cli.commands import add_target
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +24,14 @@ def add_parser(commands: Commands) -> None:
     actions = parser.add_subparsers(
         dest="action", title="commands", metavar="COMMAND", required=True
     )
-    listing = actions.add_parser(
+    for action in (_add_list(actions), _add_check(actions)):
+        action.add_argument("--json", action="store_true", help="write JSON")
+    _add_new(actions)
+    parser.set_defaults(run=run)
+
+
+def _add_list(actions: Commands) -> argparse.ArgumentParser:
+    return actions.add_parser(
         "list",
         help="what is installed, and what became of it",
         description=(
@@ -33,6 +41,9 @@ def add_parser(commands: Commands) -> None:
         ),
         epilog="The exit code is 0, also if a plugin is broken: the list says so.",
     )
+
+
+def _add_check(actions: Commands) -> argparse.ArgumentParser:
     checking = actions.add_parser(
         "check",
         help="whether what plugins supply keeps the contract of callbacks",
@@ -60,8 +71,10 @@ def add_parser(commands: Commands) -> None:
         action="store_true",
         help="run the callbacks in the installed trainers of other frameworks, too",
     )
-    for action in (listing, checking):
-        action.add_argument("--json", action="store_true", help="write JSON")
+    return checking
+
+
+def _add_new(actions: Commands) -> None:
     new = actions.add_parser(
         "new",
         help="write a package with a callback, to begin with",
@@ -71,14 +84,7 @@ def add_parser(commands: Commands) -> None:
         ),
         epilog="Example: trainer-hooks plugins new my-monitor",
     )
-    new.add_argument("name", metavar="NAME", help="the distribution's name, as `pip install` takes")
-    new.add_argument(
-        "--dir",
-        type=Path,
-        metavar="DIR",
-        help="a new or empty folder to write it to (default: NAME in the working directory)",
-    )
-    parser.set_defaults(run=run)
+    add_target(new, "NAME", "the distribution's name, as `pip install` takes")
 
 
 def run(arguments: argparse.Namespace) -> int:
