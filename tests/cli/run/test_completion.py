@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,3 +58,34 @@ def test_the_tab_key_completes(tmp_path, classes) -> None:
     told = [set(line.split()) for line in done.stdout.splitlines()]
     assert dict(zip(LINES, told, strict=True)) == LINES, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["own.py", "run.yaml"]
+
+
+ZSH = """autoload -U compinit; compinit -u
+trainer-hooks() { python -m trainer_hooks "$@"; }
+eval "$(register-python-argcomplete trainer-hooks)"
+PS1='rea''dy> '
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_the_tab_key_completes_in_zsh(tmp_path) -> None:
+    """So it does in an interactive zsh, on a terminal."""
+    pty = pytest.importorskip("pty")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
+        os.environ.update({"PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT)})
+        os.execvp("zsh", ["zsh", "-f", "-i"])
+    shown, deadline = b"", time.monotonic() + 100
+    line = b"trainer-hooks test --trainer.callbacks+=EarlySt\t"
+    for typed, awaited in ((ZSH.encode(), b"ready> "), (line, b"EarlyStopping")):
+        os.write(terminal, typed)
+        while awaited not in shown and time.monotonic() < deadline:
+            if select.select([terminal], [], [], 1)[0]:
+                shown += os.read(terminal, 65536)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert b"EarlyStopping" in shown, shown.decode(errors="replace")

@@ -19,8 +19,53 @@ pty = pytest.importorskip("pty")
 ROOT = Path(__file__).parents[3]
 CONFIG = """
 model: configured.Trained
-data: configured.Points
-trainer: {accelerator: cpu, max_epochs: -1, log_every_n_steps: 1, plugins: false}
+trainer:
+  accelerator: cpu
+  max_epochs: -1
+  num_sanity_val_steps: 0
+  plugins: false
+  callbacks: [endless.Tells]
+data: endless.Endless
+"""
+ENDLESS = """
+import itertools, sys
+import torch
+from trainer_hooks import Callback, DataModule
+from trainer_hooks.cli.main import main
+
+
+class Endless(DataModule):
+    def train_dataloader(self):
+        return [[torch.ones(2, 4), torch.ones(2, 1)]] * 4
+
+    def val_dataloader(self):
+        return () if self.trainer.state.fn == "fit" else self.test_dataloader()
+
+    def test_dataloader(self):
+        return itertools.cycle(self.train_dataloader())
+
+    predict_dataloader = test_dataloader
+
+
+class Tells(Callback):
+    def tell(self, batch_idx):
+        if batch_idx == 9:
+            print("batch 9", flush=True)
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.tell(trainer.progress.batches_completed)
+
+    def on_validation_batch_end(self, trainer, module, outputs, batch, batch_idx, dataloader_idx=0):
+        self.tell(batch_idx)
+
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
+
+
+if __name__ == "__main__":
+    for command in ("fit", "validate", "test", "predict"):
+        code = main([command, "--config", "run.yaml"])
+        print("==", command, code, flush=True)
+    sys.exit(code)
 """
 
 
@@ -47,7 +92,7 @@ for columns in (40, 200):
 
 
 def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b"") -> tuple:
-    """Run Python on a terminal; press Ctrl-C where a text has shown up.
+    """Run Python on a terminal; press Ctrl-C each time that a text has shown up.
 
     Returns the exit code and what was shown.
     """
@@ -58,7 +103,7 @@ def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b""
         os.environ.pop("COLUMNS", None)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(folder)])
         os.execv(sys.executable, [sys.executable, *words])
-    shown, is_pressed, deadline = b"", False, time.monotonic() + 100
+    shown, pressed, deadline = b"", 0, time.monotonic() + 100
     try:
         while time.monotonic() < deadline:
             if not select.select([terminal], [], [], 1)[0]:
@@ -70,9 +115,9 @@ def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b""
             if not chunk:
                 break
             shown += chunk
-            if until and not is_pressed and until in shown:
+            if until and shown.count(until) > pressed:
                 os.write(terminal, b"\x03")
-                is_pressed = True
+                pressed += 1
         else:
             os.kill(pid, signal.SIGKILL)
     finally:
@@ -115,13 +160,15 @@ def test_what_is_piped_has_no_colours(ask, config) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_training_in_order(tmp_path, classes) -> None:
-    """Ctrl-C in an epoch ends with 130, without a traceback, and says how to go on."""
+def test_ctrl_c_ends_each_command_in_order(tmp_path, classes) -> None:
+    """Ctrl-C ends a command with 130, in a line and without a traceback; a fit saves before."""
     (tmp_path / "run.yaml").write_text(CONFIG)
     (tmp_path / "configured.py").write_text((classes / "configured.py").read_text())
-    fit = ["-m", "trainer_hooks", "fit"]
-    code, shown = on_terminal(tmp_path, [*fit, "--config", "run.yaml"], 80, until=b"Epoch 20")
-    assert code == 130
-    assert "was interrupted (Ctrl-C)" in shown
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    code, shown = on_terminal(tmp_path, ["endless.py"], 80, until=b"batch 9")
+    assert code == 130, shown
+    ends = re.findall(r"== (\w+) (\d+)", shown)
+    assert ends == [(name, "130") for name in ("fit", "validate", "test", "predict")], shown
     assert "Traceback" not in shown
-    assert list(tmp_path.rglob("*.ckpt"))
+    assert shown.count("interrupted") >= len(ends)
+    assert len(list(tmp_path.rglob("*.ckpt"))) == 1
