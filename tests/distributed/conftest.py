@@ -132,7 +132,7 @@ def run(*command: str, program: str | None = None, **more: str):
     return ended.returncode, ended.stdout + ended.stderr, left_behind(mark)
 
 
-def left_behind(mark: str, seconds: float = 8) -> list[str]:
+def left_behind(mark: str, seconds: float = 60) -> list[str]:
     """Return the processes that a program started and that are still there after a while."""
     deadline = time.monotonic() + seconds
     while True:
