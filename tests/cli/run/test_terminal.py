@@ -70,9 +70,10 @@ if __name__ == "__main__":
 
 
 COMMANDS = [
-    "", "fit", "validate", "test", "predict", "new", "port", "plugins", "plugins list",
-    "plugins check", "plugins new", "checkpoint", "checkpoint show", "checkpoint diff",
-    "checkpoint verify", "checkpoint export", "checkpoint prune", "report", "plot", "hooks", "demo",
+    "", "fit CLASS AdamW", "fit CLASS RunManifest", "fit CLASS CSVLogger", "fit", "validate",
+    "test", "predict", "new", "port", "plugins", "plugins list", "plugins check",
+    "plugins new", "checkpoint", "checkpoint show", "checkpoint diff", "checkpoint verify",
+    "checkpoint export", "checkpoint prune", "report", "plot", "hooks", "demo",
 ]  # fmt: skip
 NAMES = re.compile(r"ARG:|ENV:|usage:|\[?-|\[?[A-Z_]+\b")
 """How a line begins that holds little but the name of an option, which is not broken."""
@@ -85,7 +86,7 @@ for columns in (40, 200):
     for command in {COMMANDS!r}:
         print("==", columns, command, flush=True)
         try:
-            main([*command.split(), "--help"])
+            main([*command.replace(" CLASS", "").split(), "--help", *command.split("CLASS ")[1:]])
         except SystemExit as exit_:
             assert not exit_.code, command
 """

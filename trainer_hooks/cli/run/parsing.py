@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import shutil
+import textwrap
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jsonargparse
@@ -92,7 +96,11 @@ class Parsers:
         keys = sorted(key for key in self.own.argument_keys if key.endswith(".help"))
         for key in keys:
             if self.own.takes(key.removesuffix(".help"), words[at]):
-                self.own.parse_args([f"--{key}", words[at]])  # it shows it, and exits
+                shown = io.StringIO()
+                with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+                    self.own.parse_args([f"--{key}", words[at]])
+                print("\n".join(map(_folded, shown.getvalue().splitlines())))
+                raise SystemExit(0)
         raise OptionError(
             f"--help {words[at]}: no argument takes a class of that name. Give its short name, or "
             "its class path."
@@ -159,3 +167,9 @@ class Parsers:
             help="Arguments that take the value of another, or of what was made: {target: source}.",
         )
         cli.link_arguments(parser)
+
+
+def _folded(line: str) -> str:
+    """Return a title, which the parser leaves in one line, in lines that fit the terminal."""
+    is_title = line[:1].isalpha() and not line.startswith("usage:")
+    return textwrap.fill(line, shutil.get_terminal_size().columns) if is_title else line
