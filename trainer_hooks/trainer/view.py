@@ -462,11 +462,14 @@ class TrainerView:
 
     @property
     def num_training_batches(self) -> int | float:
-        """Training batches in an epoch, outside fit those of the last one; infinity if unknown."""
+        """Training batches in an epoch, outside fit those of the last one; infinity if unknown.
+
+        An epoch that is ended early changes nothing of it.
+        """
         context, training = self._session.context, self._session.training
         if context is None or context.state.fn != "fit":
-            return training.num_batches
-        return math.inf if context.data.stream is None else context.data.stream.num_batches
+            return training.length
+        return math.inf if context.data.stream is None else context.data.stream.length
 
     @property
     def num_val_batches(self) -> list[int | float]:

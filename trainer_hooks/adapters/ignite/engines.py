@@ -97,7 +97,6 @@ class Engines:
         self.validation = new_engine()
         self._train_drivers: dict[str, Guest] = {}
         self._validation_drivers: dict[str, Guest] = {}
-        self._length: float = 0
         self._begun = self._epoch_begun = time.monotonic()
         self._batches = 0
         self._is_told = self._is_over = False
@@ -174,7 +173,7 @@ class Engines:
     def _refresh_train(self, trainer: Any, event: str, given: tuple[Any, ...]) -> None:
         state, progress = self.train.state, trainer.progress
         self._batches = progress.batches_in_epoch
-        if self._batches <= 1 or not self._length:
+        if self._batches <= 1 or state.dataloader is None:
             self._refresh_run(trainer)
         if event == "ITERATION_COMPLETED":
             state.epoch = progress.epochs_completed + 1
@@ -194,10 +193,7 @@ class Engines:
     def _refresh_run(self, trainer: Any) -> None:
         """Take over what lasts for an epoch."""
         state, batches = self.train.state, trainer.num_training_batches
-        # an epoch that is ended early is as long as the others, there
-        if not self._length or 0 < self._batches < batches:
-            self._length = batches
-        state.epoch_length = None if self._length == float("inf") else int(self._length)
+        state.epoch_length = None if batches == float("inf") else int(batches)
         state.max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
         state.dataloader = trainer.train_dataloader
 
