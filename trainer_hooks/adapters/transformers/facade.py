@@ -65,7 +65,7 @@ class Facade:
         loaders = trainer.val_dataloaders
         is_one = isinstance(loaders, list) and len(loaders) == 1
         self.lasting = {
-            "model": getattr(module, "lightning_guest", module),
+            "model": getattr(module, "module_guest", module),
             "processing_class": None,
             "train_dataloader": trainer.train_dataloader,
             "eval_dataloader": loaders[0] if is_one else loaders,
