@@ -118,9 +118,9 @@ def make_state(trainer: Any, module: Any) -> GuestState:
         device=get_device(_DEVICES.get(trainer.device.type, trainer.device.type)),
         precision=_PRECISIONS.get(trainer.precision, Precision.FP32),
     )
-    state.train_metrics = LoggedMetrics(trainer)
+    state.train_metrics = LoggedMetrics(trainer, "train")
     state.eval_metrics = LabelledMetrics(trainer)
-    state.train_metric_values = LoggedMetrics(trainer, are_values=True)
+    state.train_metric_values = LoggedMetrics(trainer, "train", are_values=True)
     state.eval_metric_values = LoggedMetrics(trainer, are_values=True)
     state.total_loss_dict = Losses(state)
     return state

@@ -91,7 +91,8 @@ class Job:
             ("evaluation", self.evaluation, DataModule),
         ):
             # loaders are of many frameworks, and none of them prepares data
-            if given is None or not callable(getattr(given, "prepare_data", None)):
+            is_loader = kind is DataModule and not callable(getattr(given, "prepare_data", None))
+            if given is None or is_loader:
                 continue
             stand_in = adopted(given, kind)
             if stand_in is not given:
