@@ -7,6 +7,8 @@ import time
 from functools import cache
 from typing import Any, Protocol
 
+from trainer_hooks.clock import EpochStage
+from trainer_hooks.data import number_of_batches
 from trainer_hooks.errors import StopTraining, UsageError
 
 __all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "Engines", "new_engine"]
@@ -14,7 +16,7 @@ __all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "Engines", "new_engine"]
 TRAIN_EVENTS = {
     "on_train_start": ("STARTED",),
     "on_train_epoch_start": ("EPOCH_STARTED",),
-    "on_before_dataloader": ("GET_BATCH_STARTED",),
+    "on_before_dataloader": ("GET_BATCH_STARTED", "DATALOADER_STOP_ITERATION"),
     "on_after_dataloader": ("GET_BATCH_COMPLETED",),
     "on_train_batch_start": ("ITERATION_STARTED",),
     "on_train_batch_end": ("ITERATION_COMPLETED",),
@@ -23,7 +25,7 @@ TRAIN_EVENTS = {
     "on_train_end": ("TERMINATE", "COMPLETED"),
     "on_exception": ("EXCEPTION_RAISED",),
 }
-"""What the engine of the training fires at each hook of ours."""
+"""What the engine of the training fires at each hook of ours; `INTERRUPT` where it is asked for."""
 
 VALIDATION_EVENTS = {
     "on_validation_start": ("STARTED",),
@@ -35,9 +37,15 @@ VALIDATION_EVENTS = {
 }
 """What the engine of a validation in a fit fires, but for that of a sanity check."""
 
-_BEFORE_A_BATCH = frozenset({"GET_BATCH_STARTED", "GET_BATCH_COMPLETED", "ITERATION_STARTED"})
+_BEFORE_A_BATCH = frozenset(
+    {
+        "GET_BATCH_STARTED", "DATALOADER_STOP_ITERATION", "GET_BATCH_COMPLETED",
+        "ITERATION_STARTED",
+    }
+)  # fmt: skip
 _WITH_METRICS = frozenset({"EPOCH_COMPLETED", "COMPLETED"})
 _WHY = "a handler of Ignite called engine.terminate()"
+_WHY_INTERRUPTED = "a handler of Ignite called engine.interrupt()"
 
 
 @cache
@@ -99,11 +107,15 @@ class Engines:
         self._validation_drivers: dict[str, Guest] = {}
         self._begun = self._epoch_begun = time.monotonic()
         self._batches = 0
-        self._is_told = self._is_over = False
+        self._is_told = self._is_over = self._is_interrupted = False
+        self._opened: int | None = None
+        self._is_exhausted = False
+        self._last: Guest | None = None
 
     def enter(self, guest: Guest) -> None:
         """Let a guest attach; it fires what no guest before it fires."""
         guest.attach_to(self.train, self.validation)
+        self._last = guest
         for event in self.train.wanted:
             self._train_drivers.setdefault(event, guest)
         for event in self.validation.wanted:
@@ -118,11 +130,13 @@ class Engines:
             if event == "ITERATION_COMPLETED" and not engine.should_terminate:  # one of each batch
                 self._refresh_train(trainer, event, given)
                 engine.fire_hosted(event)
-            elif self._is_due(event):
+            elif self._is_due(event, trainer):
                 self._refresh_train(trainer, event, given)
                 self._fire_train(event, given)
             if engine.should_terminate or engine.should_terminate_single_epoch:
                 self._heed(trainer, event)
+            if engine.should_interrupt:
+                self._interrupt(trainer)
 
     def fire_validation(
         self, guest: Guest, events: tuple[str, ...], trainer: Any, *given: Any
@@ -134,20 +148,49 @@ class Engines:
             if self._validation_drivers.get(event) is guest:
                 self._refresh_validation(trainer, event, given)
                 self.validation.fire_hosted(event)
-                if self.validation.should_terminate:
+                if self.validation.should_terminate or self.validation.should_interrupt:
                     raise UsageError(
-                        "a handler of Ignite called terminate() on the engine of a validation: a "
+                        "a handler of Ignite called terminate() or interrupt() on the engine of a "
+                        "validation: a "
                         "validation here runs to its end. Pass Trainer(limit_val_batches=...)."
                     )
                 self._heed(trainer, event)
 
-    def begin_epoch(self) -> None:
-        """Take the time, and forget that the epoch before was ended early."""
+    def begin_epoch(self, trainer: Any) -> None:
+        """Take the time, and forget that the epoch before was ended early; guests all call it."""
+        if self._opened == trainer.current_epoch:
+            return
         self.train.should_terminate_single_epoch = self._is_over = False
         self._epoch_begun = time.monotonic()
+        # there, the iterator of an epoch is found at its end when the next one asks it for a batch
+        length = number_of_batches(trainer.train_dataloader)
+        if length == float("inf"):
+            length = trainer.num_training_batches
+        is_whole = trainer.progress.batches_in_last_epoch >= length
+        self._is_exhausted = self._opened is not None and is_whole
+        self._opened = trainer.current_epoch
 
-    def _is_due(self, event: str) -> bool:
+    def go_on_inside(self, guest: Guest, trainer: Any) -> None:
+        """Begin an epoch once more where a fit is resumed inside it, as there.
+
+        Args:
+            guest: whose turn it is; the last one sees to it, when all were told of the start.
+            trainer: the trainer.
+        """
+        progress = trainer.progress
+        has_more = progress.batches_in_epoch < trainer.num_training_batches
+        if guest is self._last and progress.stage is EpochStage.BATCHES and has_more:
+            self.begin_epoch(trainer)
+            driver = self._train_drivers.get("EPOCH_STARTED")
+            if driver is not None:
+                self.fire_train(driver, ("EPOCH_STARTED",), trainer)
+
+    def _is_due(self, event: str, trainer: Any) -> bool:
         engine = self.train
+        if self._is_interrupted and event != "EXCEPTION_RAISED":
+            return False
+        if event == "DATALOADER_STOP_ITERATION":
+            return self._is_exhausted and trainer.progress.batches_in_epoch == 0
         ends, ends_epoch = engine.should_terminate, engine.should_terminate_single_epoch
         if not ends and not ends_epoch:
             return event not in ("TERMINATE", "TERMINATE_SINGLE_EPOCH")
@@ -216,6 +259,13 @@ class Engines:
     def _take_metrics(self, state: Any, trainer: Any) -> None:
         for name, value in trainer.callback_metrics.items():
             state.metrics[name] = value.item()
+
+    def _interrupt(self, trainer: Any) -> None:
+        """Stop after the batch in work; what is left of the events is for a run that goes on."""
+        self.train.should_interrupt = False
+        self.train.fire_hosted("INTERRUPT")
+        self._is_interrupted = True
+        trainer.stop(_WHY_INTERRUPTED)
 
     def _heed(self, trainer: Any, event: str) -> None:
         """Do what handlers asked of the engine."""

@@ -52,6 +52,7 @@ _KINDS: dict[str, type[Callback]] = {
     f"{_HOME}.early_stopping.EarlyStopping": EarlyStopping,
     f"{_HOME}.tqdm_logger.ProgressBar": HostedBar,
 }
+_ALWAYS = frozenset({"on_train_start", "on_train_epoch_start"})
 _EMA = f"{_HOME}.ema_handler.EMAHandler"
 _MODEL_CHECKPOINT = f"{_HOME}.checkpoint.ModelCheckpoint"
 _ENGINES: WeakKeyDictionary[Any, Engines] = WeakKeyDictionary()
@@ -142,6 +143,7 @@ class IgniteGuest(HostedCallback):
             ("train", train, TRAIN_EVENTS), ("validation", validation, VALIDATION_EVENTS),
         ):  # fmt: skip
             known = {name for names in events.values() for name in names}
+            known |= {"INTERRUPT"} if where == "train" else set()
             for name in sorted(engine.wanted - known):
                 raise CallbackError(
                     f"handler {_name(self.guest)} of Ignite on Events.{name} of the engine of "
@@ -176,7 +178,7 @@ class IgniteGuest(HostedCallback):
         if hook == "setup":
             return self._begin
         events = TRAIN_EVENTS.get(hook, ())
-        if self._wanted["train"].intersection(events) or hook == "on_train_epoch_start":
+        if self._wanted["train"].intersection(events) or hook in _ALWAYS:
             return self._firing_train(events)
         events = VALIDATION_EVENTS.get(hook, ())
         if self._wanted["validation"].intersection(events):
@@ -221,9 +223,11 @@ class IgniteGuest(HostedCallback):
     def _firing_train(self, events: tuple[str, ...]) -> Callable[..., object]:
         def call(trainer: Any, _module: Any, *given: Any) -> None:
             if self._engines is not None:
-                if events == ("EPOCH_STARTED",):
-                    self._engines.begin_epoch()
+                if events == TRAIN_EVENTS["on_train_epoch_start"]:
+                    self._engines.begin_epoch(trainer)
                 self._engines.fire_train(self, events, trainer, *given)
+                if events == TRAIN_EVENTS["on_train_start"]:
+                    self._engines.go_on_inside(self, trainer)
 
         return call
 
