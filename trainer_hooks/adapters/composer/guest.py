@@ -164,8 +164,11 @@ class ComposerGuest(HostedCallback):
     def _limit(self, state: Any, event: str) -> None:
         """Let the trainer train for as long as the guest said."""
         home, longest = self.home, state.max_duration
-        home.duration = longest
         trainer = home.trainer
+        if longest is None or state.timestamp < longest or trainer.world_size == 1:
+            home.duration = longest
+        else:  # the other processes do not know of it yet, and guests that save wait for each other
+            state.max_duration = home.duration
         if longest is None:
             return
         if state.timestamp >= longest:
