@@ -157,6 +157,42 @@ def composer_callbacks(folder):
     return {**found, "seen": seen[0], "saved": saved}
 
 
+def composer_model(folder):
+    """A ComposerModel with metrics, which the processes share."""
+    from composer.models import ComposerModel
+    from torchmetrics import MeanMetric
+
+    from trainer_hooks.adapters.composer import adapt_module
+
+    class Model(ComposerModel):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def forward(self, batch):
+            return self.layer(batch[0])
+
+        def loss(self, outputs, batch):
+            return (outputs - batch[1]).square().mean()
+
+        def get_metrics(self, is_train):
+            return {"mean": MeanMetric()}
+
+        def update_metric(self, batch, outputs, metric):
+            metric.update(outputs)
+
+    torch.manual_seed(1)
+    model = Model()
+    made = trainer(folder)
+    module = adapt_module(model, torch.optim.SGD(model.parameters(), 0.01))
+    made.fit(module, loader(), loader())
+    return {
+        "steps": made.global_step, "weights": model.layer.weight.flatten().tolist(),
+        "mean": made.callback_metrics["metrics/eval/mean"].item(),
+        "label": list(made.validate(module, loader(), verbose=False)[0]),
+    }  # fmt: skip
+
+
 def main(folder: str, *names: str) -> None:
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
