@@ -54,6 +54,14 @@ class LoggerElsewhere(Logger):
         """Return what takes any call, and does nothing."""
         return _Nothing()
 
+    def elsewhere(
+        self, name: str | None, version: Any, save_dir: str | None, log_dir: str | None
+    ) -> Logger:
+        """Note where the logger of rank 0 writes now, and stand for it again."""
+        self._name, self._version = name, version
+        self._save_dir, self._log_dir = save_dir, log_dir
+        return self
+
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Do nothing."""
 

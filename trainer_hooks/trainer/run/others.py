@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,7 +58,7 @@ class Others:
 
     def share_loggers(self) -> None:
         """Let loggers write in rank 0 alone, and the others know where they do."""
-        from trainer_hooks.loggers.elsewhere import LoggerElsewhere
+        from trainer_hooks.loggers import DummyLogger
 
         session = self._session
         if session.state.fn == "fit" and self._processes.is_global_zero and can_be_restarted():
@@ -66,7 +67,10 @@ class Others:
         places = self._processes.broadcast(places)
         if not self._processes.is_global_zero:
             session.guards.release()
-            session.loggers[:] = [LoggerElsewhere(*place) for place in places]
+            own = chain(list(session.loggers), repeat(DummyLogger()))  # others may have fewer
+            session.loggers[:] = [
+                one.elsewhere(*place) for place, one in zip(places, own, strict=False)
+            ]
             session.guards.install(session.loggers)
 
     def spread_random_numbers(self) -> None:
