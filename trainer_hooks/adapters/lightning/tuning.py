@@ -112,5 +112,5 @@ def _most_steps(trainer: Any, steps: int) -> int:
     batches = trainer.num_training_batches
     if trainer.max_epochs < 0 or math.isinf(batches):
         return steps
-    windows = math.ceil(batches / trainer.accumulate_grad_batches)
+    windows = math.ceil(batches / int(trainer.accumulate_grad_batches))
     return max(1, min(steps, windows * int(trainer.max_epochs - trainer.current_epoch)))
