@@ -73,6 +73,17 @@ class LightningGuest(HostedCallback):
             str(file) for folder in self.folders() for file in sorted(Path(folder).glob("*.ckpt"))
         ]
 
+    def save_now(self, trainer: Any, module: Any) -> None:  # noqa: ARG002 - a saver's
+        """Save what was asked for in a saver's folder, beside its own files."""
+        at = f"epoch={trainer.current_epoch}-step={trainer.global_step}"
+        for folder in self.folders():
+            trainer.save_checkpoint(Path(folder, f"requested-{at}.ckpt"))
+
+    def save_before_leaving(self, trainer: Any, module: Any) -> bool:
+        """Save as the process is told to end; return whether there is a folder for it."""
+        self.save_now(trainer, module)
+        return bool(self.folders())
+
     def attach_module(self, module: Any) -> None:
         """Bind the guest's `log` and `log_dict` to the module of the run, as Lightning does."""
         super().attach_module(module)
