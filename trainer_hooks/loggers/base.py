@@ -168,21 +168,6 @@ class Logger(ABC):
             state: what `run_state` returned when the checkpoint was saved.
         """
 
-    def elsewhere(
-        self, name: str | None, version: Any, save_dir: str | None, log_dir: str | None
-    ) -> Logger:
-        """Return what stands for this logger in a process that is not to write.
-
-        Args:
-            name: what the writing process says that the logger's name is.
-            version: likewise.
-            save_dir: likewise.
-            log_dir: likewise.
-        """
-        from trainer_hooks.loggers.elsewhere import LoggerElsewhere
-
-        return LoggerElsewhere(name, version, save_dir, log_dir)
-
     def save(self) -> None:  # noqa: B027 - optional
         """Write out what is still held in memory."""
 

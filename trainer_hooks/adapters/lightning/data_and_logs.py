@@ -153,14 +153,6 @@ class LoggerGuest(Logger):
         if tell is not None:
             tell(checkpoint_callback)
 
-    def elsewhere(
-        self, name: str | None, version: Any, save_dir: str | None, log_dir: str | None
-    ) -> Logger:
-        """Return what knows where rank 0 writes; callbacks there find the guest, as at home."""
-        found = super().elsewhere(name, version, save_dir, log_dir)
-        vars(found)["lightning_guest"] = self.lightning_guest
-        return found
-
     def save(self) -> None:
         """Let the guest write what it holds."""
         self.lightning_guest.save()

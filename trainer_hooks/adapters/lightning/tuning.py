@@ -112,5 +112,6 @@ def _most_steps(trainer: Any, steps: int) -> int:
     batches = trainer.num_training_batches
     if trainer.max_epochs < 0 or math.isinf(batches):
         return steps
-    windows = math.ceil(batches / int(trainer.accumulate_grad_batches))
-    return max(1, min(steps, windows * int(trainer.max_epochs - trainer.current_epoch)))
+    windows = math.ceil(batches / trainer.accumulate_grad_batches)
+    most: int = windows * (trainer.max_epochs - trainer.current_epoch)
+    return max(1, min(steps, most))

@@ -22,6 +22,7 @@ from trainer_hooks.adapters.lightning.loops import EvaluationLoop, FitLoop, Pred
 from trainer_hooks.adapters.lightning.module_view import ModuleView
 from trainer_hooks.adapters.lightning.strategy import AcceleratorView, StrategyView
 from trainer_hooks.adapters.views import View, lacking
+from trainer_hooks.loggers.elsewhere import LoggerElsewhere
 from trainer_hooks.loops import overrides
 
 __all__ = ["TrainerView", "module_view", "trainer_view"]
@@ -188,7 +189,7 @@ class TrainerView(View):
     @property
     def loggers(self) -> list[Any]:
         """The loggers, Lightning's as they were given."""
-        return [getattr(one, "lightning_guest", one) for one in self.view_target.loggers]
+        return [_logger_as_given(one) for one in self.view_target.loggers]
 
     @property
     def logger(self) -> Any:
@@ -275,6 +276,12 @@ class TrainerView(View):
 
 def _as_given(callback: Any) -> Any:
     return callback.guest if isinstance(callback, HostedCallback) else callback
+
+
+def _logger_as_given(logger: Any) -> Any:
+    """Return Lightning's logger, also in a process where it does not write."""
+    own = logger.own if isinstance(logger, LoggerElsewhere) else logger
+    return getattr(own, "lightning_guest", logger)
 
 
 def _value(word: Any) -> Any:

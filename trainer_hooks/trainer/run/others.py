@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from itertools import chain, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,7 +58,7 @@ class Others:
 
     def share_loggers(self) -> None:
         """Let loggers write in rank 0 alone, and the others know where they do."""
-        from trainer_hooks.loggers import DummyLogger
+        from trainer_hooks.loggers.elsewhere import LoggerElsewhere
 
         session = self._session
         if session.state.fn == "fit" and self._processes.is_global_zero and can_be_restarted():
@@ -67,9 +67,10 @@ class Others:
         places = self._processes.broadcast(places)
         if not self._processes.is_global_zero:
             session.guards.release()
-            own = chain(list(session.loggers), repeat(DummyLogger()))  # others may have fewer
+            own = [*session.loggers, *repeat(None, len(places))]  # others may have fewer
             session.loggers[:] = [
-                one.elsewhere(*place) for place, one in zip(places, own, strict=False)
+                LoggerElsewhere(name, version, save_dir, log_dir, one)
+                for (name, version, save_dir, log_dir), one in zip(places, own, strict=False)
             ]
             session.guards.install(session.loggers)
 
