@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import json
 import os
 import signal
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
 
     from trainer_hooks import Trainer
+
+ROOT = Path(__file__).parents[1]
 
 # The models are tiny, and the workers of pytest share the cores: a second thread in each only waits
 # in a loop for a core that another worker uses. Fresh interpreters inherit it.
@@ -43,6 +49,49 @@ def _no_power_cut() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], Any]], Any]:
+    """Make something once, also where several workers of pytest ask for it."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent  # the folder of all workers
+
+    def made(name: str, make: Callable[[Path], Any]) -> Any:
+        """Return what `make(folder)` returns as plain data; it stands in the folder for later."""
+        folder = shared / name
+        result = folder / "once.json"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not result.exists():
+                folder.mkdir(exist_ok=True)
+                result.write_text(json.dumps(make(folder)), encoding="utf-8")
+        return json.loads(result.read_text(encoding="utf-8"))
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def results_of(once) -> Callable[..., dict]:
+    """What a script writes, which is run once, also where several workers of pytest ask for it."""
+
+    def run(script: Path, *path: str | Path, words: Iterable[str] = ()) -> dict:
+        """Run `script TARGET WORDS`; it imports from this checkout and from `path`."""
+
+        def results(folder: Path) -> dict:
+            target = folder / "results.json"
+            done = subprocess.run(
+                [sys.executable, script, target, *words],
+                cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))},
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            return json.loads(target.read_text(encoding="utf-8"))
+
+        return once("-".join((*script.relative_to(ROOT).with_suffix("").parts, *words)), results)
+
+    return run
 
 
 class Distribution:

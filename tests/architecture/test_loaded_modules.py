@@ -56,7 +56,8 @@ UNUSED = [
     "loops.closure_step", "loops.evaluators", "loops.manual_step", "loops.microbatches",
     "loops.prediction", "loops.replay", "loops.second_validation", "loops.stored_cue",
     "metrics.microbatches", "runtime.memento", "trainer.description", "trainer.run.adoption",
-    "trainer.run.restoring", "trainer.run.snapshot", "trainer.run.trial", "trainer.tuner",
+    "trainer.run.contents", "trainer.run.restoring", "trainer.run.snapshot", "trainer.run.trial",
+    "trainer.tuner",
 ]  # fmt: skip
 """What a bare fit has no use for; each is a file or a folder of files."""
 

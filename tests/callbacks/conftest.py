@@ -237,7 +237,7 @@ class Terminal:
         self.file.write(f"\x1b]2;{title}\x07")
         self.file.flush()
         with self._changed:
-            assert self._changed.wait_for(lambda: self._screen.title == title, timeout=10)
+            assert self._changed.wait_for(lambda: self._screen.title == title, timeout=120)
 
     @property
     def screen(self) -> list[str]:
@@ -270,7 +270,7 @@ class Terminal:
 
     def close(self) -> None:
         self.file.close()
-        self._reader.join(timeout=10)
+        self._reader.join(timeout=120)
         os.close(self._master)
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -48,11 +48,11 @@ class Ended:
     codes: list[int]
     output: str
     seconds: float
-    folder: Path
+    folder: str
 
     def found(self, case: str) -> list[dict]:
         """Return what each process found in a case."""
-        places = [self.folder / case / f"rank{rank}.json" for rank in range(len(self.codes))]
+        places = [Path(self.folder, case) / f"rank{rank}.json" for rank in range(len(self.codes))]
         assert all(place.exists() for place in places), self.output[-6000:]
         return [json.loads(place.read_text()) for place in places]
 
@@ -83,7 +83,7 @@ def launch(folder: Path, *cases: str, processes: int = 2, timeout: float = 150) 
             one.kill()
             one.wait()
     output = "\n".join(place.read_text() for place in outputs)
-    return Ended([one.returncode for one in started], output, seconds, folder)
+    return Ended([one.returncode for one in started], output, seconds, str(folder))
 
 
 def _wait(started: list[subprocess.Popen], timeout: float) -> float:
@@ -100,15 +100,15 @@ def _wait(started: list[subprocess.Popen], timeout: float) -> float:
 
 
 @pytest.fixture(scope="session")
-def ended(tmp_path_factory) -> Ended:
+def ended(once) -> Ended:
     """What two processes found in all cases that go through."""
-    return launch(tmp_path_factory.mktemp("two"), *THAT_GO_THROUGH)
+    return Ended(**once("two", lambda folder: asdict(launch(folder, *THAT_GO_THROUGH))))
 
 
 @pytest.fixture(scope="session")
-def sharded(tmp_path_factory) -> Ended:
+def sharded(once) -> Ended:
     """What two processes with shards of the weights found in all cases that go through."""
-    return launch(tmp_path_factory.mktemp("shards"), *SHARDED, timeout=240)
+    return Ended(**once("shards", lambda folder: asdict(launch(folder, *SHARDED, timeout=240))))
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def run(*command: str, program: str | None = None, **more: str):
     return ended.returncode, ended.stdout + ended.stderr, left_behind(mark)
 
 
-def left_behind(mark: str, seconds: float = 8) -> list[str]:
+def left_behind(mark: str, seconds: float = 60) -> list[str]:
     """Return the processes that a program started and that are still there after a while."""
     deadline = time.monotonic() + seconds
     while True:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -56,5 +58,5 @@ def test_a_signal_to_one_rank_ends_all_in_order(launched):
     """SIGTERM to rank 1 leaves one checkpoint, and both exit with the signal's code."""
     found = launched("leaves_by_signal", timeout=60)
     assert found.codes == [143, 143], found.output
-    files = [path.name for path in (found.folder / "leaves_by_signal").glob("*.ckpt")]
+    files = [path.name for path in Path(found.folder, "leaves_by_signal").glob("*.ckpt")]
     assert files == ["preempted-epoch=0-step=4.ckpt"]

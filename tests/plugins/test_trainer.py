@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.slow  # packages are built, and each run has a process of its own
+
 PRELUDE = """
 import contextlib, io, json, logging, os, sys, warnings
 import torch

@@ -895,8 +895,8 @@ SCENARIOS = [
 
 
 def marked(index, scenario):
-    """Return a scenario as a parameter; every fifth is enough while one works on something else."""
-    marks = [pytest.mark.slow] if index % 5 else []
+    """Return a scenario as a parameter; every tenth is enough while one works on something else."""
+    marks = [pytest.mark.slow] if index % 10 else []
     if isinstance(scenario, type(pytest.param())):
         return pytest.param(*scenario.values, marks=[*scenario.marks, *marks], id=scenario.id)
     return pytest.param(scenario, marks=marks)

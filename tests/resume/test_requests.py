@@ -9,9 +9,11 @@ from torch.utils.data import DataLoader
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
-)
+pytestmark = [
+    pytest.mark.slow,  # each saves at every place of a run, and resumes from all of them
+    # what these look at does not depend on the place
+    pytest.mark.filterwarnings("ignore:a checkpoint was saved in the hook"),
+]
 
 
 def calls_of(trainer, recorder) -> list:

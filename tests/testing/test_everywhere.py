@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from trainer_hooks.testing import TinyModule, examine_callback
 from trainer_hooks.testing.checks import everywhere
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[2]
 CASES = Path(__file__).with_name("everywhere.py")
@@ -30,27 +22,15 @@ CHECKS = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict:
+def found(results_of) -> dict:
     """What the checks said of each callback of `everywhere.py`."""
-    target = tmp_path_factory.mktemp("everywhere") / "results.json"
-    in_composer, in_others = {"in_composer"}, CHECKS.keys() - {"in_composer"}
+    in_composer, in_others = ["in_composer"], sorted(CHECKS.keys() - {"in_composer"})
     # Composer wants a torchvision, whose stand-in would mislead transformers
-    found = checked(target, in_composer, ROOT)
-    for name, results in checked(target, in_others, ROOT, STAND_INS).items():
+    found = results_of(CASES, words=in_composer)
+    for name, results in results_of(CASES, STAND_INS, words=in_others).items():
         found[name] |= {check: results[check] for check in in_composer}
         found[name]["elsewhere"] += results["elsewhere"]
     return found
-
-
-def checked(target: Path, skipped: Iterable[str], *path: Path) -> dict:
-    """Return what a process that imports from `path` found."""
-    done = subprocess.run(
-        [sys.executable, CASES, target, *skipped],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(target.read_text(encoding="utf-8"))
 
 
 def test_what_is_not_installed_is_said(monkeypatch) -> None:

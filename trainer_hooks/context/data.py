@@ -114,23 +114,27 @@ class RunData:
         """Whether the loaders were found."""
         return self.stream is not None or bool(self.evaluation)
 
+    @property
+    def training(self) -> TrainStream:
+        """The training batches of a fit whose loaders were found."""
+        assert self.stream is not None
+        return self.stream
+
     def take_up(self, state: dict[str, Any], progress: Progress) -> None:
         """Come back to the place of the training loader at which a checkpoint was saved."""
-        assert self.stream is not None
         if progress.stage is EpochStage.BATCHES and state["opened_with"]:
-            self.reopened = self.stream.reopen(
+            self.reopened = self.training.reopen(
                 progress.epochs_completed, progress.batches_in_epoch, state
             )
         else:
-            self.stream.restore_between(state)
+            self.training.restore_between(state)
 
     def batches(self, epoch: int) -> Iterator[Any]:
         """Return the iterator over an epoch's batches, opened anew or where a resume left it."""
-        assert self.stream is not None
         if self.reopened is not None:
             iterator, self.reopened = self.reopened, None
             return iterator
-        return self.stream.open(epoch)
+        return self.training.open(epoch)
 
     def let_go(self) -> None:
         """Forget the loaders, and keep how many batches those of the evaluations have.

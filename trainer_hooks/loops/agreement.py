@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
+from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime import ProcessGroup
 
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
+    from trainer_hooks.errors import StopTraining
     from trainer_hooks.loops.duration import Duration
     from trainer_hooks.runtime import GradientSync, ShardedSync
 
@@ -58,8 +60,7 @@ class Agreement:
         self._is_first = True
         self._settled: list[float] = []
         self._time_stands_until = 0.0
-        assert context.data.stream is not None
-        self._is_length_known = context.data.stream.num_batches != math.inf
+        self._is_length_known = context.data.training.num_batches != math.inf
         if sync is not None:
             sync.has_wish = self.has_wish
 
@@ -123,6 +124,17 @@ class Agreement:
         if self._is_length_known:
             return is_last
         return self._processes.reduce_boolean_decision(is_last, all=False)
+
+    def refuse_alone(self, request: StopTraining) -> NoReturn:
+        """Make sure that this process does not end where the others would wait for it.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            "StopTraining was raised between the hooks of a run of several processes, where "
+            "the others go on. Call trainer.stop() there, or raise it in a hook or a step."
+        ) from request
 
     def _wishes(self) -> list[float]:
         """Return what this process asks for: first what lasts, then what is asked once."""

@@ -25,23 +25,26 @@ class FitValidation:
 
     Args:
         context: the run.
-        num_batches: training batches an epoch.
+        agree: called at the end of each; the fit's own agreement of several processes.
 
     Attributes:
         is_inside: whether one may be due inside an epoch.
-        agree: called at the end of each; the fit's own agreement of several processes.
 
     Raises:
         OptionError: `val_check_interval` does not fit the number of batches.
         ModuleError: the validation step takes other arguments.
     """
 
-    def __init__(self, context: RunContext, num_batches: int | float) -> None:
+    def __init__(self, context: RunContext, agree: Callable[[], None]) -> None:
         self._context = context
+        self._agree = agree
         self._is_told = False
-        self.agree: Callable[[], None] = _nothing
-        schedule = ValidationSchedule(context, num_batches)
-        self._schedule = schedule
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Find out when one is due, by the training batches that an epoch has now."""
+        context, num_batches = self._context, self._context.data.training.num_batches
+        schedule = self._schedule = ValidationSchedule(context, num_batches)
         self._evaluators: EvaluatorSchedule | None = None
         if any(e.when is not None for e in context.data.evaluation["validate"].evaluators):
             from trainer_hooks.loops.evaluators import EvaluatorSchedule
@@ -59,10 +62,10 @@ class FitValidation:
 
         It leaves no trace: random numbers, generators, modes and metrics are put back.
         """
-        context = self._context
+        context, data = self._context, self._context.data
         trainer, module, hooks = context.trainer, context.module, context.hooks
         limit = context.plan.num_sanity_val_steps
-        if limit == 0 or not context.data.evaluation["validate"]:
+        if limit == 0 or not data.evaluation["validate"] or not data.training.num_batches:
             return
         context.state.stage = RunningStage.SANITY_CHECKING
         with context.parts.put_back(), context.training.metrics.isolated():
@@ -129,7 +132,7 @@ class FitValidation:
             EvaluationLoop(context, "validate").run(context.validation.limit)
             context.validation.limit = None
             hooks.on_validation_run_end(trainer, module)
-            self.agree()
+            self._agree()
             context.training.timekeeper.end_validation(progress)
             context.state.stage = RunningStage.TRAINING
             if chosen is None or self._are_common_in(chosen):

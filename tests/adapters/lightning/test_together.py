@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,9 +30,41 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def results(results_of_two) -> list[dict]:
+def results(once) -> list[dict]:
     """What each process saw there and here."""
-    return results_of_two(TOGETHER)
+    return once("lightning-together", run_in_two)
+
+
+def run_in_two(folder: Path) -> list[dict]:
+    """Run the script in two processes, and see to it that none is left."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        # a seed that a test before has left there is none of the cases'
+        **{name: value for name, value in os.environ.items() if name != "PL_GLOBAL_SEED"},
+        "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "NODE_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+        "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONPATH": str(TOGETHER.parents[3]),
+    }  # fmt: skip
+    targets = [folder / f"seen.json.rank{rank}" for rank in range(2)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, TOGETHER, target],
+            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank, target in enumerate(targets)
+    ]  # fmt: skip
+    try:
+        for one in started:
+            output, _ = one.communicate(timeout=240)
+            assert one.returncode == 0, output
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+    return [json.loads(target.read_text(encoding="utf-8")) for target in targets]
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"case_early_stopping_by_one"}))

@@ -30,6 +30,8 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
 )
 
+pytestmark = pytest.mark.slow  # an export takes its time
+
 FORMATS = {"torchscript": "net.pt", "onnx": "net.onnx", "torch.export": "net.pt2"}
 
 _READER = """
@@ -199,7 +201,6 @@ def test_no_sample_is_told(tmp_path):
 # --- what is written ---
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_trained_classifier_runs_elsewhere(kind, digits, bare, tmp_path):
     """What a fit exports gives the module's answers in a fresh process, for any batch size."""
@@ -309,7 +310,6 @@ class Texts(nn.Module):
         return self.attend(self.recur(self.embed(tokens))[0]).mean(1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_layers_of_many_kinds(kind, tmp_path):
     """Recurrent layers and attention are exported, of whole numbers, without a warning."""
@@ -429,7 +429,6 @@ def test_a_sample_without_a_batch_is_told(tmp_path):
         export_for_inference(Net(), "pt2", tmp_path / "a.pt2", sample_input=torch.tensor(1.0))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_transforms_change_the_copy(kind, tmp_path):
     """Transforms make what is exported, one after the other, also in another type."""

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+pytestmark = pytest.mark.slow  # twenty programs, several of which train for a while
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 try:

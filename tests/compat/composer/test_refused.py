@@ -31,14 +31,14 @@ def test_algorithms_are_refused_with_a_word(make) -> None:
 @pytest.mark.parametrize("name", sorted(absent.STATE))
 def test_an_attribute_of_state_that_is_not_here(make, name) -> None:
     """Each says what to use instead."""
-    with pytest.raises(AttributeError, match=f"state.{name} is not here: "):
+    with pytest.raises(AttributeError, match=f"State.{name} is not in trainer_hooks: "):
         getattr(make().state, name)
 
 
 @pytest.mark.parametrize("name", sorted(absent.TRAINER))
 def test_a_member_of_the_trainer_that_is_not_here(make, name) -> None:
     """Each says what to use instead."""
-    with pytest.raises(AttributeError, match=f"trainer.{name} is not here: "):
+    with pytest.raises(AttributeError, match=f"Trainer.{name} is not in trainer_hooks: "):
         getattr(make(), name)
 
 
@@ -56,7 +56,7 @@ def test_a_member_of_the_trainer_that_is_not_here(make, name) -> None:
 def test_a_name_that_is_not_here(package, name) -> None:
     """Importing it is an error that says what to use."""
     module = importlib.import_module(f"trainer_hooks.compat.composer{package}")
-    with pytest.raises(ImportError, match=f"{name} of Composer is not here: "):
+    with pytest.raises(ImportError, match=rf"composer(.\w+)*\.{name} is not in trainer_hooks: "):
         getattr(module, name)
 
 

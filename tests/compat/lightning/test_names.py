@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_hooks.compat.lightning._refusing import NotOfferedError
+from trainer_hooks.compat.refusing import NotOfferedError
 
 PACKAGE = "trainer_hooks.compat.lightning"
 NAMES = json.loads(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._lazy import loader_of
 from trainer_hooks.compat.composer.absent import LOGGERS, PACKAGE
+from trainer_hooks.compat.refusing import refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,11 +26,4 @@ def names(
         homes: the module of each name, below the package.
         absent: names that it has in Composer.
     """
-    load = loader_of(package, homes)
-
-    def get(name: str) -> Any:
-        if name in absent:
-            raise ImportError(f"{name} of Composer is not here: {_ABSENT[name]}.")
-        return load(name)
-
-    return get
+    return refusing(package, {name: _ABSENT[name] for name in absent}, loader_of(package, homes))

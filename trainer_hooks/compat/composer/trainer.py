@@ -24,6 +24,7 @@ from trainer_hooks.compat.composer.running import making, starting
 from trainer_hooks.compat.composer.running.carrier import Carrier
 from trainer_hooks.compat.composer.running.links import Links
 from trainer_hooks.compat.composer.utils import format_name_with_dist
+from trainer_hooks.compat.refusing import lacking
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.runtime import seed_everything
 from trainer_hooks.trainer.options import takes_options
@@ -340,9 +341,7 @@ class Trainer:
 
     def __getattr__(self, name: str) -> NoReturn:
         """Say what to use instead of what is not here."""
-        if name in TRAINER:
-            raise AttributeError(f"trainer.{name} is not here: {TRAINER[name]}.", name=name)
-        raise AttributeError(f"Trainer has no attribute {name!r}", name=name, obj=self)
+        raise lacking(self, name, TRAINER)
 
 
 def _scaled(duration: Any, ratio: float) -> Any:

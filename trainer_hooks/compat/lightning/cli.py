@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.cli.run import SUBCOMMANDS, SaveConfigCallback, TrainerCLI
-from trainer_hooks.compat.lightning._refusing import refusing
 from trainer_hooks.compat.lightning.trainer.trainer import Trainer
+from trainer_hooks.compat.refusing import refusing
 
 if TYPE_CHECKING:
     from trainer_hooks.cli.run import TrainerParser

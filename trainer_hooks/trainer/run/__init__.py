@@ -8,6 +8,7 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.trainer.run.conditions import checked_overrides
+    from trainer_hooks.trainer.run.contents import build
     from trainer_hooks.trainer.run.forking import Forks
     from trainer_hooks.trainer.run.job import Job, reload_data
     from trainer_hooks.trainer.run.leaving_out import leave_to_first
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.rest import at_rest
     from trainer_hooks.trainer.run.resuming import best_of_fit, find_checkpoint
     from trainer_hooks.trainer.run.session import Session
-    from trainer_hooks.trainer.run.snapshot import build, save, save_in_background, tell_saved
+    from trainer_hooks.trainer.run.snapshot import save, save_in_background, tell_saved
     from trainer_hooks.trainer.run.together import decided_by_zero
     from trainer_hooks.trainer.run.trial import run_trial
 
@@ -57,7 +58,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "active_profile": "profiling",
             "at_rest": "rest",
             "best_of_fit": "resuming",
-            "build": "snapshot",
+            "build": "contents",
             "checked_overrides": "conditions",
             "decided_by_zero": "together",
             "find_checkpoint": "resuming",

@@ -358,9 +358,8 @@ class Run:
             return loops.PredictionLoop(context, self.job.keeps_predictions)
         if self.job.fn != "fit":
             return loops.EvaluationLoop(context, self.job.fn)
-        assert context.data.stream is not None
         advise(self.session, context)
-        loop = self._loop = loops.FitLoop(context, context.data.stream)
+        loop = self._loop = loops.FitLoop(context)
         warn_of_nothing_to_do(context, loop.reason_to_end())
         return loop
 

@@ -10,6 +10,7 @@ from trainer_hooks.compat.composer.absent import ENGINE
 from trainer_hooks.compat.composer.core.callback import Callback
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.loggers.destination import LoggerDestination
+from trainer_hooks.compat.refusing import lacking
 from trainer_hooks.errors import UsageError, add_note
 
 if TYPE_CHECKING:
@@ -82,9 +83,7 @@ class Engine:
 
     def __getattr__(self, name: str) -> NoReturn:
         """Say what to use instead of what is not here."""
-        if name in ENGINE:
-            raise AttributeError(f"engine.{name} is not here: {ENGINE[name]}.", name=name)
-        raise AttributeError(f"Engine has no attribute {name!r}", name=name, obj=self)
+        raise lacking(self, name, ENGINE)
 
     @property
     def closing(self) -> Closing:

@@ -11,6 +11,7 @@ from trainer_hooks.compat.composer.absent import STATE
 from trainer_hooks.compat.composer.core.batches import batch_get, batch_set
 from trainer_hooks.compat.composer.core.times import Time, TimeUnit
 from trainer_hooks.compat.composer.core.timestamp import Timestamp
+from trainer_hooks.compat.refusing import lacking
 from trainer_hooks.errors import OptionError, UsageError
 
 if TYPE_CHECKING:
@@ -246,9 +247,7 @@ class State:
 
     def __getattr__(self, name: str) -> NoReturn:
         """Say what to use instead of what is not here."""
-        if name in STATE:
-            raise AttributeError(f"state.{name} is not here: {STATE[name]}.", name=name, obj=self)
-        raise AttributeError(f"State has no attribute {name!r}", name=name, obj=self)
+        raise lacking(self, name, STATE)
 
 
 def _length(loader: Any) -> int | None:

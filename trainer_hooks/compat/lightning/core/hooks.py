@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer_hooks.compat.lightning._refusing import refusing
+from trainer_hooks.compat.refusing import refusing
 
 __all__: list[str] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks._lazy import loader_of
-from trainer_hooks.compat.lightning._refusing import refusing
+from trainer_hooks.compat.refusing import refusing
 
 if TYPE_CHECKING:
     from trainer_hooks.loggers import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trainer_hooks.compat.lightning._refusing import refusing
 from trainer_hooks.compat.lightning.rank_zero_experiment import rank_zero_experiment
+from trainer_hooks.compat.refusing import refusing
 from trainer_hooks.loggers import DummyLogger, Logger
 
 __all__ = ["DummyLogger", "Logger", "rank_zero_experiment"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainer_hooks import DDPStrategy, FSDPStrategy
-from trainer_hooks.compat.lightning._refusing import refusing
+from trainer_hooks.compat.refusing import refusing
 
 __all__ = ["DDPStrategy", "FSDPStrategy"]
 

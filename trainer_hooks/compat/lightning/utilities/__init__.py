@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 import warnings
 
-from trainer_hooks.compat.lightning._refusing import refusing
 from trainer_hooks.compat.lightning.rank_zero_experiment import rank_zero_experiment
 from trainer_hooks.compat.lightning.utilities.enums import GradClipAlgorithmType
+from trainer_hooks.compat.refusing import refusing
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.runtime import usable_cpus
 from trainer_hooks.utilities import (

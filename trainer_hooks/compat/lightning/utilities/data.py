@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer_hooks.compat.lightning._refusing import refusing
+from trainer_hooks.compat.refusing import refusing
 from trainer_hooks.data import count_samples as extract_batch_size
 
 __all__ = ["extract_batch_size"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.compat.lightning._refusing import refusing
+from trainer_hooks.compat.refusing import refusing
 from trainer_hooks.runtime import free_memory as garbage_collection_cuda
 from trainer_hooks.runtime import is_out_of_memory as is_oom_error
 from trainer_hooks.runtime import map_tensors

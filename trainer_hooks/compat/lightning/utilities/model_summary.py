@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainer_hooks.callbacks.summary.table import LayerSummary, summarize
 from trainer_hooks.callbacks.summary.table import ModelSummaryTable as ModelSummary
-from trainer_hooks.compat.lightning._refusing import refusing
+from trainer_hooks.compat.refusing import refusing
 
 __all__ = ["LayerSummary", "ModelSummary", "summarize"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tqdm.auto import tqdm as Tqdm  # noqa: N812 - Lightning's name
 
 from trainer_hooks.callbacks import TQDMProgressBar
-from trainer_hooks.compat.lightning._refusing import refusing
+from trainer_hooks.compat.refusing import refusing
 
 __all__ = ["TQDMProgressBar", "Tqdm"]
 
