@@ -515,8 +515,12 @@ class TrainerView:
     def estimated_stepping_batches(self) -> int | float:
         """Optimizer steps of the whole fit, as far as its limits tell.
 
-        Where nobody can know it is infinite, and a warning says why.
+        Where nobody can know it is infinite, and a warning says why. In `setup` of a fit it makes
+        the training loader; of several processes all must ask, or none.
         """
+        context = self._session.context
+        if context is not None and context.data.stream is None and context.data.load_training:
+            context.data.load_training()
         plan, length = self._session.plan, self.num_training_batches
         steps = steps_in(plan, length, self._samples(length))
         if steps == math.inf:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.lightning.data_and_logs import overridden
+from trainer_hooks.adapters.lightning.home import told_stage
 from trainer_hooks.adapters.lightning.views import trainer_view
 from trainer_hooks.adapters.modules import HostedModule
 from trainer_hooks.module import Module
@@ -45,6 +46,8 @@ class ModuleGuest(HostedModule):
         for name in overridden(guest, Module):
             if name == "teardown":
                 vars(self)[name] = self._end_guest
+            elif name == "setup":
+                vars(self)[name] = told_stage(guest.setup, guest)
             elif name not in _OWN:
                 vars(self)[name] = getattr(guest, name)
 
@@ -94,7 +97,7 @@ class ModuleGuest(HostedModule):
     def _end_guest(self, stage: str) -> None:
         """Let the guest clean up; not after an exception, as there."""
         if not self.trainer.interrupted:
-            self.lightning_guest.teardown(stage)
+            told_stage(self.lightning_guest.teardown, self.lightning_guest)(stage)
 
     def attach(self, trainer: Any, metrics: Any) -> None:
         """Let the guest know its trainer, and log, optimize and print through it."""
