@@ -220,3 +220,26 @@ def test_the_end_of_a_loader_that_is_limited_is_not_reached() -> None:
     assert seen == [2, 3]
     fit(guest, max_epochs=3, limit_train_batches=2)
     assert seen == [2, 3]
+
+
+def test_an_error_names_the_handler_that_broke() -> None:
+    """Another guest's hook fires the event that both hang on: the note tells which one it was."""
+
+    def sound(engine):
+        pass
+
+    def breaks(engine):
+        raise ValueError("broken here")
+
+    event = Events.ITERATION_COMPLETED(every=2)
+    with pytest.raises(ValueError, match="broken here") as caught:
+        fit(adapt(sound, event=event), adapt(breaks, event=event))
+    notes = "\n".join(caught.value.__notes__)
+    assert "<locals>.breaks of Ignite, on Events.ITERATION_COMPLETED" in notes
+    assert "sound of Ignite" not in notes
+
+
+def test_a_function_is_called_by_its_name() -> None:
+    """Reports and labels tell functions apart."""
+    keys = [adapt(f, event=Events.STARTED).state_key for f in (fit, listened)]
+    assert keys == ["ignite:fit", "ignite:listened"]

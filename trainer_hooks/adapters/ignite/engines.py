@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from trainer_hooks.clock import EpochStage
 from trainer_hooks.data import number_of_batches
-from trainer_hooks.errors import StopTraining, UsageError
+from trainer_hooks.errors import StopTraining, UsageError, add_note
 
-__all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "Engines", "new_engine"]
+__all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "Engines", "name_of", "new_engine"]
 
 TRAIN_EVENTS = {
     "on_train_start": ("STARTED",),
@@ -66,8 +66,14 @@ def _engine_class() -> Any:
             return super().add_event_handler(event_name, *args, **kwargs)
 
         def fire_hosted(self, event: str, *args: Any, **kwargs: Any) -> None:
-            """Fire an event, with what its handlers are given."""
-            self._fire_event(events[event], *args, **kwargs)
+            """Fire an event, with what its handlers are given; an error names the handler."""
+            try:
+                self._fire_event(events[event], *args, **kwargs)
+            except StopTraining:
+                raise
+            except Exception as error:
+                add_note(error, f"in {_handler_of(error, base)} of Ignite, on Events.{event}")
+                raise
 
         def run(self, *_: Any, **__: Any) -> Any:
             """Refuse: the Trainer runs.
@@ -81,6 +87,25 @@ def _engine_class() -> Any:
             )
 
     return HostedEngine
+
+
+def _handler_of(error: Exception, engine_class: Any) -> str:
+    """Return what an engine had called when an error came up.
+
+    All handlers of an event hang on one engine, so that the callback whose hook fires it need not
+    be the one that broke.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is engine_class._fire_event.__code__:  # noqa: SLF001 - its frame
+            return f"the handler {name_of(trace.tb_frame.f_locals.get('func'))}"
+        trace = trace.tb_next
+    return "an engine"
+
+
+def name_of(handler: Any) -> str:
+    """Return the name of a function, or of an object's class."""
+    return str(getattr(handler, "__qualname__", type(handler).__qualname__))
 
 
 def new_engine() -> Any:

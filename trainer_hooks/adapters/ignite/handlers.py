@@ -12,6 +12,7 @@ from trainer_hooks.adapters.ignite.engines import (
     TRAIN_EVENTS,
     VALIDATION_EVENTS,
     Engines,
+    name_of,
     new_engine,
 )
 from trainer_hooks.adapters.kinds import HostedBar
@@ -76,7 +77,7 @@ def adapt(handler: Any, *arguments: Any, event: Any = None, on: str = "") -> Cal
     is_logger = f"{_HOME}.base_logger.BaseLogger" in names and default is None
     if event is None and (is_logger or default is None):
         raise CallbackError(
-            f"handler {_name(handler)} of Ignite: nobody says on which event it is called. Pass "
+            f"handler {name_of(handler)} of Ignite: nobody says on which event it is called. Pass "
             f"trainer_hooks.adapters.ignite.adapt({'logger, log_handler' * is_logger or 'handler'},"
             ' event=Events.EPOCH_COMPLETED, on="train") in its place, or on="validation".'
         )
@@ -133,7 +134,7 @@ class IgniteGuest(HostedCallback):
         """
         if on not in ("", "train", "validation"):
             raise CallbackError(
-                f"on={on!r} for handler {_name(self.guest)} of Ignite: must be 'train' or "
+                f"on={on!r} for handler {name_of(self.guest)} of Ignite: must be 'train' or "
                 "'validation'. Pass one of them."
             )
         self._place = on, event, arguments, is_logger
@@ -146,7 +147,7 @@ class IgniteGuest(HostedCallback):
             known |= {"INTERRUPT"} if where == "train" else set()
             for name in sorted(engine.wanted - known):
                 raise CallbackError(
-                    f"handler {_name(self.guest)} of Ignite on Events.{name} of the engine of "
+                    f"handler {name_of(self.guest)} of Ignite on Events.{name} of the engine of "
                     f"{where}: such an event is not fired here. Use one of "
                     f"{', '.join(sorted(known))}."
                 )
@@ -191,6 +192,11 @@ class IgniteGuest(HostedCallback):
         if module is None and self._trainer is not None:
             _ENGINES.pop(self._trainer, None)
             self._engines = self._trainer = None
+
+    @property
+    def state_key(self) -> str:
+        """Ignite, and the guest's class, or the function's name."""
+        return f"{self.framework}:{name_of(self.guest)}"
 
     @property
     def is_stateful(self) -> bool:
@@ -271,7 +277,3 @@ def _plain(state: Any) -> dict[str, Any]:
 
 def _ancestry(handler: Any) -> frozenset[str]:
     return frozenset(f"{kind.__module__}.{kind.__qualname__}" for kind in type(handler).__mro__)
-
-
-def _name(handler: Any) -> str:
-    return str(getattr(handler, "__qualname__", type(handler).__qualname__))
