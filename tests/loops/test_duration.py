@@ -163,6 +163,23 @@ def test_the_steps_of_a_duration_are_known(options, steps) -> None:
     assert trainer.estimated_stepping_batches == trainer.clock.steps == steps
 
 
+def test_the_steps_are_known_in_setup() -> None:
+    """Who asks before there are loaders has the training loader made, which is made once."""
+    asked = []
+
+    class Counts(Words):
+        def setup(self, stage):
+            asked.append(self.trainer.estimated_stepping_batches)
+
+        def train_dataloader(self):
+            asked.append("train_dataloader")
+            return super().train_dataloader()
+
+    trainer = Trainer(**QUIET, max_epochs=3)
+    trainer.fit(Counts())
+    assert asked == ["train_dataloader", trainer.global_step]
+
+
 @pytest.mark.parametrize(
     ("duration", "accumulate", "drops", "steps"),
     [("3sp", 1, False, 2), ("12sp", 1, False, 7), ("20sp", 3, False, 5), ("12sp", 1, True, 6)],

@@ -90,6 +90,22 @@ def test_a_window_is_stepped_with(Seen, quiet_trainer, batches) -> None:
     assert trainer.progress.batches_stepped == 3
 
 
+def test_an_epoch_is_as_long_as_ever(Seen, quiet_trainer, batches) -> None:
+    """How many batches an epoch has does not change with one that is ended early."""
+    lengths = []
+
+    class Looks(Callback):
+        def run_event(self, event: str, *args) -> None:
+            if event.startswith("on_train_") and args[0].global_step:
+                lengths.append(args[0].num_training_batches)
+
+    trainer = quiet_trainer(max_epochs=2, callbacks=[Ends("on_train_batch_end"), Looks()])
+    trainer.fit(Seen(), batches(4))
+    assert trainer.global_step == 6
+    assert trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
+    assert {*lengths, trainer.num_training_batches, trainer.fit_loop.max_batches} == {4}
+
+
 def test_asked_for_after_the_last_batch_it_does_nothing(Seen, quiet_trainer, batches) -> None:
     """A request at the end of an epoch is none for the next one."""
     module = Seen()

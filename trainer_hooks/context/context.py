@@ -159,10 +159,10 @@ class RunContext:
             self.training.left = self._places()
             self.training.scaler = self.precision.state_dict()
             if self.data.stream is not None:
-                self.training.num_batches = self.data.stream.num_batches
-                self.training.samples = samples_of(
-                    self.data.stream.loader, self.data.stream.num_batches
-                )
+                stream = self.data.stream
+                self.training.num_batches = stream.num_batches
+                self.training.length = stream.length
+                self.training.samples = samples_of(stream.loader, stream.length)
         self.data.let_go()
 
     def loop_state(self) -> dict[str, Any]:

@@ -95,6 +95,7 @@ class RunData:
         stream: the training batches; None outside fit, and before the loaders were found.
         evaluation: loaders by stage: validate, test, predict.
         renew: asks for the loaders anew as an epoch begins, if that is due; None if it never is.
+        load_training: makes `stream`, for who asks in `setup` how long the fit is; None later.
         come_back: asks for them as the epoch did in which those of a checkpoint were made.
         renewed: when that was done last, as plain data.
         reopened: what is left of the epoch in which a resumed run goes on, until the loop takes it.
@@ -104,6 +105,7 @@ class RunData:
     evaluation: dict[str, EvalData] = field(default_factory=dict)
     reopened: Iterator[Any] | None = None
     renew: Callable[[], None] | None = None
+    load_training: Callable[[], None] | None = None
     come_back: Callable[[dict[str, Any]], None] | None = None
     renewed: dict[str, Any] = field(default_factory=dict)
 

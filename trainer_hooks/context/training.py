@@ -33,7 +33,8 @@ class Training:
         setup: what they were made as, in plain data.
         began: which parts trained, and which parameters required gradients, as it began.
         scaler: the state of the loss scaler, between two fits.
-        num_batches: training batches an epoch of the last fit; infinity where that is unknown.
+        num_batches: training batches of the last epoch; infinity where that is unknown.
+        length: the same of an epoch that nothing ends early.
         samples: samples of a batch and an epoch of the last fit; None where its loader has no say.
         left: what the last fit left of its loaders and places, for checkpoints saved after it.
         saved_at: when the last checkpoint was saved, or that which the last fit was given.
@@ -55,6 +56,7 @@ class Training:
     began: dict[str, Any] = field(default_factory=dict)
     scaler: dict[str, Any] = field(default_factory=dict)
     num_batches: int | float = math.inf
+    length: int | float = math.inf
     samples: tuple[int, int] | None = None
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0

@@ -62,8 +62,8 @@ class TrainStream:
 
     Attributes:
         loader: the loader.
-        num_batches: batches an epoch, infinity where the loader cannot say; then it becomes known
-            when the last batch is taken.
+        num_batches: batches of the epoch under way, infinity where the loader cannot say; then it
+            becomes known when the last batch is taken. One that is ended early has fewer.
         last: what keeps the last batch that was taken; the loop hands each over.
     """
 
@@ -82,6 +82,11 @@ class TrainStream:
         self._opened_with: dict[str, Any] = {}
         self._ahead: LookAhead | None = None
         self._stateful: Iterator[Any] | None = None
+
+    @property
+    def length(self) -> int | float:
+        """The same of an epoch that nothing ends early."""
+        return self.num_batches if self._size == math.inf else self._size
 
     def limit_to(self, batches: int) -> None:
         """Take at most so many batches an epoch."""

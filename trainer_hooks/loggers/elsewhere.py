@@ -20,11 +20,21 @@ class LoggerElsewhere(Logger):
         version: likewise.
         save_dir: likewise.
         log_dir: likewise.
+        own: the logger of this process, in whose place it is; None if it has none.
+
+    Attributes:
+        own: it, also where another one of this class was in its place.
     """
 
     def __init__(
-        self, name: str | None, version: Any, save_dir: str | None, log_dir: str | None
+        self,
+        name: str | None,
+        version: Any,
+        save_dir: str | None,
+        log_dir: str | None,
+        own: Logger | None = None,
     ) -> None:
+        self.own: Logger | None = own.own if isinstance(own, LoggerElsewhere) else own
         self._name, self._version = name, version
         self._save_dir, self._log_dir = save_dir, log_dir
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
 from trainer_hooks import checkpoint, loops
 from trainer_hooks._log import be_heard, log
+from trainer_hooks.callback import Callback
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, StopTraining, UsageError, add_note
 from trainer_hooks.hooks import describe_error
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
-    from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint import BackgroundSave
     from trainer_hooks.hooks import HookProfile
     from trainer_hooks.loggers import Logger
@@ -86,6 +86,9 @@ class Trainer(TrainerView):
             precision=make_precision(config.precision, device),
             hook_profile=hook_profile,
         )
+        for logger in self._session.loggers:
+            if isinstance(logger, Callback) and logger not in self.callbacks:
+                connector.add(logger)  # it wants to hear of the run, too
         if config.profiler is not None:
             from trainer_hooks.profilers.named import make_profiler
 

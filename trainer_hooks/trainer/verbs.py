@@ -127,12 +127,14 @@ def renew_learning_rates(session: Session) -> None:
 def limit_batches(session: Session, number: int, stages: tuple[str, ...]) -> None:
     """Take at most so many batches of each loader in the run that is being set up."""
     context = session.context
-    if context is None or session.fn is None or context.data.is_loaded:
+    is_set_up = context is not None and context.data.is_loaded and not context.data.load_training
+    if context is None or session.fn is None or is_set_up:
         raise UsageError(
             "trainer.limit_batches() was called when no run was being set up: call it in the "
             "hook `setup`, or pass limit_train_batches= and its kin to Trainer(...)."
         )
     context.plan = with_limits(context.plan, number, stages)
+    context.data.stream = None  # one that was asked for already is made anew
 
 
 def limit_validation(session: Session, number: int) -> None:

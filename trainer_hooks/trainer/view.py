@@ -462,11 +462,14 @@ class TrainerView:
 
     @property
     def num_training_batches(self) -> int | float:
-        """Training batches in an epoch, outside fit those of the last one; infinity if unknown."""
+        """Training batches in an epoch, outside fit those of the last one; infinity if unknown.
+
+        An epoch that is ended early changes nothing of it.
+        """
         context, training = self._session.context, self._session.training
         if context is None or context.state.fn != "fit":
-            return training.num_batches
-        return math.inf if context.data.stream is None else context.data.stream.num_batches
+            return training.length
+        return math.inf if context.data.stream is None else context.data.stream.length
 
     @property
     def num_val_batches(self) -> list[int | float]:
@@ -512,8 +515,12 @@ class TrainerView:
     def estimated_stepping_batches(self) -> int | float:
         """Optimizer steps of the whole fit, as far as its limits tell.
 
-        Where nobody can know it is infinite, and a warning says why.
+        Where nobody can know it is infinite, and a warning says why. In `setup` of a fit it makes
+        the training loader; of several processes all must ask, or none.
         """
+        context = self._session.context
+        if context is not None and context.data.stream is None and context.data.load_training:
+            context.data.load_training()
         plan, length = self._session.plan, self.num_training_batches
         steps = steps_in(plan, length, self._samples(length))
         if steps == math.inf:

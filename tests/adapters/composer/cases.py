@@ -13,6 +13,8 @@ warnings.simplefilter("ignore")
 import back  # noqa: E402
 import checks  # noqa: E402
 import composer  # noqa: E402
+import destinations  # noqa: E402
+import models  # noqa: E402
 import torch  # noqa: E402
 from composer import callbacks  # noqa: E402
 from composer.callbacks import mlperf  # noqa: E402
@@ -216,7 +218,9 @@ def main(target: str) -> None:
                 "there": outcome(program.there),
                 "here": outcome(program.here),
             }
-    found = {**outcomes_of(checks), **outcomes_of(back)}
+    found = {}
+    for module in (checks, back, models, destinations):
+        found |= outcomes_of(module)
     Path(target).write_text(json.dumps({"cases": results, "checks": found}), encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ from composer import callbacks
 from composer.algorithms import LabelSmoothing
 from composer.loggers import FileLogger, ProgressBarLogger
 from composer.models import ComposerModel
-from running import Ours, Program, loader, train
+from running import Ours, Program, Theirs, loader, train
 
 import trainer_hooks
 from trainer_hooks.loggers import InMemoryLogger
@@ -296,3 +296,72 @@ def check_destinations_are_guests():
     file = FileLogger("log.txt", flush_interval=1)
     train([callbacks.LRMonitor(), file]).close()
     assert "lr-SGD/group0" in Path("log.txt").read_text()
+
+
+class Several(Ours):
+    """A module that evaluates several loaders."""
+
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        return super().validation_step(batch, batch_idx)
+
+
+def check_each_loader_ends_when_it_is_over():
+    def look(state, _):
+        metric = state.eval_metrics[state.dataloader_label]["MulticlassAccuracy"].compute()
+        return [state.dataloader_label, state.eval_timestamp.batch.value, round(float(metric), 4)]
+
+    def evaluate(make_trainer):
+        first, second = Hearing(look, "eval_end"), Hearing(look, "eval_end")
+        trainer = make_trainer([first, second])
+        assert trainer is not None
+        return [[one.found, [e for e in one.events if "eval" in e]] for one in (first, second)]
+
+    def here(guests):
+        trainer = train(guests, fits=False)
+        torch.manual_seed(1)
+        trainer.fit(Several(), loader(), [loader(), loader()])
+        return trainer
+
+    def there(guests):
+        torch.manual_seed(1)
+        model = Theirs()
+        evaluators = [
+            composer.Evaluator(label=f"eval_{i}", dataloader=loader(), eval_interval="1ep")
+            for i in range(2)
+        ]
+        trainer = composer.Trainer(
+            model=model, train_dataloader=loader(), eval_dataloader=evaluators, callbacks=guests,
+            optimizers=torch.optim.SGD(model.parameters(), 0.1), max_duration="1ep", device="cpu",
+            progress_bar=False, auto_log_hparams=False,
+        )  # fmt: skip
+        trainer.fit()
+        return trainer
+
+    theirs, ours = evaluate(there), evaluate(here)
+    assert ours == theirs, (ours, theirs)
+    assert [one[0] for one in ours[0][0]] == ["eval_0", "eval_1"]
+
+
+def check_a_stop_inside_an_epoch_evaluates_as_at_home():
+    class Stops(Hearing):
+        at = 6
+
+        def batch_end(self, state, logger):
+            if state.timestamp.batch == self.at:
+                state.stop_training()
+
+        def run_event(self, event, state, logger):
+            super().run_event(event, state, logger)
+            if event.value == "batch_end":
+                self.batch_end(state, logger)
+
+    def look(state, _):
+        return [state.timestamp.epoch.value, state.timestamp.batch.value]
+
+    for stop in (6, 8):
+        there, here = Stops(look, "eval_end"), Stops(look, "eval_end")
+        there.at = here.at = stop
+        Program(lambda there=there: there).train_there("3ep")
+        train([here], max_epochs=3)
+        assert here.found == there.found, (stop, here.found, there.found)
+        assert Counter(here.events)["batch_end"] == stop

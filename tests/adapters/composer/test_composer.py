@@ -29,9 +29,13 @@ CASES = [
     for line in (HERE / "cases.py").read_text("utf-8").partition("\nCASES")[2].splitlines()
     if line.startswith('    "')
 ]
-CHECKS = [f"{file} {name}" for file in ("checks", "back") for name in _defined(file, "check_")]
-ELSEWHERE = {"Generate": "it takes a HuggingFaceModel of Composer's, which no module of ours is"}
-"""Built-in callbacks that are not compared, and why."""
+CHECKS = [
+    f"{file} {name}"
+    for file in ("checks", "back", "models", "destinations")
+    for name in _defined(file, "check_")
+]
+ELSEWHERE = {"Generate": "it takes a HuggingFaceModel of Composer's: `models.py` has that"}
+"""Built-in callbacks that have no case, and why."""
 
 ONCE = {"Stopping", "Shortening", "Lengthening", "MLPerfCallback", "CheckpointSaver-weights"}
 """Cases of one run alone."""
@@ -87,7 +91,7 @@ class TestWithComposer:
 
     @pytest.mark.parametrize("name", CHECKS)
     def test_what_is_handed_over(self, results, name: str) -> None:
-        """Each function in `checks.py` and `back.py` holds, as its name says."""
+        """Each function of the files in `CHECKS` holds, as its name says."""
         assert results["checks"][name] == "", results["checks"][name]
 
 

@@ -17,7 +17,7 @@ from ignite.handlers import (
     TimeLimit,
 )
 
-from trainer_hooks import Trainer
+from trainer_hooks import Callback, Trainer
 from trainer_hooks.adapters.ignite import adapt, attach
 from trainer_hooks.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, UsageError
@@ -51,13 +51,11 @@ def test_a_handler_of_no_known_place_is_refused() -> None:
         adapt(lambda engine: None)
 
 
-@pytest.mark.parametrize("event", [Events.DATALOADER_STOP_ITERATION, Events.INTERRUPT])
+@pytest.mark.parametrize("event", [Events.GET_BATCH_STARTED, Events.INTERRUPT])
 def test_an_event_that_is_not_fired_is_refused(event) -> None:
     """Such a handler would wait for ever: the error names the event, and those that there are."""
-    with pytest.raises(CallbackError, match=rf"on Events\.{event.name} of the engine of train"):
-        adapt(lambda: None, event=event)
-    with pytest.raises(CallbackError, match=r"Events\.GET_BATCH_STARTED of the engine of valid"):
-        adapt(lambda: None, event=Events.GET_BATCH_STARTED, on="validation")
+    with pytest.raises(CallbackError, match=rf"Events\.{event.name} of the engine of valid"):
+        adapt(lambda: None, event=event, on="validation")
 
 
 def test_an_unknown_engine_is_refused() -> None:
@@ -74,6 +72,9 @@ def test_a_handler_runs_no_engine() -> None:
     guest = adapt(lambda engine: engine.terminate(), event=Events.STARTED, on="validation")
     with pytest.raises(UsageError, match="a validation here runs to its end"):
         fit(guest)
+    guest = adapt(lambda engine: engine.interrupt(), event=Events.STARTED, on="validation")
+    with pytest.raises(UsageError, match=r"or interrupt\(\) on the engine of a validation"):
+        fit(guest)
 
 
 # --- what it does ---
@@ -81,7 +82,7 @@ def test_a_handler_runs_no_engine() -> None:
 
 def test_only_what_is_wanted_is_wired() -> None:
     """A handler costs nothing at the hooks of events to which it does not listen."""
-    always = {"setup", "on_train_epoch_start"}
+    always = {"setup", "on_train_start", "on_train_epoch_start"}
     assert listened(adapt(TerminateOnNan())) == {*always, "on_train_batch_end"}
     early = EarlyStopping(2, lambda engine: 1.0, Engine(lambda engine, batch: None))
     assert listened(adapt(early)) == {*always, "on_validation_end"}
@@ -134,3 +135,111 @@ def test_a_module_without_validation_fires_none() -> None:
     assert not seen
     fit(guest, num_sanity_val_steps=1)
     assert len(seen) == 2
+
+
+class Recording:
+    """Add handlers that write down the events of the training, with the counters."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, int]] = []
+
+    def __call__(self, train, validation=None) -> None:
+        for event in Events:
+            if event.name not in ("EXCEPTION_RAISED", "TERMINATE_SINGLE_EPOCH"):
+                train.add_event_handler(event, self._note, event.name)
+
+    def _note(self, engine, name) -> None:
+        self.seen.append((name, engine.state.epoch, engine.state.iteration))
+
+
+class SaveInside(Callback):
+    """Save after a batch, inside an epoch."""
+
+    def __init__(self, batches: int, path) -> None:
+        self.batches, self.path = batches, path
+
+    def on_batch_checkpoint(self, trainer, module) -> None:
+        if trainer.progress.batches_completed == self.batches:
+            trainer.save_checkpoint(self.path)
+
+
+@pytest.mark.parametrize("done", [1, 3, 4])
+def test_a_resume_inside_an_epoch_begins_it_again(done, tmp_path) -> None:
+    """The epoch is begun once more for the handlers, by an engine of Ignite and here."""
+    there, here = Recording(), Recording()
+    engine = Engine(lambda engine, batch: None)
+    there(engine)
+    engine.load_state_dict({"iteration": done, "max_epochs": 3, "epoch_length": 3})
+    engine.run([0, 1, 2])
+    path = tmp_path / "cut.ckpt"
+    fit(SaveInside(done, path), max_epochs=2)
+    # what listens to the start of an epoch comes first: all hear of the start of the run before
+    started = []
+    guests = [adapt(lambda: started.append("epoch"), event=Events.EPOCH_STARTED), attach(here)]
+    trainer = Trainer(callbacks=guests, **{**OFF, "enable_checkpointing": False, "max_epochs": 3})
+    trainer.fit(TinyModule(), ckpt_path=path)
+    theirs, found = there.seen, here.seen
+    if done == 3:  # the epoch whose batches are done is ended first, with its events
+        assert here.seen[:2] == [("STARTED", 0, 3), ("EPOCH_COMPLETED", 1, 3)]
+        theirs, found = theirs[1:], found[2:]
+        assert len(started) == 2
+    else:  # there, the loader begins anew, and ends inside of an epoch
+        theirs = [one for one in theirs if one[0] != "DATALOADER_STOP_ITERATION"]
+        found = [one for one in found if one[0] != "DATALOADER_STOP_ITERATION"]
+    assert found == theirs
+
+
+def test_an_interrupt_ends_the_fit_without_its_last_events() -> None:
+    """`engine.interrupt()` fires INTERRUPT, and no event of an end, as on an engine of Ignite."""
+    there, here = Recording(), Recording()
+
+    def both(record):
+        def attach_to(train, validation=None):
+            record(train)
+            train.add_event_handler(Events.ITERATION_COMPLETED(once=4), lambda e: e.interrupt())
+
+        return attach_to
+
+    engine = Engine(lambda engine, batch: None)
+    both(there)(engine)
+    engine.run([0, 1, 2], max_epochs=3)
+    trainer = fit(attach(both(here)), max_epochs=3)
+    assert here.seen == there.seen
+    assert here.seen[-1] == ("INTERRUPT", 2, 4)
+    assert (trainer.global_step, trainer.stop_reason) == (
+        4,
+        "a handler of Ignite called engine.interrupt()",
+    )
+
+
+def test_the_end_of_a_loader_that_is_limited_is_not_reached() -> None:
+    """DATALOADER_STOP_ITERATION is fired where the epoch before has taken all batches."""
+    seen = []
+    guest = adapt(lambda e: seen.append(e.state.epoch), event=Events.DATALOADER_STOP_ITERATION)
+    fit(guest, max_epochs=3)
+    assert seen == [2, 3]
+    fit(guest, max_epochs=3, limit_train_batches=2)
+    assert seen == [2, 3]
+
+
+def test_an_error_names_the_handler_that_broke() -> None:
+    """Another guest's hook fires the event that both hang on: the note tells which one it was."""
+
+    def sound(engine):
+        pass
+
+    def breaks(engine):
+        raise ValueError("broken here")
+
+    event = Events.ITERATION_COMPLETED(every=2)
+    with pytest.raises(ValueError, match="broken here") as caught:
+        fit(adapt(sound, event=event), adapt(breaks, event=event))
+    notes = "\n".join(caught.value.__notes__)
+    assert "<locals>.breaks of Ignite, on Events.ITERATION_COMPLETED" in notes
+    assert "sound of Ignite" not in notes
+
+
+def test_a_function_is_called_by_its_name() -> None:
+    """Reports and labels tell functions apart."""
+    keys = [adapt(f, event=Events.STARTED).state_key for f in (fit, listened)]
+    assert keys == ["ignite:fit", "ignite:listened"]

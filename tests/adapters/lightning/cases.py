@@ -2,7 +2,8 @@
 
 Each case makes a fresh callback, and each run the same module, data and seed. What is compared is
 written down: the hooks in order with their counters, the callback's state, what is logged, the
-files, and the weights.
+files, and the weights. Where RANK and WORLD_SIZE say that it is one of several processes, these run
+it together, and each writes down what it saw.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ import traceback
 import warnings
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 warnings.simplefilter("ignore")
 
@@ -29,11 +33,31 @@ import torch  # noqa: E402
 from pytorch_lightning import callbacks as theirs  # noqa: E402
 from pytorch_lightning.loggers import CSVLogger  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
+from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 
 import trainer_hooks  # noqa: E402
 
 HOOKS = [name for name in vars(pl.Callback) if name.startswith(("on_", "setup", "teardown"))]
 VOLATILE = {"dirpath", "time_elapsed", "average_model_state"}
+ALONE = ("BatchSizeFinder", "LearningRateFinder", "ProgressBar")
+PROCESSES = int(os.environ.get("WORLD_SIZE", "1"))
+TOGETHER = {} if PROCESSES == 1 else {"strategy": "ddp", "devices": PROCESSES}
+
+
+def shares(batch_size: int) -> DataLoader:
+    """Return a loader for training, which Lightning would shuffle in several processes."""
+    data = torch.arange(32.0 * PROCESSES).reshape(8 * PROCESSES, 4) / 32
+    sampler = None
+    if PROCESSES > 1:
+        rank = int(os.environ["RANK"])
+        sampler = DistributedSampler(data, num_replicas=PROCESSES, rank=rank, shuffle=False)
+    return DataLoader(data, batch_size=batch_size, sampler=sampler)
+
+
+def whole(batch_size: int) -> DataLoader:
+    """Return a loader that each trainer divides among the processes."""
+    data = torch.arange(32.0 * PROCESSES).reshape(8 * PROCESSES, 4) / 32
+    return DataLoader(data, batch_size=batch_size)
 
 
 class Net(pl.LightningModule):
@@ -50,14 +74,14 @@ class Net(pl.LightningModule):
 
     def training_step(self, batch, batch_idx):
         loss = self(batch).pow(2).mean()
-        self.log("loss", loss, on_step=True, on_epoch=True)
+        self.log("loss", loss, on_step=True, on_epoch=True, sync_dist=True)
         return loss
 
     def validation_step(self, batch, batch_idx):
-        self.log("val", self(batch).pow(2).mean())
+        self.log("val", self(batch).pow(2).mean(), sync_dist=True)
 
     def test_step(self, batch, batch_idx):
-        self.log("test", self(batch).pow(2).mean())
+        self.log("test", self(batch).pow(2).mean(), sync_dist=True)
 
     def predict_step(self, batch, batch_idx):
         return self(batch)
@@ -75,12 +99,22 @@ class Tuned(Net):
         self.lr = 0.01
 
     def train_dataloader(self):
-        return DataLoader(torch.arange(32.0).reshape(8, 4) / 32, batch_size=self.batch_size)
+        return shares(self.batch_size)
 
-    val_dataloader = test_dataloader = predict_dataloader = train_dataloader
+    def val_dataloader(self):
+        return whole(self.batch_size)
+
+    test_dataloader = predict_dataloader = val_dataloader
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), self.lr)
+
+
+class Slow(Tuned):
+    """The same with batches enough to find a learning rate."""
+
+    def train_dataloader(self):
+        return DataLoader(torch.sin(torch.arange(256.0)).reshape(64, 4), batch_size=2)
 
 
 class OneOptimizer(Net):
@@ -88,6 +122,14 @@ class OneOptimizer(Net):
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.layer.parameters(), 0.1)
+
+
+class Normed(Net):
+    """A module with a BatchNorm."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
 
 
 class Spiky(Net):
@@ -148,9 +190,14 @@ CASES: dict[str, Any] = {
         on_train_epoch_end=lambda trainer, module: module.log("lam", 1.0 * trainer.global_step)
     ),
     "LearningRateFinder": (
-        lambda: theirs.LearningRateFinder(num_training_steps=20),
-        Tuned,
+        lambda: theirs.LearningRateFinder(num_training_steps=40, max_lr=5.0),
+        Slow,
     ),
+    "LearningRateFinder-linear": (
+        lambda: theirs.LearningRateFinder(num_training_steps=30, mode="linear"),
+        Slow,
+    ),
+    "LearningRateFinder-few": (lambda: theirs.LearningRateFinder(), Tuned),
     "LearningRateMonitor": theirs.LearningRateMonitor,
     "LearningRateMonitor-step": lambda: theirs.LearningRateMonitor("step", log_momentum=True),
     "ModelCheckpoint": theirs.ModelCheckpoint,
@@ -167,12 +214,17 @@ CASES: dict[str, Any] = {
     "ProgressBar": theirs.ProgressBar,
     "RichModelSummary": theirs.RichModelSummary,
     "RichProgressBar": theirs.RichProgressBar,
-    "SpikeDetection": (theirs.SpikeDetection, Spiky),
+    "StochasticWeightAveraging-norm": (
+        lambda: theirs.StochasticWeightAveraging(0.05, 1),
+        Normed,
+    ),
     "StochasticWeightAveraging": lambda: theirs.StochasticWeightAveraging(0.05, 1),
     "ThroughputMonitor": lambda: theirs.ThroughputMonitor(lambda batch: len(batch), window_size=3),
     "Timer": lambda: theirs.Timer(timedelta(hours=1)),
     "TQDMProgressBar": theirs.TQDMProgressBar,
     "WeightAveraging": theirs.WeightAveraging,
+    # its resume fails also there, and after that processes do not find together any more
+    "SpikeDetection": (theirs.SpikeDetection, Spiky),
 }
 
 
@@ -216,10 +268,7 @@ def run(
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(False)
     calls: list = []
-    data = torch.arange(32.0).reshape(8, 4) / 32
-
-    def loader():
-        return None if net is Tuned else DataLoader(data, batch_size=2)
+    own = issubclass(net, Tuned)
 
     def trainer(epochs, checks):
         callback = recorded(make(), calls)
@@ -228,27 +277,29 @@ def run(
             enable_progress_bar=False if "Progress" not in type(callback).__name__ else None,
             enable_model_summary=False if "Summary" not in type(callback).__name__ else None,
             logger=CSVLogger(folder, flush_logs_every_n_steps=1),
-            num_sanity_val_steps=checks, callbacks=[callback],
+            num_sanity_val_steps=checks, callbacks=[callback], **TOGETHER,
         )  # fmt: skip
 
     module = net()
     path = None
     if cut is not None:
         _, first = trainer(cut, 1)
-        first.fit(module, loader(), loader())
+        first.fit(module, None if own else shares(2), None if own else whole(2))
         path = folder / "cut.ckpt"
         first.save_checkpoint(path)
         calls.append("cut")
+        torch.manual_seed(2)
         module = net()
     callback, second = trainer(2, 0 if cut else 1)
-    second.fit(module, loader(), loader(), ckpt_path=path)
+    second.fit(module, None if own else shares(2), None if own else whole(2), ckpt_path=path)
     metrics = plain(dict(second.callback_metrics))
     for evaluate in () if cut is not None else (second.validate, second.test):
-        evaluate(module, loader(), verbose=False)
+        evaluate(module, None if own else whole(2), verbose=False)
     if cut is None:
-        second.predict(module, loader())
+        second.predict(module, None if own else whole(2))
     rows = []
-    for file in sorted(folder.rglob("metrics.csv")):
+    is_writer = os.environ.get("RANK", "0") == "0"
+    for file in sorted(folder.rglob("metrics.csv")) if is_writer else ():
         with file.open() as stream:
             rows += [
                 {k: round(float(v), 5) for k, v in row.items() if v and "second" not in k
@@ -262,14 +313,27 @@ def run(
         "metrics": metrics,
         "rows": sorted(json.dumps(row, sort_keys=True) for row in rows),
         "files": sorted({f.name for f in folder.rglob("*.ckpt")}),
-        "weights": plain([p.detach() for p in module.parameters()]),
+        "weights": plain([p.detach() for p in module.state_dict().values()]),
         "seen": plain(getattr(callback, "seen", None)),
         "found": [
             getattr(module, "lr", None) if name.startswith("Learn") else None,
+            plain(getattr(getattr(callback, "optimal_lr", None), "results", None)),
             module.batch_size,
             plain(getattr(callback, "optimal_batch_size", None)),
         ],
     }
+
+
+@contextlib.contextmanager
+def common_folder(target: str, name: str) -> Iterator[str]:
+    """Make a folder, the same for all processes; the last test run removes that of several."""
+    if PROCESSES == 1:
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
+    else:
+        folder = Path(f"{target.partition('.rank')[0]}-built-in-{name}")
+        folder.mkdir(parents=True, exist_ok=True)
+        yield str(folder)
 
 
 def main(target: str, *names: str) -> None:
@@ -277,13 +341,14 @@ def main(target: str, *names: str) -> None:
     torch.set_num_threads(1)
     results: dict[str, Any] = {}
     for name, given in CASES.items():
-        if names and name not in names:
+        if (names and name not in names) or (PROCESSES > 1 and name in ALONE):
             continue
         make, net = given if isinstance(given, tuple) else (given, Net)
         for side, kind in (("there", pl.Trainer), ("here", trainer_hooks.Trainer)):
             for cut in (None, 1):
                 key = f"{name}{'' if cut is None else ' resumed'}"
-                with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+                with contextlib.ExitStack() as stack:
+                    folder = stack.enter_context(common_folder(target, f"{key}-{side}"))
                     silent = io.StringIO()
                     stack.enter_context(contextlib.chdir(folder))
                     stack.enter_context(contextlib.redirect_stdout(silent))
@@ -297,6 +362,7 @@ def main(target: str, *names: str) -> None:
                         if "TRACEBACK" in os.environ:
                             found["traceback"] = traceback.format_exc()
                 results.setdefault(key, {})[side] = found
+                Path(target).write_text(json.dumps(results), encoding="utf-8")
     Path(target).write_text(json.dumps(results), encoding="utf-8")
 
 

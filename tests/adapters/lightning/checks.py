@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import logging
+import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -255,6 +257,75 @@ def check_the_last_checkpoint_of_a_guest_is_found():
     again = trainer(theirs.ModelCheckpoint(save_last=True, dirpath=saver.dirpath), max_epochs=2)
     again.fit(Ours(), loader(), ckpt_path="last")
     assert again.current_epoch == 2
+
+
+def check_the_words_find_the_files_of_guests():
+    folder = tempfile.mkdtemp()
+
+    def fresh(epochs):
+        saver = theirs.ModelCheckpoint(folder, "{epoch}", "seen", save_top_k=3, save_last=True)
+        return saver, trainer(saver, max_epochs=epochs)
+
+    class Seen(Theirs):
+        def on_validation_epoch_end(self):
+            self.log("seen", abs(self.current_epoch - 1.0))
+
+        def validation_step(self, batch, batch_idx):
+            pass
+
+        def test_step(self, batch, batch_idx):
+            self.log("weight", self.layer.weight.sum())
+
+    module = Seen()
+    saver, first = fresh(3)
+    first.fit(module, loader(), loader(), ckpt_path="auto")
+    assert first.current_epoch == 3
+    assert Path(saver.best_model_path).name == "epoch=1.ckpt"
+    found = {
+        word: first.test(ckpt_path=word, dataloaders=loader(), verbose=False)[0]["weight"]
+        for word in ("best", "last", saver.best_model_path, saver.last_model_path)
+    }
+    assert found["best"] == found[saver.best_model_path] != found["last"]
+    assert found["last"] == found[saver.last_model_path]
+    for word in ("auto", "last"):
+        _, again = fresh(4)
+        again.fit(Seen(), loader(), loader(), ckpt_path=word)
+        assert (again.current_epoch, again.global_step) == (4, 16)
+    _, other = fresh(3)
+    weight = other.test(Seen(), loader(), ckpt_path="best", verbose=False)[0]["weight"]
+    assert weight == found["best"]
+
+
+def check_a_guest_saves_when_the_process_is_told_to_end():
+    folder = tempfile.mkdtemp()
+
+    class Ends(pl.Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            if batch_idx == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    with contextlib.suppress(SystemExit):
+        trainer(Ends(), theirs.ModelCheckpoint(folder)).fit(Theirs(), loader())
+    (path,) = Path(folder).iterdir()
+    assert path.name == "requested-epoch=0-step=2.ckpt"
+    again = trainer(theirs.ModelCheckpoint(folder))
+    again.fit(Theirs(), loader(), ckpt_path="auto")
+    whole = trainer(max_epochs=1)
+    whole.fit(Theirs(), loader())
+    assert again.global_step == whole.global_step == 4
+
+
+def check_a_guest_saves_when_it_is_asked():
+    folder = tempfile.mkdtemp()
+
+    class Asks(trainer_hooks.Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            if batch_idx == 1:
+                trainer.request_checkpoint()
+
+    trainer(Asks(), theirs.ModelCheckpoint(folder, save_top_k=0)).fit(Theirs(), loader())
+    (path,) = Path(folder).iterdir()
+    assert path.name == "requested-epoch=0-step=2.ckpt"
 
 
 def check_overridden_inner_methods_run():

@@ -14,11 +14,14 @@ NAMES = [
     for line in CASES.read_text(encoding="utf-8").partition("\nCASES")[2].splitlines()
     if line.startswith('    "') and line.endswith(("(", ",", "{"))
 ]
-SEARCHED_HERE = {
-    "BatchSizeFinder": "it looks at its loaders in `setup`, and checkpoints of the sizes differ",
-    "LearningRateFinder": "the search is ours: it returns the rate that ours finds",
+ANEW = tuple(name for name in NAMES if name.startswith(("BatchSizeFinder", "LearningRateFinder")))
+"""Those whose search sets back the counters of a resume there, which then trains all epochs."""
+OTHERWISE = {
+    "BatchSizeFinder": ("calls", "rows"),
+    "StochasticWeightAveraging-norm": ("calls", "files"),
 }
-"""Those whose search runs loops of ours, so that what it finds is what our finders find."""
+"""What differs: `setup` looks at loaders, and searching sets back the epoch and step of later
+evaluations; the epoch that measures a BatchNorm's inputs ends with a step, without gradients."""
 
 pytestmark = [
     pytest.mark.skipif(
@@ -46,17 +49,30 @@ def test_all_built_in_callbacks_are_tried() -> None:
     assert listed - {name.partition("-")[0] for name in NAMES} <= {"Checkpoint"}
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - set(SEARCHED_HERE)))
-@pytest.mark.parametrize("resumed", ["", " resumed"])
+@pytest.mark.parametrize(
+    ("name", "resumed"),
+    [
+        (name, resumed)
+        for name in sorted(NAMES)
+        for resumed in ("", " resumed")
+        if not resumed or name not in ANEW
+    ],
+)
 def test_it_does_what_it_does_at_home(results, name: str, resumed: str) -> None:
     """Calls in order, state, logged values, files and weights are the same, also resumed."""
     there, here = results[name + resumed]["there"], results[name + resumed]["here"]
+    for part in OTHERWISE.get(name, ()):
+        assert here.pop(part)
+        assert there.pop(part)
     assert here == there
+    if (name, resumed) != ("SpikeDetection", " resumed"):  # which fails there, too
+        assert "raised" not in here
 
 
-@pytest.mark.parametrize("name", sorted(SEARCHED_HERE))
-def test_a_finder_searches_with_ours(results, name: str) -> None:
-    """It runs, finds something, and the fit goes on with it."""
-    here = results[name]["here"]
+@pytest.mark.parametrize("name", ANEW)
+def test_a_resumed_finder_goes_on_from_the_epoch(results, name: str) -> None:
+    """It searches again, and then the fit goes on where it was."""
+    here = results[f"{name} resumed"]["here"]
     assert "raised" not in here
     assert any(found for found in here["found"])
+    assert sum('"epoch": 0.0' in row and "loss_epoch" in row for row in here["rows"]) == 1

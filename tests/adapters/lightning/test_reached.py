@@ -26,7 +26,6 @@ STALE = (
 )  # fmt: skip
 """Where Lightning still tells what was true of the last training epoch."""
 DIFFERS = {
-    "trainer.estimated_stepping_batches": BEFORE,
     "type(trainer.train_dataloader)": {*BEFORE, *STALE},
     "trainer.num_training_batches": {*BEFORE, *STALE},
     "trainer.num_test_batches": STALE,

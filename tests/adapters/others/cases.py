@@ -215,11 +215,14 @@ class Averaging(pac.ModelEmaCallback):
 
 
 class Evaluating(pac.StepBasedEvaluationCallback):
-    """The same, which writes down the evaluations."""
+    """The same, which writes down the evaluations, with their losses."""
 
     def __init__(self, calls):
         super().__init__(2)
         self.calls = calls
+
+    def on_eval_step_end(self, trainer, batch_output, **kwargs):
+        self.calls.append(round(float(batch_output["loss"]), 5))
 
     def on_eval_epoch_end(self, trainer, is_intermediate=False, **kwargs):
         self.calls.append(["on_eval_epoch_end", is_intermediate])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from trainer_hooks.adapters.composer.destinations import DestinationGuest
 from trainer_hooks.adapters.composer.guest import ComposerGuest
 from trainer_hooks.adapters.composer.special import ExportGuest, SaverGuest
 from trainer_hooks.adapters.kinds import HostedBar
@@ -26,6 +27,7 @@ _KINDS: dict[str, type[Callback]] = {
 
 _HOSTS: dict[str, type[ComposerGuest]] = {
     _SAVER: SaverGuest,
+    "composer.loggers.logger_destination.LoggerDestination": DestinationGuest,
     "composer.callbacks.export_for_inference.ExportForInferenceCallback": ExportGuest,
 }
 """The adapters of those that reach deeper into the state than others."""

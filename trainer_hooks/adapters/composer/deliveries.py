@@ -20,6 +20,7 @@ class Guest(Protocol):
     """What is asked of a guest's adapter here."""
 
     home: Any
+    loaders_told: int
 
     def at_home(self, trainer: Any, module: Any) -> Any:
         """Return what the guests of a trainer share."""
@@ -160,6 +161,7 @@ def _end_iteration(guest: Guest, trainer: Any, module: Any) -> None:
 
 def _begin_evaluation(guest: Guest, trainer: Any, module: Any) -> None:
     guest.at_home(trainer, module).begin_evaluation()
+    guest.loaders_told = 0
 
 
 def _start_eval_batch(
@@ -168,6 +170,8 @@ def _start_eval_batch(
     if trainer.sanity_checking:
         return
     home = guest.at_home(trainer, module)
+    if batch_idx == 0 and trainer.world_size == 1:  # several processes reduce metrics at the end
+        _end_loaders(guest, home, index)
     if home.begin_eval_batch(batch, batch_idx, index):
         guest.tell("eval_start")
     guest.tell("eval_batch_start")
@@ -207,9 +211,13 @@ def _end_eval_batch(
 
 
 def _end_evaluation(guest: Guest, trainer: Any, module: Any) -> None:
-    if trainer.sanity_checking:
-        return
-    for _ in guest.at_home(trainer, module).ended_loaders():
+    if not trainer.sanity_checking:
+        _end_loaders(guest, guest.at_home(trainer, module), None)
+
+
+def _end_loaders(guest: Guest, home: Any, following: int | None) -> None:
+    for told in home.ended_loaders(guest.loaders_told, following):
+        guest.loaders_told = told
         guest.tell("eval_end")
 
 

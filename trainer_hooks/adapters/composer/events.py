@@ -31,7 +31,12 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "on_iteration_checkpoint": ("iteration_checkpoint",),
     "on_fit_end": ("fit_end",),
     "on_validation_run_start": ("eval_before_all",),
-    "on_validation_batch_start": ("eval_start", "eval_batch_start", "eval_before_forward"),
+    "on_validation_batch_start": (
+        "eval_end",
+        "eval_start",
+        "eval_batch_start",
+        "eval_before_forward",
+    ),
     "on_validation_before_forward": ("eval_before_forward",),
     "on_validation_after_forward": ("eval_after_forward",),
     "on_validation_batch_end": ("eval_after_forward", "eval_batch_end"),
@@ -39,7 +44,12 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "on_validation_run_end": ("eval_after_all",),
     "on_evaluation_run_start": ("eval_standalone_start",),
     "on_evaluation_run_end": ("eval_standalone_end",),
-    "on_test_batch_start": ("eval_start", "eval_batch_start", "eval_before_forward"),
+    "on_test_batch_start": (
+        "eval_end",
+        "eval_start",
+        "eval_batch_start",
+        "eval_before_forward",
+    ),
     "on_test_batch_end": ("eval_after_forward", "eval_batch_end"),
     "on_test_end": ("eval_end",),
     "on_predict_start": ("predict_start",),
@@ -52,7 +62,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "on_post_close": ("post_close",),
 }
 """The events at each hook, in their order. Those of the forward and the loss stand twice: a module
-with a step of its own has no such hooks, and there they come right before and after it."""
+with a step of its own has no such hooks, and there they come right before and after it. So does
+`eval_end`: a loader that is followed by another ends when that begins."""
 
 EVENT_NAMES = frozenset(chain.from_iterable(EVENTS.values())) - {"close", "post_close"}
 
@@ -90,12 +101,12 @@ DECLARED: dict[str, str] = {
     "before_loss": "of a module with its own `training_step`, after it",
     "after_loss": "of a module with its own `training_step`, after it, with the loss as backward "
     "has it: divided by the batches of the window, and scaled",
-    "eval_end": "of several loaders after the last, each with its label and timestamp: their "
-    "metrics are known then",
+    "eval_end": "in several processes after the last of several loaders, each with its label and "
+    "timestamp: their metrics are known then",
     "eval_after_forward": "of a module with its own `validation_step`, with what that returned",
     "epoch_end": "an epoch that a stop breaks off does not end, as there",
-    "fit_end": "after the last evaluation. A stop in the middle of an epoch evaluates no more, "
-    "where Composer does once more",
+    "fit_end": "after the last evaluation. Where `max_steps` ends an epoch in its middle there is "
+    "none, and in Composer one more; a stop of a callback is followed by one, as there",
     "close": "by `trainer.close()`, or when the trainer is collected or Python ends",
     "post_close": "as `close`",
 }

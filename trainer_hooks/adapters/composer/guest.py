@@ -10,12 +10,13 @@ from trainer_hooks._log import log
 from trainer_hooks.adapters.composer.deliveries import DELIVERIES
 from trainer_hooks.adapters.composer.events import EVENT_NAMES, EVENTS, EVERY_BATCH, LOADED, STATED
 from trainer_hooks.adapters.hosted import HostedCallback
+from trainer_hooks.clock import EpochStage
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ComposerGuest"]
+__all__ = ["ComposerGuest", "home_of"]
 
 _ALWAYS = frozenset(
     {
@@ -31,6 +32,16 @@ _IN_EVALUATION = frozenset(
     for stage in ("validation", "test")
     for moment in ("start", "batch_start", "batch_end", "end")
 )
+
+
+def home_of(trainer: Any, module: Any) -> Any:
+    """Return what all guests of Composer in a trainer share; the first that asks makes it."""
+    shared = [one.home for one in trainer.callbacks if isinstance(one, ComposerGuest)]
+    home = next((one for one in shared if one and one.trainer is trainer), None)
+    if home is None:
+        # it needs Composer, of which the guest's class is
+        home = importlib.import_module("trainer_hooks.adapters.composer.home").Home(trainer, module)
+    return home
 
 
 class ComposerGuest(HostedCallback):
@@ -51,8 +62,11 @@ class ComposerGuest(HostedCallback):
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
         self.home: Any = None
+        self.loaders_told = 0
+        """Of how many loaders it was told in an evaluation that they are over."""
         self._calls: dict[str, Callable[..., object]] = {}
-        self._is_open = False
+        self.is_open = False
+        """Whether its `init` is past, and its `close` not yet."""
 
     def hears(self, event: str) -> bool:
         """Return whether the guest has a method for an event, or receives all."""
@@ -60,8 +74,6 @@ class ComposerGuest(HostedCallback):
 
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return what delivers the guest's events at `hook`, or None if it hears of none."""
-        if hook == "on_log":
-            return self._log if self.is_destination and self.guest_has("log_metrics") else None
         events = [event for event in EVENTS.get(hook, ()) if self.hears(event)]
         if hook == "on_close" or events or hook in _ALWAYS or self._needs(hook):
             for event in events:
@@ -76,34 +88,32 @@ class ComposerGuest(HostedCallback):
         """Return what the guests of a trainer share; the first that asks makes it."""
         home = self.home
         if home is None or home.trainer is not trainer:
-            if self._is_open and home is not None:
+            if self.is_open and home is not None:
                 home.close()
-            shared = [one.home for one in trainer.callbacks if isinstance(one, ComposerGuest)]
-            home = next((one for one in shared if one and one.trainer is trainer), None)
-            if home is None:
-                # it needs Composer, of which the guest's class is
-                places = importlib.import_module("trainer_hooks.adapters.composer.home")
-                home = places.Home(trainer, module)
-            self.home = home
+            self.home = home = home_of(trainer, module)
         return home
 
     def enter(self, trainer: Any, module: Any) -> None:
         """Take part in a run: the first one of a trainer opens the guest, destinations before."""
         home = self.at_home(trainer, module)
         home.enter(module)
-        if self._is_open:
+        if self.is_open:
             return
         if not self.is_destination:
             for one in trainer.callbacks:
                 if isinstance(one, ComposerGuest) and one.is_destination:
                     one.enter(trainer, module)
-        self._is_open = True
+        self.is_open = True
         if not any(one is self.guest for one in home.state.callbacks):
             home.state.callbacks.append(self.guest)
         home.closings.append((self._close, self._post_close))
         if self.is_destination:
             home.logger.take_in(self.guest)
         self.tell("init")
+        self.opened()
+
+    def opened(self) -> None:
+        """Do what had to wait for the guest's `init`."""
 
     @property
     def is_destination(self) -> bool:
@@ -154,12 +164,18 @@ class ComposerGuest(HostedCallback):
     def _limit(self, state: Any, event: str) -> None:
         """Let the trainer train for as long as the guest said."""
         home, longest = self.home, state.max_duration
-        home.duration = longest
         trainer = home.trainer
+        if longest is None or state.timestamp < longest or trainer.world_size == 1:
+            home.duration = longest
+        else:  # the other processes do not know of it yet, and guests that save wait for each other
+            state.max_duration = home.duration
         if longest is None:
             return
         if state.timestamp >= longest:
             trainer.stop(f"{type(self.guest).__qualname__} stopped the training at {event!r}")
+            is_inside = trainer.training and trainer.progress.stage is EpochStage.BATCHES
+            if is_inside and trainer.enable_validation:
+                trainer.request_validation()  # there it comes in any case
             return
         number, unit = int(longest.value), longest.unit.value
         if unit not in ("ep", "ba"):
@@ -171,12 +187,9 @@ class ComposerGuest(HostedCallback):
         trainer.max_epochs = number if unit == "ep" else -1
         trainer.max_steps = number if unit == "ba" else -1
 
-    def _log(self, _trainer: Any, _module: Any, metrics: Any, step: int) -> None:
-        self.guest.log_metrics(dict(metrics), step)
-
     def _close(self) -> bool:
         """Close the guest, and return whether that went well; an error is logged, as there."""
-        self._is_open = False
+        self.is_open = False
         try:
             self.guest.close(self.home.state, self.home.logger)
         except Exception:  # noqa: BLE001 - logged; the others are closed all the same

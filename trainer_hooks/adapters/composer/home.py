@@ -50,7 +50,7 @@ class Home:
         self.duration: Time | None = None
         self.has_own_step = False
         self._is_exhausted = False
-        self._evaluated: list[tuple[Any, str, int]] = []
+        self._evaluated: list[tuple[int, Any, str, int]] = []
         self._ended: list[Timestamp] = []
         self._place = (-1, -1)
         self._before = Timestamp()
@@ -182,16 +182,31 @@ class Home:
             self._ended[-1] = self._before.to_next_batch(*measure(batch), timedelta(seconds=spent))
         self.state.eval_timestamp = self._ended[-1]
 
-    def ended_loaders(self) -> Iterator[None]:
-        """Bring the state back to each loader that was evaluated, and then to the training."""
+    def ended_loaders(self, told: int, following: int | None = None) -> Iterator[int]:
+        """Bring the state back to each loader that was evaluated, and then to where it is.
+
+        Args:
+            told: of how many a guest was told that they are over.
+            following: the index of the loader that comes now; None where all are over.
+
+        Yields:
+            Of how many it has been told then.
+        """
         state = self.state
-        for (loader, label, length), timestamp in zip(self._evaluated, self._ended, strict=True):
-            state.set_dataloader(loader, label, length)
+        present = state.dataloader, state.dataloader_label, state.dataloader_len
+        timestamp = state.eval_timestamp
+        for place in range(told, len(self._evaluated)):
+            index, *found = self._evaluated[place]
+            if index == following:
+                break
+            state.set_dataloader(*found)
+            state.eval_timestamp = self._ended[place]
+            yield place + 1
+        if following is not None:
             state.eval_timestamp = timestamp
-            yield
-        loader, label, length = self._training
+        loader, label, length = self._training if following is None else present
         if loader is not None:
-            state.set_dataloader(loader, label, length)
+            state.set_dataloader(loader, label, -1 if length is None else int(length))
 
     def begin_prediction(self) -> None:
         """Count from nothing."""
@@ -216,7 +231,7 @@ class Home:
         plain = f"eval_{index}" if several and len(loaders) > 1 else "eval"
         most = lengths[index] if index < len(lengths) else -1
         found = (loader, trainer.dataloader_label or plain, -1 if most == float("inf") else most)
-        self._evaluated.append(found)
+        self._evaluated.append((index, *found))
         state.set_dataloader(*found)
         state.eval_timestamp = Timestamp()
         self._ended.append(state.eval_timestamp)

@@ -6,6 +6,7 @@ from typing import Any
 
 from composer.loggers import Logger, LoggerDestination
 
+from trainer_hooks.adapters.composer.destinations import DestinationGuest
 from trainer_hooks.adapters.views import lacking
 
 __all__ = ["GuestLogger"]
@@ -53,7 +54,7 @@ class _Through(LoggerDestination):  # type: ignore[misc]
 
     def log_hyperparameters(self, hyperparameters: dict[str, Any]) -> None:
         """Hand hyperparameters on."""
-        for logger in self._trainer.loggers:
+        for logger in self._loggers():
             logger.log_hyperparams(hyperparameters)
 
     def log_table(
@@ -64,7 +65,7 @@ class _Through(LoggerDestination):  # type: ignore[misc]
         step: int | None = None,
     ) -> None:
         """Hand a table on."""
-        for logger in self._trainer.loggers:
+        for logger in self._loggers():
             logger.log_table(name, columns, rows, step=step)
 
     def log_images(
@@ -78,5 +79,10 @@ class _Through(LoggerDestination):  # type: ignore[misc]
         use_table: bool = True,  # noqa: ARG002 - theirs
     ) -> None:
         """Hand images on, without their masks."""
-        for logger in self._trainer.loggers:
+        for logger in self._loggers():
             logger.log_images(images, name, channels_last, step)
+
+    def _loggers(self) -> list[Any]:
+        """Return those that are no destinations, which are told by themselves."""
+        loggers = self._trainer.loggers
+        return [logger for logger in loggers if not isinstance(logger, DestinationGuest)]

@@ -40,7 +40,13 @@ class LoggedMetrics(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         known = self._trainer.callback_metrics
-        names = (f"{name}/{self._label}", f"metrics/{self._label}/{name}", name)
+        index = self._label.removeprefix("eval_")
+        names = (
+            f"{name}/{self._label}",
+            f"metrics/{self._label}/{name}",
+            f"{name}/dataloader_idx_{index}",
+            name,
+        )
         found = next((known[one] for one in names if one in known), None)
         if found is None:
             raise KeyError(name)

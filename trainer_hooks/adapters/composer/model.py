@@ -23,7 +23,7 @@ def model_view(module: Any) -> Any:
     Args:
         module: a module of ours, or of Lightning in our trainer.
     """
-    own = getattr(module, "lightning_guest", module)
+    own = getattr(module, "module_guest", module)
     return own if isinstance(own, ComposerModel) else ModelView(own)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from composer.core import Evaluator, Precision, State, Time
+from composer.core import DataSpec, Evaluator, Precision, State, Time
 from composer.utils import get_device
 
 from trainer_hooks.adapters.composer.metrics import LabelledMetrics, LoggedMetrics, Losses
@@ -118,9 +118,9 @@ def make_state(trainer: Any, module: Any) -> GuestState:
         device=get_device(_DEVICES.get(trainer.device.type, trainer.device.type)),
         precision=_PRECISIONS.get(trainer.precision, Precision.FP32),
     )
-    state.train_metrics = LoggedMetrics(trainer)
+    state.train_metrics = LoggedMetrics(trainer, "train")
     state.eval_metrics = LabelledMetrics(trainer)
-    state.train_metric_values = LoggedMetrics(trainer, are_values=True)
+    state.train_metric_values = LoggedMetrics(trainer, "train", are_values=True)
     state.eval_metric_values = LoggedMetrics(trainer, are_values=True)
     state.total_loss_dict = Losses(state)
     return state
@@ -153,9 +153,13 @@ def evaluators_of(trainer: Any) -> list[Evaluator]:
     found = []
     for index, loader in enumerate(loaders):
         label = getattr(loader, "label", f"eval_{index}" if several else "eval")
-        found.append(
-            Evaluator(
-                label=label, dataloader=getattr(loader, "dataloader", loader), metric_names=[]
-            )
-        )
+        spec = _spec_of(getattr(loader, "dataloader", loader))
+        found.append(Evaluator(label=label, dataloader=spec, metric_names=[]))
     return found
+
+
+def _spec_of(loader: Any) -> DataSpec:
+    """Return what Composer keeps a loader in, of which it wants to share the data by itself."""
+    spec = DataSpec(())
+    spec.dataloader = loader
+    return spec

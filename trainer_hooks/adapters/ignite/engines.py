@@ -7,14 +7,16 @@ import time
 from functools import cache
 from typing import Any, Protocol
 
-from trainer_hooks.errors import StopTraining, UsageError
+from trainer_hooks.clock import EpochStage
+from trainer_hooks.data import number_of_batches
+from trainer_hooks.errors import StopTraining, UsageError, add_note
 
-__all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "Engines", "new_engine"]
+__all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "Engines", "name_of", "new_engine"]
 
 TRAIN_EVENTS = {
     "on_train_start": ("STARTED",),
     "on_train_epoch_start": ("EPOCH_STARTED",),
-    "on_before_dataloader": ("GET_BATCH_STARTED",),
+    "on_before_dataloader": ("GET_BATCH_STARTED", "DATALOADER_STOP_ITERATION"),
     "on_after_dataloader": ("GET_BATCH_COMPLETED",),
     "on_train_batch_start": ("ITERATION_STARTED",),
     "on_train_batch_end": ("ITERATION_COMPLETED",),
@@ -23,7 +25,7 @@ TRAIN_EVENTS = {
     "on_train_end": ("TERMINATE", "COMPLETED"),
     "on_exception": ("EXCEPTION_RAISED",),
 }
-"""What the engine of the training fires at each hook of ours."""
+"""What the engine of the training fires at each hook of ours; `INTERRUPT` where it is asked for."""
 
 VALIDATION_EVENTS = {
     "on_validation_start": ("STARTED",),
@@ -35,9 +37,15 @@ VALIDATION_EVENTS = {
 }
 """What the engine of a validation in a fit fires, but for that of a sanity check."""
 
-_BEFORE_A_BATCH = frozenset({"GET_BATCH_STARTED", "GET_BATCH_COMPLETED", "ITERATION_STARTED"})
+_BEFORE_A_BATCH = frozenset(
+    {
+        "GET_BATCH_STARTED", "DATALOADER_STOP_ITERATION", "GET_BATCH_COMPLETED",
+        "ITERATION_STARTED",
+    }
+)  # fmt: skip
 _WITH_METRICS = frozenset({"EPOCH_COMPLETED", "COMPLETED"})
 _WHY = "a handler of Ignite called engine.terminate()"
+_WHY_INTERRUPTED = "a handler of Ignite called engine.interrupt()"
 
 
 @cache
@@ -58,8 +66,14 @@ def _engine_class() -> Any:
             return super().add_event_handler(event_name, *args, **kwargs)
 
         def fire_hosted(self, event: str, *args: Any, **kwargs: Any) -> None:
-            """Fire an event, with what its handlers are given."""
-            self._fire_event(events[event], *args, **kwargs)
+            """Fire an event, with what its handlers are given; an error names the handler."""
+            try:
+                self._fire_event(events[event], *args, **kwargs)
+            except StopTraining:
+                raise
+            except Exception as error:
+                add_note(error, f"in {_handler_of(error, base)} of Ignite, on Events.{event}")
+                raise
 
         def run(self, *_: Any, **__: Any) -> Any:
             """Refuse: the Trainer runs.
@@ -73,6 +87,25 @@ def _engine_class() -> Any:
             )
 
     return HostedEngine
+
+
+def _handler_of(error: Exception, engine_class: Any) -> str:
+    """Return what an engine had called when an error came up.
+
+    All handlers of an event hang on one engine, so that the callback whose hook fires it need not
+    be the one that broke.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is engine_class._fire_event.__code__:  # noqa: SLF001 - its frame
+            return f"the handler {name_of(trace.tb_frame.f_locals.get('func'))}"
+        trace = trace.tb_next
+    return "an engine"
+
+
+def name_of(handler: Any) -> str:
+    """Return the name of a function, or of an object's class."""
+    return str(getattr(handler, "__qualname__", type(handler).__qualname__))
 
 
 def new_engine() -> Any:
@@ -97,14 +130,17 @@ class Engines:
         self.validation = new_engine()
         self._train_drivers: dict[str, Guest] = {}
         self._validation_drivers: dict[str, Guest] = {}
-        self._length: float = 0
         self._begun = self._epoch_begun = time.monotonic()
         self._batches = 0
-        self._is_told = self._is_over = False
+        self._is_told = self._is_over = self._is_interrupted = False
+        self._opened: int | None = None
+        self._is_exhausted = False
+        self._last: Guest | None = None
 
     def enter(self, guest: Guest) -> None:
         """Let a guest attach; it fires what no guest before it fires."""
         guest.attach_to(self.train, self.validation)
+        self._last = guest
         for event in self.train.wanted:
             self._train_drivers.setdefault(event, guest)
         for event in self.validation.wanted:
@@ -119,11 +155,13 @@ class Engines:
             if event == "ITERATION_COMPLETED" and not engine.should_terminate:  # one of each batch
                 self._refresh_train(trainer, event, given)
                 engine.fire_hosted(event)
-            elif self._is_due(event):
+            elif self._is_due(event, trainer):
                 self._refresh_train(trainer, event, given)
                 self._fire_train(event, given)
             if engine.should_terminate or engine.should_terminate_single_epoch:
                 self._heed(trainer, event)
+            if engine.should_interrupt:
+                self._interrupt(trainer)
 
     def fire_validation(
         self, guest: Guest, events: tuple[str, ...], trainer: Any, *given: Any
@@ -135,20 +173,49 @@ class Engines:
             if self._validation_drivers.get(event) is guest:
                 self._refresh_validation(trainer, event, given)
                 self.validation.fire_hosted(event)
-                if self.validation.should_terminate:
+                if self.validation.should_terminate or self.validation.should_interrupt:
                     raise UsageError(
-                        "a handler of Ignite called terminate() on the engine of a validation: a "
+                        "a handler of Ignite called terminate() or interrupt() on the engine of a "
+                        "validation: a "
                         "validation here runs to its end. Pass Trainer(limit_val_batches=...)."
                     )
                 self._heed(trainer, event)
 
-    def begin_epoch(self) -> None:
-        """Take the time, and forget that the epoch before was ended early."""
+    def begin_epoch(self, trainer: Any) -> None:
+        """Take the time, and forget that the epoch before was ended early; guests all call it."""
+        if self._opened == trainer.current_epoch:
+            return
         self.train.should_terminate_single_epoch = self._is_over = False
         self._epoch_begun = time.monotonic()
+        # there, the iterator of an epoch is found at its end when the next one asks it for a batch
+        length = number_of_batches(trainer.train_dataloader)
+        if length == float("inf"):
+            length = trainer.num_training_batches
+        is_whole = trainer.progress.batches_in_last_epoch >= length
+        self._is_exhausted = self._opened is not None and is_whole
+        self._opened = trainer.current_epoch
 
-    def _is_due(self, event: str) -> bool:
+    def go_on_inside(self, guest: Guest, trainer: Any) -> None:
+        """Begin an epoch once more where a fit is resumed inside it, as there.
+
+        Args:
+            guest: whose turn it is; the last one sees to it, when all were told of the start.
+            trainer: the trainer.
+        """
+        progress = trainer.progress
+        has_more = progress.batches_in_epoch < trainer.num_training_batches
+        if guest is self._last and progress.stage is EpochStage.BATCHES and has_more:
+            self.begin_epoch(trainer)
+            driver = self._train_drivers.get("EPOCH_STARTED")
+            if driver is not None:
+                self.fire_train(driver, ("EPOCH_STARTED",), trainer)
+
+    def _is_due(self, event: str, trainer: Any) -> bool:
         engine = self.train
+        if self._is_interrupted and event != "EXCEPTION_RAISED":
+            return False
+        if event == "DATALOADER_STOP_ITERATION":
+            return self._is_exhausted and trainer.progress.batches_in_epoch == 0
         ends, ends_epoch = engine.should_terminate, engine.should_terminate_single_epoch
         if not ends and not ends_epoch:
             return event not in ("TERMINATE", "TERMINATE_SINGLE_EPOCH")
@@ -174,7 +241,7 @@ class Engines:
     def _refresh_train(self, trainer: Any, event: str, given: tuple[Any, ...]) -> None:
         state, progress = self.train.state, trainer.progress
         self._batches = progress.batches_in_epoch
-        if self._batches <= 1 or not self._length:
+        if self._batches <= 1 or state.dataloader is None:
             self._refresh_run(trainer)
         if event == "ITERATION_COMPLETED":
             state.epoch = progress.epochs_completed + 1
@@ -194,10 +261,7 @@ class Engines:
     def _refresh_run(self, trainer: Any) -> None:
         """Take over what lasts for an epoch."""
         state, batches = self.train.state, trainer.num_training_batches
-        # an epoch that is ended early is as long as the others, there
-        if not self._length or 0 < self._batches < batches:
-            self._length = batches
-        state.epoch_length = None if self._length == float("inf") else int(self._length)
+        state.epoch_length = None if batches == float("inf") else int(batches)
         state.max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
         state.dataloader = trainer.train_dataloader
 
@@ -220,6 +284,13 @@ class Engines:
     def _take_metrics(self, state: Any, trainer: Any) -> None:
         for name, value in trainer.callback_metrics.items():
             state.metrics[name] = value.item()
+
+    def _interrupt(self, trainer: Any) -> None:
+        """Stop after the batch in work; what is left of the events is for a run that goes on."""
+        self.train.should_interrupt = False
+        self.train.fire_hosted("INTERRUPT")
+        self._is_interrupted = True
+        trainer.stop(_WHY_INTERRUPTED)
 
     def _heed(self, trainer: Any, event: str) -> None:
         """Do what handlers asked of the engine."""

@@ -12,6 +12,7 @@ from trainer_hooks.adapters.ignite.engines import (
     TRAIN_EVENTS,
     VALIDATION_EVENTS,
     Engines,
+    name_of,
     new_engine,
 )
 from trainer_hooks.adapters.kinds import HostedBar
@@ -52,6 +53,7 @@ _KINDS: dict[str, type[Callback]] = {
     f"{_HOME}.early_stopping.EarlyStopping": EarlyStopping,
     f"{_HOME}.tqdm_logger.ProgressBar": HostedBar,
 }
+_ALWAYS = frozenset({"on_train_start", "on_train_epoch_start"})
 _EMA = f"{_HOME}.ema_handler.EMAHandler"
 _MODEL_CHECKPOINT = f"{_HOME}.checkpoint.ModelCheckpoint"
 _ENGINES: WeakKeyDictionary[Any, Engines] = WeakKeyDictionary()
@@ -75,7 +77,7 @@ def adapt(handler: Any, *arguments: Any, event: Any = None, on: str = "") -> Cal
     is_logger = f"{_HOME}.base_logger.BaseLogger" in names and default is None
     if event is None and (is_logger or default is None):
         raise CallbackError(
-            f"handler {_name(handler)} of Ignite: nobody says on which event it is called. Pass "
+            f"handler {name_of(handler)} of Ignite: nobody says on which event it is called. Pass "
             f"trainer_hooks.adapters.ignite.adapt({'logger, log_handler' * is_logger or 'handler'},"
             ' event=Events.EPOCH_COMPLETED, on="train") in its place, or on="validation".'
         )
@@ -132,7 +134,7 @@ class IgniteGuest(HostedCallback):
         """
         if on not in ("", "train", "validation"):
             raise CallbackError(
-                f"on={on!r} for handler {_name(self.guest)} of Ignite: must be 'train' or "
+                f"on={on!r} for handler {name_of(self.guest)} of Ignite: must be 'train' or "
                 "'validation'. Pass one of them."
             )
         self._place = on, event, arguments, is_logger
@@ -142,9 +144,10 @@ class IgniteGuest(HostedCallback):
             ("train", train, TRAIN_EVENTS), ("validation", validation, VALIDATION_EVENTS),
         ):  # fmt: skip
             known = {name for names in events.values() for name in names}
+            known |= {"INTERRUPT"} if where == "train" else set()
             for name in sorted(engine.wanted - known):
                 raise CallbackError(
-                    f"handler {_name(self.guest)} of Ignite on Events.{name} of the engine of "
+                    f"handler {name_of(self.guest)} of Ignite on Events.{name} of the engine of "
                     f"{where}: such an event is not fired here. Use one of "
                     f"{', '.join(sorted(known))}."
                 )
@@ -176,7 +179,7 @@ class IgniteGuest(HostedCallback):
         if hook == "setup":
             return self._begin
         events = TRAIN_EVENTS.get(hook, ())
-        if self._wanted["train"].intersection(events) or hook == "on_train_epoch_start":
+        if self._wanted["train"].intersection(events) or hook in _ALWAYS:
             return self._firing_train(events)
         events = VALIDATION_EVENTS.get(hook, ())
         if self._wanted["validation"].intersection(events):
@@ -189,6 +192,11 @@ class IgniteGuest(HostedCallback):
         if module is None and self._trainer is not None:
             _ENGINES.pop(self._trainer, None)
             self._engines = self._trainer = None
+
+    @property
+    def state_key(self) -> str:
+        """Ignite, and the guest's class, or the function's name."""
+        return f"{self.framework}:{name_of(self.guest)}"
 
     @property
     def is_stateful(self) -> bool:
@@ -221,9 +229,11 @@ class IgniteGuest(HostedCallback):
     def _firing_train(self, events: tuple[str, ...]) -> Callable[..., object]:
         def call(trainer: Any, _module: Any, *given: Any) -> None:
             if self._engines is not None:
-                if events == ("EPOCH_STARTED",):
-                    self._engines.begin_epoch()
+                if events == TRAIN_EVENTS["on_train_epoch_start"]:
+                    self._engines.begin_epoch(trainer)
                 self._engines.fire_train(self, events, trainer, *given)
+                if events == TRAIN_EVENTS["on_train_start"]:
+                    self._engines.go_on_inside(self, trainer)
 
         return call
 
@@ -267,7 +277,3 @@ def _plain(state: Any) -> dict[str, Any]:
 
 def _ancestry(handler: Any) -> frozenset[str]:
     return frozenset(f"{kind.__module__}.{kind.__qualname__}" for kind in type(handler).__mro__)
-
-
-def _name(handler: Any) -> str:
-    return str(getattr(handler, "__qualname__", type(handler).__qualname__))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.kinds import HostedBar
 from trainer_hooks.adapters.lightning.callbacks import LightningGuest
-from trainer_hooks.adapters.lightning.special import TunerGuest, WriterGuest
+from trainer_hooks.adapters.lightning.special import AveragingGuest, WriterGuest
+from trainer_hooks.adapters.lightning.tuning import TunerGuest
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping, ModelSummary, Timer
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _HOSTS: dict[str, type[LightningGuest]] = {
     "callbacks.prediction_writer.BasePredictionWriter": WriterGuest,
     "callbacks.batch_size_finder.BatchSizeFinder": TunerGuest,
     "callbacks.lr_finder.LearningRateFinder": TunerGuest,
+    "callbacks.stochastic_weight_avg.StochasticWeightAveraging": AveragingGuest,
 }
 """The adapters of those that reach deeper into the trainer than others."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.adapters.hosted import HostedCallback
+from trainer_hooks.adapters.lightning.home import home_of, word
 from trainer_hooks.adapters.lightning.module_view import unwrapped
 from trainer_hooks.adapters.lightning.views import module_view, trainer_view
 from trainer_hooks.callbacks import Checkpoint
@@ -72,6 +73,17 @@ class LightningGuest(HostedCallback):
             str(file) for folder in self.folders() for file in sorted(Path(folder).glob("*.ckpt"))
         ]
 
+    def save_now(self, trainer: Any, module: Any) -> None:  # noqa: ARG002 - a saver's
+        """Save what was asked for in a saver's folder, beside its own files."""
+        at = f"epoch={trainer.current_epoch}-step={trainer.global_step}"
+        for folder in self.folders():
+            trainer.save_checkpoint(Path(folder, f"requested-{at}.ckpt"))
+
+    def save_before_leaving(self, trainer: Any, module: Any) -> bool:
+        """Save as the process is told to end; return whether there is a folder for it."""
+        self.save_now(trainer, module)
+        return bool(self.folders())
+
     def attach_module(self, module: Any) -> None:
         """Bind the guest's `log` and `log_dict` to the module of the run, as Lightning does."""
         super().attach_module(module)
@@ -98,6 +110,8 @@ class LightningGuest(HostedCallback):
         method = getattr(self.guest, hook)
         if hook in _COUNTED:
             return self._counting(method)
+        if hook == "setup":
+            return self._telling_stage(method)
         if hook == "teardown":
             return self._unless_interrupted(method)
         return self._handing_over(method)
@@ -133,11 +147,19 @@ class LightningGuest(HostedCallback):
         self._given = trainer_view(trainer, self.guest), module_view(module, trainer, self.guest)
 
     def _unless_interrupted(self, method: Callable[..., object]) -> Callable[..., object]:
-        called = self._handing_over(method)
+        called = self._telling_stage(method)
 
         def call(trainer: Any, module: Any, stage: str) -> None:
             if not trainer.interrupted:
                 called(trainer, module, stage)
+
+        return call
+
+    def _telling_stage(self, method: Callable[..., object]) -> Callable[..., object]:
+        called, home = self._handing_over(method), home_of(self.guest)
+
+        def call(trainer: Any, module: Any, stage: str) -> None:
+            called(trainer, module, word(home, "TrainerFn", stage))
 
         return call
 

@@ -1,4 +1,4 @@
-"""What Lightning's callbacks look into of its Trainer: its state, strategy and connectors."""
+"""What Lightning's callbacks look into of its Trainer: its connectors."""
 
 from __future__ import annotations
 
@@ -6,131 +6,14 @@ import sys
 from typing import Any
 
 from trainer_hooks.adapters.lightning.loops import Lacks, batches_stepped
-from trainer_hooks.adapters.views import View, lacking
-from trainer_hooks.runtime import move_to_device
+from trainer_hooks.adapters.views import lacking
 
 __all__ = [
     "AcceleratorConnector",
     "CheckpointConnector",
     "LoggerConnector",
-    "StateView",
-    "StrategyView",
     "precision_plugin",
 ]
-
-
-class StateView:
-    """`trainer.state`, in words of Lightning's own enums where the package is imported.
-
-    Args:
-        trainer: whose.
-        home: Lightning's package.
-    """
-
-    def __init__(self, trainer: Any, home: str) -> None:
-        self._state = trainer.state
-        self._words = sys.modules.get(f"{home}.trainer.states")
-
-    @property
-    def fn(self) -> Any:
-        """What is run: `"fit"`, `"validate"`, `"test"` or `"predict"`, or None."""
-        return self._word("TrainerFn", self._state.fn)
-
-    @property
-    def stage(self) -> Any:
-        """What of it is under way, from the beginning of a run on; None outside of one."""
-        fn, stage = self._state.fn, self._state.stage
-        return self._word("RunningStage", stage or ("train" if fn == "fit" else fn))
-
-    @property
-    def status(self) -> Any:
-        """How it stands."""
-        return self._word("TrainerStatus", self._state.status)
-
-    @property
-    def finished(self) -> bool:
-        """Whether it is over."""
-        return bool(self._state.status == "finished")
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it is over or was interrupted."""
-        return self._state.status in {"finished", "interrupted"}
-
-    def _word(self, name: str, value: Any) -> Any:
-        return value if value is None or self._words is None else vars(self._words)[name](value)
-
-
-class StrategyView(View):
-    """`trainer.strategy`: the processes; its module is the one that callbacks get.
-
-    Args:
-        target: the trainer's.
-        trainer: the view of the trainer.
-    """
-
-    __slots__ = ("_view",)
-
-    def __init__(self, target: Any, trainer: Any) -> None:
-        super().__init__(target)
-        object.__setattr__(self, "_view", trainer)
-
-    @property
-    def lightning_module(self) -> Any:
-        """The module, as callbacks get it."""
-        return self._view.lightning_module
-
-    @property
-    def model(self) -> Any:
-        """The same."""
-        return self._view.lightning_module
-
-    @property
-    def precision_plugin(self) -> Any:
-        """Lightning's own object for the precision."""
-        return self._view.precision_plugin
-
-    def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
-        """Return the tensors of all processes; in one process the tensor as it is, as there."""
-        if self.view_target.world_size == 1:
-            return tensor
-        return self.view_target.all_gather(tensor, group, sync_grads)
-
-    def batch_to_device(self, batch: Any, device: Any = None, dataloader_idx: int = 0) -> Any:
-        """Return a batch where the module is, by way of its transfer hooks."""
-        module = self.view_target.lightning_module
-        if module is None:
-            return move_to_device(batch, device or self.view_target.root_device)
-        device = device or module.device
-        batch = module.on_before_batch_transfer(batch, dataloader_idx)
-        batch = module.transfer_batch_to_device(batch, device, dataloader_idx)
-        return module.on_after_batch_transfer(batch, dataloader_idx)
-
-    @property
-    def optimizers(self) -> Any:
-        """The optimizers; those that are set make the next step."""
-        return self.view_target.optimizers
-
-    @optimizers.setter
-    def optimizers(self, optimizers: Any) -> None:
-        self.view_target.optimizers = optimizers
-
-    def load_optimizer_state_dict(self, checkpoint: Any) -> None:
-        """Give the optimizers the states of a checkpoint."""
-        for optimizer, state in zip(
-            self.view_target.optimizers, checkpoint["optimizer_states"], strict=True
-        ):
-            optimizer.load_state_dict(state)
-
-    def load_model_state_dict(self, checkpoint: Any, strict: bool = True) -> None:
-        """Give the module the weights of a checkpoint."""
-        self.view_target.lightning_module.load_state_dict(checkpoint["state_dict"], strict=strict)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return getattr(self.view_target, name)
-        except AttributeError:
-            raise lacking("Trainer.strategy", "Lightning", name) from None
 
 
 class LoggerConnector(Lacks):

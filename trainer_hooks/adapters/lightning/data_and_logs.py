@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.adapters.lightning.home import told_stage
 from trainer_hooks.adapters.lightning.views import trainer_view
 from trainer_hooks.loggers import Logger
 from trainer_hooks.module import DataModule
@@ -49,7 +50,7 @@ class DataModuleGuest(DataModule):
     def __init__(self, guest: Any) -> None:
         self.lightning_guest = guest
         for name in overridden(guest, DataModule):
-            if name not in {"load_from_checkpoint", "teardown"}:
+            if name not in {"load_from_checkpoint", "setup", "teardown"}:
                 vars(self)[name] = getattr(guest, name)
         kind = type(guest)
         names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
@@ -65,11 +66,15 @@ class DataModuleGuest(DataModule):
         guest = self.lightning_guest
         guest.trainer = None if trainer is None else trainer_view(trainer, guest)
 
+    def setup(self, stage: str) -> None:
+        """Let the guest set up."""
+        told_stage(self.lightning_guest.setup, self.lightning_guest)(stage)
+
     def teardown(self, stage: str) -> None:
         """Let the guest clean up; not after an exception, as there."""
         trainer = self.lightning_guest.trainer
         if trainer is None or not trainer.interrupted:
-            self.lightning_guest.teardown(stage)
+            told_stage(self.lightning_guest.teardown, self.lightning_guest)(stage)
 
     @property
     def saved_hparams(self) -> Mapping[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from trainer_hooks.adapters.views import View, lacking
@@ -9,7 +10,7 @@ from trainer_hooks.clock import EpochStage
 from trainer_hooks.errors import UsageError
 from trainer_hooks.trainer.views.fit_loop import Counts, ProgressView
 
-__all__ = ["EvaluationLoop", "FitLoop", "Lacks", "PredictionLoop", "batches_stepped"]
+__all__ = ["EvaluationLoop", "FitLoop", "Lacks", "PredictionLoop", "Skipping", "batches_stepped"]
 
 
 def batches_stepped(trainer: Any) -> int:
@@ -134,20 +135,35 @@ class EpochLoop(View):
         )
 
 
+@dataclass(slots=True)
+class Skipping:
+    """Whether the batches of a fit go without a backward.
+
+    Attributes:
+        is_heeded: whether a guest sees to it.
+        is_on: whether they do.
+    """
+
+    is_heeded: bool = False
+    is_on: bool = False
+
+
 class FitLoop(View):
     """`trainer.fit_loop`.
 
     Args:
         trainer: whose.
         val_loop: the loop of its validations.
+        skipping: whether its batches go without a backward.
     """
 
-    __slots__ = ("_trainer", "_val_loop")
+    __slots__ = ("_skipping", "_trainer", "_val_loop")
 
-    def __init__(self, trainer: Any, val_loop: EvaluationLoop) -> None:
+    def __init__(self, trainer: Any, val_loop: EvaluationLoop, skipping: Skipping) -> None:
         super().__init__(trainer.fit_loop)
         object.__setattr__(self, "_trainer", trainer)
         object.__setattr__(self, "_val_loop", val_loop)
+        object.__setattr__(self, "_skipping", skipping)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -180,17 +196,29 @@ class FitLoop(View):
         pass
 
     @property
+    def max_batches(self) -> int | float:
+        """The batches of an epoch; what is set is not heeded, as the loader decides it."""
+        found: int | float = self._trainer.fit_loop.max_batches
+        return found
+
+    @max_batches.setter
+    def max_batches(self, value: int | float) -> None:
+        pass
+
+    @property
     def _skip_backward(self) -> bool:
-        return False
+        return bool(self._skipping.is_on)
 
     @_skip_backward.setter
     def _skip_backward(self, value: bool) -> None:
-        if value:
+        if value and not self._skipping.is_heeded:
             raise UsageError(
                 "a callback of Lightning asked for batches without a backward "
-                "(fit_loop._skip_backward): a fit here has none such. For the averages of a model "
-                "with BatchNorm use trainer_hooks.callbacks.StochasticWeightAveraging."
+                "(fit_loop._skip_backward): a fit here has such only for a callback that derives "
+                "from Lightning's StochasticWeightAveraging. Derive yours from it, or call "
+                "trainer.skip_batch() in on_before_backward."
             )
+        self._skipping.is_on = value
 
     def _should_accumulate(self) -> bool:
         return bool(self._trainer.progress.batches_in_window)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.lightning.data_and_logs import overridden
+from trainer_hooks.adapters.lightning.home import told_stage
 from trainer_hooks.adapters.lightning.views import trainer_view
+from trainer_hooks.adapters.modules import HostedModule
 from trainer_hooks.module import Module
 
 if TYPE_CHECKING:
@@ -13,9 +15,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["ModuleGuest", "adapt_module"]
-
-_SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
-"""What a module shares with the one that stands for it: all that can be trained and saved."""
 
 _BOUND = (
     "log", "log_dict", "optimizers", "lr_schedulers", "manual_backward", "toggle_optimizer",
@@ -33,7 +32,7 @@ def adapt_module(guest: Any) -> Module:
     return ModuleGuest(guest)
 
 
-class ModuleGuest(Module):
+class ModuleGuest(HostedModule):
     """Stand for a LightningModule: its steps, hooks and tensors are the guest's own.
 
     Args:
@@ -43,44 +42,20 @@ class ModuleGuest(Module):
 
     def __init__(self, guest: Any) -> None:
         vars(self)["lightning_guest"] = guest
-        mode = guest.training
-        super().__init__()
-        guest.training = mode
-        for name in _SHARED:
-            vars(self)[name] = vars(guest)[name]
+        super().__init__(guest)
         for name in overridden(guest, Module):
             if name == "teardown":
                 vars(self)[name] = self._end_guest
+            elif name == "setup":
+                vars(self)[name] = told_stage(guest.setup, guest)
             elif name not in _OWN:
                 vars(self)[name] = getattr(guest, name)
-        kind = type(guest)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        self.__class__ = type(kind.__name__, (ModuleGuest,), names)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the guest, with its own hooks."""
-        return self.lightning_guest(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(vars(self)["lightning_guest"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_") or hasattr(ModuleGuest, name):
             super().__setattr__(name, value)
         else:
             setattr(vars(self)["lightning_guest"], name, value)
-
-    @property
-    def training(self) -> bool:
-        """Whether the guest is in the mode for training."""
-        return bool(vars(self)["lightning_guest"].training)
-
-    @training.setter
-    def training(self, mode: bool) -> None:
-        vars(vars(self)["lightning_guest"])["training"] = mode
 
     @property
     def automatic_optimization(self) -> bool:  # type: ignore[override]
@@ -119,28 +94,10 @@ class ModuleGuest(Module):
         name: str | None = getattr(self.lightning_guest, "_hparams_name", None)
         return None if name == "kwargs" else name
 
-    def train(self, mode: bool = True) -> ModuleGuest:
-        """Put the guest into a mode."""
-        self.lightning_guest.train(mode)
-        return self
-
-    def to(self, *args: Any, **kwargs: Any) -> ModuleGuest:
-        """Move the guest, which notes where it is."""
-        self.lightning_guest.to(*args, **kwargs)
-        return self
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the guest's weights."""
-        return self.lightning_guest.state_dict(*args, **kwargs)
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load the guest's weights."""
-        return self.lightning_guest.load_state_dict(*args, **kwargs)
-
     def _end_guest(self, stage: str) -> None:
         """Let the guest clean up; not after an exception, as there."""
         if not self.trainer.interrupted:
-            self.lightning_guest.teardown(stage)
+            told_stage(self.lightning_guest.teardown, self.lightning_guest)(stage)
 
     def attach(self, trainer: Any, metrics: Any) -> None:
         """Let the guest know its trainer, and log, optimize and print through it."""
@@ -163,14 +120,6 @@ class ModuleGuest(Module):
     def __reduce__(self) -> Any:
         """Copy and pickle the guest."""
         return adapt_module, (self.lightning_guest,)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Likewise."""
-        return self.__reduce__()
-
-    def __repr__(self) -> str:
-        """Show the guest."""
-        return repr(self.lightning_guest)
 
 
 class _Bound:

@@ -15,33 +15,26 @@ from trainer_hooks.adapters.lightning.connectors import (
     AcceleratorConnector,
     CheckpointConnector,
     LoggerConnector,
-    StateView,
-    StrategyView,
     precision_plugin,
 )
-from trainer_hooks.adapters.lightning.loops import EvaluationLoop, FitLoop, PredictionLoop
+from trainer_hooks.adapters.lightning.home import StateView, home_of, tell_rank
+from trainer_hooks.adapters.lightning.loops import EvaluationLoop, FitLoop, PredictionLoop, Skipping
 from trainer_hooks.adapters.lightning.module_view import ModuleView
+from trainer_hooks.adapters.lightning.strategy import AcceleratorView, StrategyView
 from trainer_hooks.adapters.views import View, lacking
+from trainer_hooks.loggers.elsewhere import LoggerElsewhere
 from trainer_hooks.loops import overrides
 
-__all__ = ["TrainerView", "home_of", "module_view", "trainer_view"]
+__all__ = ["TrainerView", "module_view", "trainer_view"]
 
 _TRAINERS: WeakValueDictionary[tuple[int, str], TrainerView] = WeakValueDictionary()
 _MODULES: WeakValueDictionary[tuple[int, str], ModuleView] = WeakValueDictionary()
 """The views, by what they stand for and for whom; a view keeps what it stands for."""
 
 
-def home_of(guest: object) -> str:
-    """Return in which of its two packages Lightning is that a callback, say, derives from."""
-    for kind in reversed(type(guest).__mro__):
-        for package in ("lightning.pytorch", "pytorch_lightning"):
-            if kind.__module__.startswith(f"{package}."):
-                return package
-    return "lightning.pytorch"
-
-
 def trainer_view(trainer: Any, guest: object) -> TrainerView:
     """Return the view of a trainer, which is one for all callbacks of a package."""
+    tell_rank(trainer.global_rank)
     home = home_of(guest)
     found = _TRAINERS.get((id(trainer), home))
     if found is None:
@@ -72,17 +65,19 @@ class TrainerView(View):
         home: the package of Lightning whose Trainer it is taken for.
     """
 
-    __slots__ = ("_home", "_predict", "_val")
+    __slots__ = ("_home", "_predict", "_val", "skipping")
 
     _home: str
     _predict: PredictionLoop
     _val: EvaluationLoop
+    skipping: Skipping
 
     def __init__(self, target: Any, home: str) -> None:
         super().__init__(target)
         object.__setattr__(self, "_home", home)
         object.__setattr__(self, "_val", EvaluationLoop(target))
         object.__setattr__(self, "_predict", PredictionLoop(target))
+        object.__setattr__(self, "skipping", Skipping())
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -194,7 +189,7 @@ class TrainerView(View):
     @property
     def loggers(self) -> list[Any]:
         """The loggers, Lightning's as they were given."""
-        return [getattr(one, "lightning_guest", one) for one in self.view_target.loggers]
+        return [_logger_as_given(one) for one in self.view_target.loggers]
 
     @property
     def logger(self) -> Any:
@@ -204,12 +199,17 @@ class TrainerView(View):
     @property
     def strategy(self) -> StrategyView:
         """The processes and what they train."""
-        return StrategyView(self.view_target.strategy, self)
+        return StrategyView(self.view_target.strategy, self, self._home)
+
+    @property
+    def accelerator(self) -> AcceleratorView:
+        """The kind of device."""
+        return AcceleratorView(self.view_target.accelerator, self._home)
 
     @property
     def fit_loop(self) -> FitLoop:
         """The counters of the fit."""
-        return FitLoop(self.view_target, self._val)
+        return FitLoop(self.view_target, self._val, self.skipping)
 
     @property
     def validate_loop(self) -> EvaluationLoop:
@@ -276,6 +276,12 @@ class TrainerView(View):
 
 def _as_given(callback: Any) -> Any:
     return callback.guest if isinstance(callback, HostedCallback) else callback
+
+
+def _logger_as_given(logger: Any) -> Any:
+    """Return Lightning's logger, also in a process where it does not write."""
+    own = logger.own if isinstance(logger, LoggerElsewhere) else logger
+    return getattr(own, "lightning_guest", logger)
 
 
 def _value(word: Any) -> Any:

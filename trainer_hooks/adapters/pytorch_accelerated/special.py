@@ -10,7 +10,7 @@ from trainer_hooks.clock import EpochStage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BarGuest", "EmaGuest", "LimitGuest"]
+__all__ = ["BarGuest", "EmaGuest", "EvaluatingGuest", "LimitGuest"]
 
 
 class BarGuest(AcceleratedGuest):
@@ -35,6 +35,27 @@ class LimitGuest(AcceleratedGuest):
 
     def _limit(self, trainer: Any, _module: Any, _stage: str) -> None:
         trainer.limit_batches(self.guest.num_batches)
+
+
+class EvaluatingGuest(AcceleratedGuest):
+    """Stand for a StepBasedEvaluationCallback: it evaluates before a batch's step, as there.
+
+    There, it does so between the forward and the backward of a batch; here after the batch before,
+    when the weights are the same.
+    """
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return what calls the guest at `hook`; the end of a step comes a batch earlier."""
+        if hook in ("on_after_forward", "on_before_backward"):
+            return None
+        return self._look_ahead if hook == "on_train_batch_end" else super().translated(hook)
+
+    def _look_ahead(
+        self, trainer: Any, _module: Any, _outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        is_over = trainer.should_stop or 0 <= trainer.max_steps <= trainer.global_step
+        if not trainer.is_last_batch and not is_over:
+            self.guest.on_train_step_end(self.view_of(trainer), batch=batch, step=batch_idx + 1)
 
 
 class EmaGuest(AcceleratedGuest):

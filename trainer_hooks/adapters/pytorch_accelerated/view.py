@@ -84,6 +84,10 @@ class Accelerator:
         self.is_local_main_process = trainer.local_rank == 0
         self.is_main_process = trainer.is_global_zero
         self.num_processes = trainer.world_size
+        self.process_index = trainer.global_rank
+        self.local_process_index = trainer.local_rank
+        self.is_last_process = trainer.global_rank == trainer.world_size - 1
+        self.use_distributed = trainer.world_size > 1
         self.device = trainer.device
 
     def unwrap_model(self, model: Any) -> Any:

@@ -30,7 +30,6 @@ class Facade:
         self.state = callbacks.TrainerState(log_history=[])
         self.control = callbacks.TrainerControl()
         self.lasting: dict[str, Any] = {}
-        self._length: float = 0
         root = str(trainer.default_root_dir)
         if trainer.is_global_zero and "://" not in root:
             Path(root).mkdir(parents=True, exist_ok=True)  # as their Trainer does
@@ -54,7 +53,7 @@ class Facade:
         if progress.batches_in_epoch <= 1 or not self.lasting or not trainer.training:
             self._refresh_run(trainer, module)
         state.global_step = progress.steps_completed
-        batches = self._length
+        batches = trainer.num_training_batches
         # there, both change when a window is done
         done = progress.batches_in_epoch - progress.batches_in_window
         is_known = batches not in (0, float("inf"))
@@ -63,12 +62,10 @@ class Facade:
 
     def _refresh_run(self, trainer: Any, module: Any) -> None:
         state = self.state
-        if not self._length or trainer.progress.batches_in_epoch < trainer.num_training_batches:
-            self._length = trainer.num_training_batches  # one that is ended early is as long, there
         loaders = trainer.val_dataloaders
         is_one = isinstance(loaders, list) and len(loaders) == 1
         self.lasting = {
-            "model": getattr(module, "lightning_guest", module),
+            "model": getattr(module, "module_guest", module),
             "processing_class": None,
             "train_dataloader": trainer.train_dataloader,
             "eval_dataloader": loaders[0] if is_one else loaders,
@@ -78,7 +75,7 @@ class Facade:
         state.is_local_process_zero = trainer.local_rank == 0
         state.logging_steps = trainer.log_every_n_steps
         if not state.max_steps and trainer.state.fn == "fit":
-            batches = self._length
+            batches = trainer.num_training_batches
             length = trainer.max_epochs * -(-batches // trainer.accumulate_grad_batches)
             has_end = trainer.max_epochs >= 0 and batches not in (0, float("inf"))
             state.max_steps = int(length) if has_end else trainer.max_steps

@@ -27,7 +27,7 @@ from trainer_hooks.module import DataModule, Module, uncompiled
 if TYPE_CHECKING:
     from trainer_hooks.context import RunContext
 
-__all__ = ["Job", "check_kinds", "load_data", "reload_data"]
+__all__ = ["Job", "check_kinds", "load_data", "load_training", "reload_data"]
 
 _LIMITS = {
     "validate": "limit_val_batches",
@@ -91,7 +91,8 @@ class Job:
             ("evaluation", self.evaluation, DataModule),
         ):
             # loaders are of many frameworks, and none of them prepares data
-            if given is None or not callable(getattr(given, "prepare_data", None)):
+            is_loader = kind is DataModule and not callable(getattr(given, "prepare_data", None))
+            if given is None or is_loader:
                 continue
             stand_in = adopted(given, kind)
             if stand_in is not given:
@@ -147,12 +148,18 @@ def load_data(job: Job, context: RunContext) -> None:
                 f"{_LIMITS[job.fn]} is 0. Check the data set's length and the limit."
             )
         return
-    _load_training(job, context)
+    if context.data.stream is None:
+        load_training(job, context)
     context.data.evaluation["validate"] = EvalData()
     context.data.evaluation["validate"] = _validation(job, context)
 
 
-def _load_training(job: Job, context: RunContext) -> None:
+def load_training(job: Job, context: RunContext) -> None:
+    """Find a fit's training loader.
+
+    Raises:
+        DataError: there is none, or it has no batch.
+    """
     source = _source(job, "train_dataloader", job.train)
     if source is None:
         raise DataError(
@@ -205,7 +212,7 @@ def reload_data(job: Job, context: RunContext) -> None:
         context.data.evaluation[job.fn] = before
         return
     if job.train is None:
-        _load_training(job, context)
+        load_training(job, context)
     if job.evaluation is None:
         context.data.evaluation["validate"].replace(_validation(job, context))
 

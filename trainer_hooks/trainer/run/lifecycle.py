@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks import loops
@@ -22,7 +23,7 @@ from trainer_hooks.module import (
 from trainer_hooks.trainer.run import folders
 from trainer_hooks.trainer.run.advice import advise, advise_on_shuffling
 from trainer_hooks.trainer.run.backends import set_backends
-from trainer_hooks.trainer.run.job import Job, check_kinds, load_data
+from trainer_hooks.trainer.run.job import Job, check_kinds, load_data, load_training
 from trainer_hooks.trainer.run.leaving_out import leave_to_first
 from trainer_hooks.trainer.run.modes import modes_of
 from trainer_hooks.trainer.run.parts import moving_parts
@@ -105,6 +106,8 @@ class Run:
                     part.prepare_data()
         session.processes.barrier("prepare_data")
         hooks = session.connector.relay
+        if job.fn == "fit":
+            context.data.load_training = partial(load_training, job, context)
         if job.datamodule is not None:
             job.datamodule.setup(job.fn)
         hooks.setup(trainer, module, job.fn)
@@ -112,6 +115,7 @@ class Run:
         self._place_module()
         self._renew_loaders(context)
         load_data(job, context)
+        context.data.load_training = None
         if self._others is not None:
             self._others.spread_random_numbers()
         self._start.restore(context, self._others, self._configure_optimizers)

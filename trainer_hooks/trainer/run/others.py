@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -66,7 +67,11 @@ class Others:
         places = self._processes.broadcast(places)
         if not self._processes.is_global_zero:
             session.guards.release()
-            session.loggers[:] = [LoggerElsewhere(*place) for place in places]
+            own = [*session.loggers, *repeat(None, len(places))]  # others may have fewer
+            session.loggers[:] = [
+                LoggerElsewhere(name, version, save_dir, log_dir, one)
+                for (name, version, save_dir, log_dir), one in zip(places, own, strict=False)
+            ]
             session.guards.install(session.loggers)
 
     def spread_random_numbers(self) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.callbacks.saving.saved_files import earlier_folders
 from trainer_hooks.callbacks.saving.saver import Saver
 from trainer_hooks.checkpoint import Search, Summary, exists, files_in, summarize, verify_checkpoint
+from trainer_hooks.connector import adopted
 from trainer_hooks.errors import CheckpointNotFoundError, OptionError, TrainerHooksWarning
-from trainer_hooks.module import own_class
+from trainer_hooks.module import Module, own_class
 from trainer_hooks.trainer.run.origin import is_at_work_elsewhere, origin_of
 
 if TYPE_CHECKING:
     from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
     from trainer_hooks.trainer.run.session import Session
 
 __all__ = ["best_of_fit", "find_checkpoint"]
@@ -27,7 +27,7 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
         trainer: its checkpoint callbacks say where to look.
         asked: `"last"`, `"best"` or `"auto"`.
         fn: the entry point: fit needs more than weights.
-        module: what is to be loaded.
+        module: what is to be loaded, of another framework too.
 
     Raises:
         OptionError: `"auto"` was given to another entry point than fit.
@@ -39,13 +39,12 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
             f"ckpt_path='auto' of {fn}: starting anew makes sense for fit alone. Give a path, "
             "'last' or 'best'."
         )
-    search = _search(trainer, asked, fn, module)
+    search = _search(trainer, asked, fn, adopted(module, Module))
     if asked == "best":
-        savers = trainer.checkpoint_callbacks
-        saver = next((saver for saver in savers if isinstance(saver, Saver)), None)
+        saver = next(iter(_with_books(trainer)), None)
         if saver is not None and saver.best_model_path and exists(saver.best_model_path):
             verify_checkpoint(saver.best_model_path)
-            return saver.best_model_path
+            return str(saver.best_model_path)
         found: str | None = search.best("" if saver is None else saver.state_key)
     else:
         found = search.newest()
@@ -68,7 +67,7 @@ def best_of_fit(trainer: Trainer, session: Session, fn: str) -> str | None:
     training = session.training
     if session.module is not training.module or training.progress.is_fresh:
         return None
-    savers = (saver for saver in trainer.checkpoint_callbacks if isinstance(saver, Saver))
+    savers = _with_books(trainer)
     best = next((saver.best_model_path for saver in savers if saver.best_model_path), "")
     if not best or not exists(best):
         return None
@@ -80,6 +79,11 @@ def best_of_fit(trainer: Trainer, session: Session, fn: str) -> str | None:
             TrainerHooksWarning,
         )
     return "best"
+
+
+def _with_books(trainer: Trainer) -> list[Any]:
+    """Return the savers that know which checkpoint is the best, of other frameworks too."""
+    return [one for one in trainer.checkpoint_callbacks if hasattr(one, "best_model_path")]
 
 
 def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Search:

@@ -204,8 +204,8 @@ class FitLoopView(_StepLimits):
         """Training batches an epoch; infinity where that is unknown."""
         context, training = self._session.context, self._session.training
         if context is None or context.data.stream is None:
-            return training.num_batches
-        return context.data.stream.num_batches
+            return training.length
+        return context.data.stream.length
 
     def _go_to(self, epoch: int) -> None:
         progress = self._session.training.progress

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from trainer_hooks.adapters.composer import losses_of, mean_of
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.running.figures import update_metrics
-from trainer_hooks.compat.composer.utils import ensure_tuple
 from trainer_hooks.data import samples_in
-from trainer_hooks.errors import ModuleError
 from trainer_hooks.module import Module
 
 if TYPE_CHECKING:
@@ -45,14 +42,14 @@ class Carrier(Module):
         state = self.links.state
         loss = self.model.loss(state.outputs, state.batch)
         state.keep_loss(loss)
-        total, named = _losses(loss, type(self.model).__qualname__)
+        total, named = losses_of(loss, type(self.model).__qualname__)
         whole = self.links.losses
         share = 1.0
         if self.links.parts is not None:
             share = samples_in(state.batch) / samples_in(self.links.whole)
         for name, value in {**named, "total": total}.items():
             key = f"loss/train/{name}"
-            part = _mean(value.detach()) * share
+            part = mean_of(value.detach()) * share
             whole[key] = whole[key] + part if key in whole else part
         return total
 
@@ -102,30 +99,3 @@ class Carrier(Module):
             scheduler.step()
         else:
             self.links.waiting = True
-
-
-def _losses(loss: Any, owner: str) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return what is learned from, and the losses with a name.
-
-    Raises:
-        ModuleError: what the model returned is no loss.
-    """
-    named: dict[str, Any] = dict(loss) if isinstance(loss, dict) else {}
-    parts = ensure_tuple(loss)
-    if not parts or not all(isinstance(part, torch.Tensor) for part in parts):
-        raise ModuleError(
-            f"{owner}.loss returned {loss!r} of type {type(loss).__qualname__}: it must return a "
-            "tensor, several, or a dict of them."
-        )
-    if "total" in named:
-        return named["total"], named
-    if not named and len(parts) > 1:
-        named = {f"loss{index}": part for index, part in enumerate(parts)}
-    total = _mean(parts[0])
-    for part in parts[1:]:
-        total = total + _mean(part)
-    return total, named
-
-
-def _mean(loss: Tensor) -> Tensor:
-    return loss.mean() if loss.ndim else loss

@@ -10,13 +10,22 @@ import types
 __version__ = "0.0"
 
 
+class _Members(type):
+    """A class that has a text for any name, as an enum has a member."""
+
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
 class _Names(types.ModuleType):
     """A module that has an empty class of any name."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {})
+        return _Members(name, (), {})
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
