@@ -77,6 +77,8 @@ def test_the_tab_key_completes_in_zsh(tmp_path) -> None:
         os.chdir(tmp_path)
         paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
         os.environ.update({"PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT)})
+        os.environ.update({"HOME": str(tmp_path), "TERM": "xterm"})  # it writes what it found
+        os.environ.pop("ZDOTDIR", None)
         os.execvp("zsh", ["zsh", "-f", "-i"])
     shown, deadline = b"", time.monotonic() + 100
     line = b"trainer-hooks test --trainer.callbacks+=EarlySt\t"
