@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from trainer_hooks.adapters.hosted import HostedCallback
-from trainer_hooks.adapters.ignite.engines import (
-    TRAIN_EVENTS,
-    VALIDATION_EVENTS,
-    Engines,
-    name_of,
-    new_engine,
-)
+from trainer_hooks.adapters.ignite.engines import TRAIN_EVENTS, VALIDATION_EVENTS, Engines
+from trainer_hooks.adapters.ignite.hosted_engine import name_of, new_engine
 from trainer_hooks.adapters.kinds import HostedBar
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping
 from trainer_hooks.errors import CallbackError
