@@ -41,7 +41,6 @@ class ModuleGuest(HostedModule):
     """
 
     def __init__(self, guest: Any) -> None:
-        vars(self)["lightning_guest"] = guest
         super().__init__(guest)
         for name in overridden(guest, Module):
             if name == "teardown":
@@ -55,7 +54,12 @@ class ModuleGuest(HostedModule):
         if name.startswith("_") or hasattr(ModuleGuest, name):
             super().__setattr__(name, value)
         else:
-            setattr(vars(self)["lightning_guest"], name, value)
+            setattr(self.lightning_guest, name, value)
+
+    @property
+    def lightning_guest(self) -> Any:
+        """The LightningModule."""
+        return vars(self)["module_guest"]
 
     @property
     def automatic_optimization(self) -> bool:  # type: ignore[override]

@@ -209,7 +209,7 @@ class TrainerCLI:
 
         self.parser = parsers.main
         self._own_parser = parsers.own
-        is_line = bool(words) or not (isinstance(given, Mapping) or hasattr(given, "as_dict"))
+        is_line = not (isinstance(given, Mapping) or hasattr(given, "as_dict"))
         below = {} if is_line else given[self.subcommand] if self.subcommand else given
         self._sources = self._sources.with_environment(parsers.prefix)
         self._sources.check()
