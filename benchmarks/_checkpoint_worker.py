@@ -147,7 +147,7 @@ class Bench:
         def wait() -> None:
             trainer.finish_saves()
             if is_first:  # the memory of the copy is made anew
-                trainer._session.background.release()  # noqa: SLF001
+                trainer._core.background.release()  # noqa: SLF001
 
         hold()()
         return hold
@@ -166,9 +166,9 @@ class Bench:
             read(start)
             spans.append(time.perf_counter() - began)
 
-        def timed_restore(start: Any, context: Any, others: Any) -> None:
+        def timed_restore(start: Any, context: Any, make_optimizers: Any) -> None:
             began = time.perf_counter()
-            restore(start, context, others)
+            restore(start, context, make_optimizers)
             spans[-1] += time.perf_counter() - began
 
         StartingPoint.resume_loggers = timed_read  # type: ignore[method-assign]

@@ -80,7 +80,7 @@ def pretend(notes: Notes) -> None:
     os.environ.update({name: str(place) for name, place in places.items()})
     os.environ.update({"TORCHELASTIC_RUN_ID": "ranks", "MASTER_ADDR": "none", "MASTER_PORT": "1"})
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
-    process_group._store = lambda _: dist.HashStore()  # noqa: SLF001 - the fake one keeps nothing
+    process_group._attempt_store = lambda _: dist.HashStore()  # noqa: SLF001 - the fake one keeps nothing
     dist.new_group = lambda *_, **__: dist.group.WORLD
     for name, copies in (("all_reduce", lambda _: 1), ("broadcast", lambda _: 1)):
         notes.tensor(name, copies)

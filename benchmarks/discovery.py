@@ -26,7 +26,7 @@ PLUGINS = 10
 _TIMED = """
 import json, pathlib, sys, time
 from trainer_hooks.hooks.discovery import discover
-from trainer_hooks.hooks.installation import installed
+from trainer_hooks.hooks.discovery import installed_plugins
 from trainer_hooks.hooks.plugin import PluginFilter
 
 def timed(call):
@@ -37,18 +37,18 @@ def timed(call):
 off_ms, _ = timed(lambda: discover(PluginFilter.of(False), lambda item: False))
 is_untouched = "importlib_metadata" not in sys.modules
 import_ms, _ = timed(lambda: __import__("importlib_metadata") if {import_first} else None)
-first_ms, found = timed(installed)
-again_ms, _ = timed(installed)
+first_ms, found = timed(installed_plugins)
+again_ms, _ = timed(installed_plugins)
 pathlib.Path(sys.argv[1]).write_text(json.dumps({{
     "off": off_ms, "import": import_ms, "first": first_ms, "again": again_ms,
     "found": len(found), "is_untouched": is_untouched,
 }}))
 """
 ROWS = {
-    "the first installed(), its imports included": ("whole", "first"),
+    "the first installed_plugins(), its imports included": ("whole", "first"),
     "  importing importlib_metadata": ("parts", "import"),
-    "  the first installed() after that": ("parts", "first"),
-    "each further installed()": ("whole", "again"),
+    "  the first installed_plugins() after that": ("parts", "first"),
+    "each further installed_plugins()": ("whole", "again"),
     "Trainer(plugins=False)": ("whole", "off"),
 }
 

@@ -106,16 +106,16 @@ def _in_turns(by_trainer, by_hand, rounds: int) -> dict[str, list[tuple[float, f
 @contextmanager
 def _no_agreement():
     """Let no process learn what another asks for: what is left is the price of that."""
-    from trainer_hooks.loops.agreement import Agreement
+    from trainer_hooks.loops.rank_consensus import RankConsensus
     from trainer_hooks.runtime import gradient_sync
 
-    kept = gradient_sync.CarriedBit, Agreement.after_window
-    gradient_sync.CarriedBit = lambda like: None
-    Agreement.after_window = lambda self: None
+    kept = gradient_sync.GradientFlag, RankConsensus.after_window
+    gradient_sync.GradientFlag = lambda like: None
+    RankConsensus.after_window = lambda self: None
     try:
         yield
     finally:
-        gradient_sync.CarriedBit, Agreement.after_window = kept
+        gradient_sync.GradientFlag, RankConsensus.after_window = kept
 
 
 def _tell(found: dict[str, list[tuple[float, float]]]) -> None:

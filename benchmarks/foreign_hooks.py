@@ -15,7 +15,8 @@ import timeit
 from typing import TYPE_CHECKING, Any
 
 import trainer_hooks
-from trainer_hooks.connector import CallbackConnector, adopted
+from trainer_hooks.connector.connector import CallbackConnector
+from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.testing import TinyModule
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def guests() -> Iterator[tuple[str, Any, str]]:
             print(f"{framework}: left out: {error}")
             continue
         guest = type("Guest", (kind,), {method: nothing})()
-        yield framework, adopted(guest), HOOKS.get(framework, "on_train_batch_end")
+        yield framework, adapt_if_foreign(guest), HOOKS.get(framework, "on_train_batch_end")
     if not is_asked_for("Ignite"):
         return
     try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from _harness import table
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.connector.connector import CallbackConnector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,30 +9,32 @@ from docstrings import Docstring, read_class
 from trainer_hooks import Callback, callbacks
 from trainer_hooks.compat.accelerated import callbacks as accelerated
 from trainer_hooks.compat.composer import callbacks as composer
-from trainer_hooks.hooks import HOOKS
+from trainer_hooks.hooks.relay import RelayMember
+from trainer_hooks.hooks.spec import HOOKS, HookSpec
 
 __all__ = ["callback_pages", "example_of", "moved_callbacks", "public_callbacks"]
 
 _COSTS = Path(__file__).with_name("callback_costs.json")
 _NOTE = "<!-- made by docs/generate.py from the class's docstring: do not edit -->"
 _FAMILIES = {
-    "saving": "Saving",
-    "stopping": "Stopping",
-    "progress": "Progress",
-    "summary": "What the model is made of",
-    "watching": "Watching",
-    "guarding": "Guarding",
-    "averaging": "Averaging weights",
-    "finetuning": "Fine-tuning",
-    "compression": "Pruning and quantization",
-    "placing": "Placing modules",
-    "limiting": "How much is run, and when",
-    "tuning": "Finding sizes and rates",
-    "writing": "Writing predictions",
-    "reporting": "Reporting",
-    "exporting": "Exporting",
-    "": "General",
+    "Saving": ("saving",),
+    "Stopping": ("early_stopping", "timer"),
+    "Progress": ("progress",),
+    "Model summary": ("model_summary",),
+    "Monitoring": ("monitors",),
+    "Guarding": ("guarding",),
+    "Averaging weights": ("averaging",),
+    "Fine-tuning": ("finetuning",),
+    "Pruning and quantization": ("compression",),
+    "Preparing modules": ("module_preparation",),
+    "Limiting batches": ("batch_limits",),
+    "Finding sizes and rates": ("tuning",),
+    "Writing predictions": ("prediction_writer",),
+    "Reporting": ("reporting",),
+    "Exporting": ("exporting",),
+    "General": ("lambda_callback",),
 }
+"""The index's titles, each with the folders and files of `trainer_hooks/callbacks` under it."""
 _SECOND_NAMES = {
     "EarlyStopping": ("EarlyStopper", "ThresholdStopper", "EarlyStoppingCallback"),
     "GradientNormMonitor": ("GradMonitor", "OptimizerMonitor"),
@@ -43,6 +45,11 @@ _SECOND_NAMES = {
     "ThroughputMonitor": ("SpeedMonitor",),
 }
 """Callbacks of other systems for the job that a callback does here."""
+_HOOKS_OF_INSTANCES = {
+    "LambdaCallback": "The hooks that it is given functions for.",
+    "LoadCheckpoint": "With another `event` than `before_load`, also the hook of that event.",
+}
+"""Callbacks with hooks that depend on their arguments, and a sentence on those hooks."""
 _SAME = {"PrintMetricsCallback": "pytorch-accelerated's newer name: `LogMetricsCallback`"}
 _SYSTEMS = {"Composer": composer, "pytorch-accelerated": accelerated}
 _SETUP = """import torch
@@ -152,12 +159,9 @@ def _index() -> str:
         by_family.setdefault(_family(described), []).append(
             f"| [{name}]({name}.md) | {summary} | {_elsewhere(name)} |"
         )
-    unknown = set(by_family) - set(_FAMILIES)
-    if unknown:
-        raise ValueError(f"folders without a title in docs/callback_pages.py: {sorted(unknown)}.")
-    for family, title in _FAMILIES.items():
+    for family in _FAMILIES:
         if family in by_family:
-            lines += ["", f"## {title}", "", "| callback | what it does | of other systems |"]
+            lines += ["", f"## {family}", "", "| callback | what it does | of other systems |"]
             lines += ["|---|---|---|"]
             lines += sorted(by_family[family])
     others = {
@@ -185,9 +189,14 @@ def _elsewhere(name: str) -> str:
 
 
 def _family(described: type) -> str:
-    """Return the folder of a callback's module, `""` for one that stands in none."""
-    folders = described.__module__.removeprefix("trainer_hooks.callbacks.").split(".")[:-1]
-    return folders[0] if folders else ""
+    """Return the title under which the index lists a callback."""
+    place = described.__module__.removeprefix("trainer_hooks.callbacks.").split(".")[0]
+    for title, places in _FAMILIES.items():
+        if place in places:
+            return title
+    raise ValueError(
+        f"{place!r} in trainer_hooks/callbacks: give it a title in docs/callback_pages.py."
+    )
 
 
 def _page(described: type[Callback], doc: Docstring, cost: dict[str, float] | None) -> str:
@@ -233,13 +242,23 @@ def _state(described: type[Callback], doc: Docstring) -> str:
 
 
 def _hooks(described: type[Callback]) -> list[str]:
-    used = [spec for name, spec in HOOKS.items() if getattr(described, name) is not spec.declared]
-    if not used:
-        return ["None of its own."]
-    return ["| hook | fires |", "|---|---|"] + [
+    rows = [
         f"| `{spec.name}` | {_cell(spec.summary.removeprefix('Called ').rstrip('.'))} |"
-        for spec in used
+        for spec in used_hooks(described)
     ]
+    lines = ["| hook | fires |", "|---|---|", *rows] if rows else []
+    if described.__name__ in _HOOKS_OF_INSTANCES:
+        lines += [""] if rows else []
+        lines.append(_HOOKS_OF_INSTANCES[described.__name__])
+    return lines or ["None of its own."]
+
+
+def used_hooks(described: type[Callback]) -> list[HookSpec]:
+    """Return the hooks that the relay calls on an instance of a callback's class."""
+    # without __init__, whose arguments differ: what a class overrides does not depend on them
+    callback = object.__new__(described)
+    member = RelayMember(callback, described.__name__, routes_events=callback.routes_events)
+    return [spec for name, spec in HOOKS.items() if member.listener(name) is not None]
 
 
 def _cost(cost: dict[str, float] | None) -> str:

@@ -1,10 +1,10 @@
-"""Write down the names of Composer's documented API, which the page for its users is held to.
+"""Write the names of Composer's documented API to a file, for the tables of its page.
 
     pip download --no-deps mosaicml && unzip mosaicml-*.whl
     python docs/composer_names.py FOLDER
 
-It reads the source in that folder, and needs none of what Composer needs. Run it when Composer has
-a new release; the test of the page then says which names have no counterpart.
+It reads the source in that folder, and needs no dependency of Composer. Run it when Composer has a
+new release; the test of the page then names those without a counterpart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The tables of Composer's names: from a file, held against the package.
+"""The tables of Composer's names for their page, checked against `trainer_hooks.compat.composer`.
 
-A name of Composer that is neither here nor in `trainer_hooks.compat.composer.absent` is an error,
-and so is a reason for a name that is here by now. `composer_names.py` writes the file.
+A name of Composer that is neither offered nor in `trainer_hooks.compat.composer.not_offered` is an
+error, and so is a name in both. `composer_names.py` writes the file of the names.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from trainer_hooks.compat.composer import (
     Timestamp,
     TimeUnit,
     Trainer,
-    absent,
+    not_offered,
 )
-from trainer_hooks.compat.composer.core.device import Device
 from trainer_hooks.compat.composer.core.precision import Precision
+from trainer_hooks.compat.composer.core.state import Device
 from trainer_hooks.compat.composer.loggers import InMemoryLogger, LoggerDestination
 from trainer_hooks.compat.composer.options import TrainerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["absent_rows", "here_rows"]
+__all__ = ["not_offered_rows", "offered_rows"]
 
 _NAMES = Path(__file__).with_name("composer_names.json")
 
 
-def here_rows() -> list[str]:
-    """Return a table of the names that are here, a row for each part of Composer."""
+def offered_rows() -> list[str]:
+    """Return the table of the offered names, a row for each part of Composer."""
     rows = ["| of | here |", "|---|---|"]
     for group, names in _names().items():
-        gone = _absent_of(group)
-        here = _here(group)
-        unknown = [name for name in names if name not in here and name not in gone]
+        replacements = _replacements_of(group)
+        offered = _offered_names(group)
+        unknown = [name for name in names if name not in offered and name not in replacements]
         if unknown:
             raise ValueError(f"{group}: {', '.join(unknown)}: not here; say what to do instead.")
-        stale = [name for name in gone if name in here]
+        stale = [name for name in replacements if name in offered]
         if stale:
             raise ValueError(f"{group}: {', '.join(stale)}: here by now; it needs no reason.")
-        shown = ", ".join(f"`{name}`" for name in names if name in here)
+        shown = ", ".join(f"`{name}`" for name in names if name in offered)
         rows.append(f"| `{group}` | {shown} |")
     return rows
 
 
-def absent_rows() -> list[str]:
-    """Return a table of the names that are not here, with what to do."""
+def not_offered_rows() -> list[str]:
+    """Return the table of the names that are not offered, with their replacements."""
     rows = ["| of | not here | instead |", "|---|---|---|"]
     for group, names in _names().items():
-        gone = _absent_of(group)
+        replacements = _replacements_of(group)
         by_advice: dict[str, list[str]] = {}
         for name in names:
-            if name in gone:
-                by_advice.setdefault(gone[name], []).append(f"`{name}`")
+            if name in replacements:
+                by_advice.setdefault(replacements[name], []).append(f"`{name}`")
         rows += [f"| `{group}` | {', '.join(n)} | {advice} |" for advice, n in by_advice.items()]
     return rows
 
@@ -77,21 +77,21 @@ def _names() -> dict[str, list[str]]:
     return dict(names)
 
 
-def _absent_of(group: str) -> Mapping[str, str]:
-    options = {name: advice for name, (_, advice) in absent.OPTIONS.items() if advice}
+def _replacements_of(group: str) -> Mapping[str, str]:
+    options = {name: advice for name, (_, advice) in not_offered.OPTIONS.items() if advice}
     known: dict[str, Mapping[str, str]] = {
-        "State": absent.STATE,
-        "Engine": absent.ENGINE,
-        "Trainer": absent.TRAINER,
+        "State": not_offered.STATE,
+        "Engine": not_offered.ENGINE,
+        "Trainer": not_offered.TRAINER,
         "Trainer(...)": options,
     }
     if group.startswith("composer"):
-        return {**absent.PACKAGE, **absent.LOGGERS}
+        return {**not_offered.PACKAGE, **not_offered.LOGGERS}
     return known.get(group, {})
 
 
-def _here(group: str) -> set[str]:
-    """Return the names of a part that is here."""
+def _offered_names(group: str) -> set[str]:
+    """Return the names that a part of Composer has here."""
     if group.startswith("composer"):
         module = importlib.import_module(f"trainer_hooks.compat.{group}")
         return set(module.__all__)
@@ -124,7 +124,7 @@ def _arguments(group: str) -> set[str]:
     import inspect
 
     if group == "Trainer(...)":
-        refused = {name for name, (_, advice) in absent.OPTIONS.items() if advice}
+        refused = {name for name, (_, advice) in not_offered.OPTIONS.items() if advice}
         return {field.name for field in fields(TrainerOptions)} - refused
     method = getattr(Trainer, group.removeprefix("Trainer.").removesuffix("(...)"))
     return set(inspect.signature(method).parameters)

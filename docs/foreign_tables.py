@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.adapters.composer.events import DECLARED
 from trainer_hooks.adapters.composer.events import EVENTS as COMPOSER_EVENTS
+from trainer_hooks.adapters.export.accelerated import ACCELERATED_EVENTS
+from trainer_hooks.adapters.export.composer import COMPOSER_EVENTS as FROM_COMPOSER
+from trainer_hooks.adapters.export.transformers import TRANSFORMERS_EVENTS
 from trainer_hooks.adapters.ignite.engines import TRAIN_EVENTS, VALIDATION_EVENTS
 from trainer_hooks.adapters.ignite.handlers import DEFAULTS
-from trainer_hooks.adapters.lightning.callbacks import SAME_HOOKS, SAVER_SLOTS
-from trainer_hooks.adapters.out.accelerated import ACCELERATED_EVENTS
-from trainer_hooks.adapters.out.composer import COMPOSER_EVENTS as FROM_COMPOSER
-from trainer_hooks.adapters.out.transformers import TRANSFORMERS_EVENTS
-from trainer_hooks.adapters.pytorch_accelerated.callbacks import TWINS
+from trainer_hooks.adapters.lightning.callbacks import SAME_HOOKS, SAVER_HOOKS
+from trainer_hooks.adapters.pytorch_accelerated.events import EVENTS as ACCELERATED_FOR_HOOK
 from trainer_hooks.adapters.transformers.callbacks import EVENTS
-from trainer_hooks.hooks import HOOKS
+from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,8 +54,11 @@ def hooks_of(framework: str) -> str:
     if framework == "lightning":
         rows = [f"| `{name}` | {_slot(name)} |" for name in HOOKS if name in SAME_HOOKS]
     else:
-        twins: Mapping[str, str] = {"pytorch_accelerated": TWINS, "transformers": EVENTS}[framework]
-        extra = {"on_before_backward": "on_train_step_end"} if twins is TWINS else {}
+        twins: Mapping[str, str] = {
+            "pytorch_accelerated": ACCELERATED_FOR_HOOK,
+            "transformers": EVENTS,
+        }[framework]
+        extra = {"on_before_backward": "on_train_step_end"} if twins is ACCELERATED_FOR_HOOK else {}
         found = {**twins, **extra}
         rows = [f"| `{found[name]}` | `{name}` |" for name in HOOKS if name in found]
     return "\n".join(["", "| there | called here at |", "|---|---|", *rows, "", ""])
@@ -102,7 +105,7 @@ def _event(name: str) -> str:
 
 
 def _slot(name: str) -> str:
-    slot = SAVER_SLOTS.get(name)
+    slot = SAVER_HOOKS.get(name)
     return f"the same; a saver's at `{slot}`" if slot else "the same"
 
 

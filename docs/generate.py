@@ -12,11 +12,20 @@ from pathlib import Path
 
 from callback_pages import callback_pages
 from lightning_page import lightning_page
+from lightning_stubs import FOLDER as STUBS
+from lightning_stubs import lightning_stubs
 from tables import cell, fill, member_row
 from trainer_hooks._text import show_tree
-from trainer_hooks.hooks import ALIASES, HOOKS, LOOP, HookSpec, branches_of
-from trainer_hooks.trainer import Trainer
-from trainer_hooks.trainer.options import option_docs
+from trainer_hooks.adapters.hook_names import (
+    ACCELERATED_NAMES,
+    COMPOSER_NAMES,
+    LIGHTNING_NAMES,
+    names_elsewhere,
+)
+from trainer_hooks.hooks.loop_tree import LOOP, tree_branches
+from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec
+from trainer_hooks.trainer.options.config import option_docs
+from trainer_hooks.trainer.trainer import Trainer
 
 FOLDER = Path(__file__).parent
 
@@ -26,7 +35,7 @@ def hooks_page() -> str:
     lines = [
         "# The hooks",
         "",
-        "<!-- made by docs/generate.py from trainer_hooks/hooks/catalogue.py and tree.py:",
+        "<!-- made by docs/generate.py from trainer_hooks/hooks/catalogue.py and loop_tree.py:",
         "do not edit -->",
         "",
         "Every hook, in the order in which a run fires them. A callback's method takes `trainer`",
@@ -69,19 +78,19 @@ def hooks_page() -> str:
         "",
         "## In other trainers",
         "",
-        "What other trainers call the same moment. *same*: it has the same name; *1.x*: Lightning",
-        "had it before 2.0. Hooks that only trainer_hooks has are left out.",
+        "Names of the same moments in other trainers. *same*: the name is the same there; *1.x*:",
+        "Lightning had it before 2.0. Hooks that only trainer_hooks has are left out.",
         "",
         "| hook | Lightning | Composer | pytorch-accelerated |",
         "|---|---|---|---|",
-        *(_elsewhere_row(spec) for spec in HOOKS.values() if _is_elsewhere(spec)),
+        *(_elsewhere_row(hook) for hook in HOOKS if names_elsewhere(hook)),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _loop() -> list[str]:
     text = io.StringIO()
-    for branch in branches_of(LOOP):
+    for branch in tree_branches(LOOP):
         show_tree(branch, file=text)
     return text.getvalue().splitlines()
 
@@ -92,12 +101,9 @@ def _hook_row(spec: HookSpec) -> str:
     return f"| `{spec.name}` | {when} | {arguments} |"
 
 
-def _is_elsewhere(spec: HookSpec) -> bool:
-    return any((spec.lightning, spec.composer, spec.accelerated))
-
-
-def _elsewhere_row(spec: HookSpec) -> str:
-    return f"| `{spec.name}` | {spec.lightning} | {spec.composer} | {spec.accelerated} |"
+def _elsewhere_row(hook: str) -> str:
+    tables = (LIGHTNING_NAMES, COMPOSER_NAMES, ACCELERATED_NAMES)
+    return f"| `{hook}` | {' | '.join(names.get(hook, '') for names in tables)} |"
 
 
 def trainer_page() -> str:
@@ -160,7 +166,7 @@ def pages() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write all pages, and remove those of callbacks that are no more."""
+    """Write all pages and stubs, and remove those of callbacks and modules that are no more."""
     made = pages()
     (FOLDER / "callbacks").mkdir(exist_ok=True)
     for name, text in made.items():
@@ -168,6 +174,11 @@ def main() -> None:
     for page in (FOLDER / "callbacks").glob("*.md"):
         if f"callbacks/{page.name}" not in made:
             page.unlink()
+    for stub in STUBS.rglob("*.pyi"):
+        stub.unlink()
+    for stub, text in lightning_stubs().items():
+        (STUBS / stub).parent.mkdir(parents=True, exist_ok=True)
+        (STUBS / stub).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

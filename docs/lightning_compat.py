@@ -6,7 +6,7 @@ import importlib
 import json
 from pathlib import Path
 
-from trainer_hooks.compat.refusing import NotOfferedError
+from trainer_hooks.compat.not_offered import NotOfferedError
 
 __all__ = ["lightning_names_table"]
 

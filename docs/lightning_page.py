@@ -16,7 +16,8 @@ import trainer_hooks
 from lightning_reasons import INSTEAD, MEANINGS
 from tables import cell
 from trainer_hooks import Callback, DataModule, Module, Trainer, Tuner, callbacks, loggers
-from trainer_hooks.hooks import HOOKS
+from trainer_hooks.adapters.hook_names import LIGHTNING_NAMES
+from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -147,7 +148,7 @@ def _only_here(names: Mapping[str, Any]) -> list[str]:
         "What each of them does is in [trainer.md](trainer.md), [hooks.md](hooks.md),",
         "[module.md](module.md) and [callbacks](callbacks/README.md).",
     ]
-    hooks = sorted(spec.name for spec in HOOKS.values() if spec.lightning != "same")
+    hooks = sorted(name for name in HOOKS if LIGHTNING_NAMES.get(name) != "same")
     lists = [("hooks", hooks)]
     for title, kind, ours in _kinds():
         if kind != "packages":

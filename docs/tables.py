@@ -3,8 +3,8 @@
 `<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
 stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
 behind a colon, which ones; `hooks of` with a framework; `callbacks of packages`; `names of` with a
-package; `actions of profilers`; `extras of pyproject.toml`; or `names of Composer`, `absences of
-Composer` and `names of Lightning`.
+package of Lightning's; `actions of profilers`; `extras of pyproject.toml`; or `names of Composer`,
+`absences of Composer` and `names of Lightning`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import inspect
 import re
 import tomllib
 from dataclasses import MISSING, fields, is_dataclass
-from functools import reduce
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
-import trainer_hooks
 from docstrings import read_attributes, read_class, read_function
 from foreign_tables import events_of, handlers_of, hooks_of, published
 from lightning_compat import lightning_names_table
-from trainer_hooks.profilers.watching import ACTIONS
+from trainer_hooks.compat.lightning.modules import VIRTUAL_MODULES, exports_of
+from trainer_hooks.profilers.action_monitor import ACTIONS
 
 __all__ = ["cell", "fill", "member_row"]
 
@@ -93,13 +93,13 @@ def _made(kind: str, what: str) -> str:
     if (kind, what) == ("names", "Lightning"):
         return "\n".join(lightning_names_table()) + "\n"
     if what == "Composer":
-        from composer_page import absent_rows, here_rows
+        from composer_page import not_offered_rows, offered_rows
 
-        return "\n".join(here_rows() if kind == "names" else absent_rows()) + "\n"
+        return "\n".join(offered_rows() if kind == "names" else not_offered_rows()) + "\n"
     if (kind, what) == ("actions", "profilers"):
         return "\n".join(_actions()) + "\n"
     name, _, chosen = what.partition(":")
-    owner = reduce(getattr, name.strip().split("."), trainer_hooks)
+    owner = resolve_name(f"trainer_hooks.{name.strip()}")
     makers = {
         "arguments": _arguments,
         "attributes": _attributes,
@@ -138,27 +138,16 @@ def _members(owner: Any, chosen: list[str]) -> list[str]:
     return ["| name | what it does |", "|---|---|", *(member_row(owner, name) for name in chosen)]
 
 
-def _names(room: Any, chosen: list[str]) -> list[str]:
-    """Return the names that a package hands out, and where each is at home."""
+def _names(package: Any, chosen: list[str]) -> list[str]:
+    """Return the names of a package of Lightning's, each with its module there."""
     rows = ["| name | in | what it is |", "|---|---|---|"]
-    for name in chosen or room.__all__:
-        found = getattr(room, name)
-        summary = inspect.cleandoc(found.__doc__ or "").partition("\n")[0]
-        home = _home_of(room, name)
-        rows.append(f"| `{name}` | `{home}` | {cell(summary)} |")
+    path = package.__name__.removeprefix("trainer_hooks.compat.lightning.")
+    modules = [module for module in VIRTUAL_MODULES if module.startswith(f"{path}.")]
+    for name in chosen or package.__all__:
+        summary = inspect.cleandoc(getattr(package, name).__doc__ or "").partition("\n")[0]
+        homes = [module for module in modules if name in exports_of(module)]
+        rows.append(f"| `{name}` | `{next(iter(homes), path)}` | {cell(summary)} |")
     return rows
-
-
-def _home_of(room: Any, name: str) -> str:
-    """Return the file of a package that has a name in its list."""
-    files = sorted(Path(room.__file__).parent.glob("*.py"))
-    found = [path.stem for path in files if path.stem != "__init__" and _lists(path, name)]
-    return f"{room.__name__.partition('.')[2]}.{found[0]}"
-
-
-def _lists(path: Path, name: str) -> bool:
-    listed = path.read_text(encoding="utf-8").partition("__all__")[2].partition("]")[0]
-    return f'"{name}"' in listed
 
 
 def _actions() -> list[str]:

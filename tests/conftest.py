@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
-import json
+import importlib.util
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from trainer_hooks import Trainer
 
 ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
 
 # The models are tiny, and the workers of pytest share the cores: a second thread in each only waits
 # in a loop for a core that another worker uses. Fresh interpreters inherit it.
@@ -28,6 +26,30 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Collecting makes millions of objects that stay. Looking through them for cycles takes a third of
 # the collection, and later a fifth of a second for each full look during the tests.
 gc.disable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the plugin for tests that need a process of their own."""
+    spec = importlib.util.spec_from_file_location("isolated", TESTS / "isolated.py")
+    assert spec is not None
+    assert spec.loader is not None
+    plugin = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(plugin)
+    config.pluginmanager.register(plugin, "isolated")
+
+
+WINGS = ("adapters", "compat", "lightning")
+"""Folders of tests that compare with other frameworks, each with a marker of its name."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of a wing with its name, so that `-m "not compat"` leaves them out."""
+    for item in items:
+        if (
+            item.path.is_relative_to(TESTS)
+            and (wing := item.path.relative_to(TESTS).parts[0]) in WINGS
+        ):
+            item.add_marker(wing)
 
 
 @pytest.hookimpl(trylast=True)
@@ -49,49 +71,6 @@ def _no_power_cut() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
-
-
-@pytest.fixture(scope="session")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], Any]], Any]:
-    """Make something once, also where several workers of pytest ask for it."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent  # the folder of all workers
-
-    def made(name: str, make: Callable[[Path], Any]) -> Any:
-        """Return what `make(folder)` returns as plain data; it stands in the folder for later."""
-        folder = shared / name
-        result = folder / "once.json"
-        with (shared / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not result.exists():
-                folder.mkdir(exist_ok=True)
-                result.write_text(json.dumps(make(folder)), encoding="utf-8")
-        return json.loads(result.read_text(encoding="utf-8"))
-
-    return made
-
-
-@pytest.fixture(scope="session")
-def results_of(once) -> Callable[..., dict]:
-    """What a script writes, which is run once, also where several workers of pytest ask for it."""
-
-    def run(script: Path, *path: str | Path, words: Iterable[str] = ()) -> dict:
-        """Run `script TARGET WORDS`; it imports from this checkout and from `path`."""
-
-        def results(folder: Path) -> dict:
-            target = folder / "results.json"
-            done = subprocess.run(
-                [sys.executable, script, target, *words],
-                cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))},
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-            return json.loads(target.read_text(encoding="utf-8"))
-
-        return once("-".join((*script.relative_to(ROOT).with_suffix("").parts, *words)), results)
-
-    return run
 
 
 class Distribution:
@@ -137,64 +116,41 @@ def installed_distributions(monkeypatch):
 
 
 @pytest.fixture
-def bare(tmp_path: Path):
-    """A function that makes a trainer of one epoch on the CPU, without anything on by default."""
+def quiet_trainer(tmp_path: Path):
+    """Make trainers of one epoch on the CPU that print, log and save nothing unless told to."""
     from trainer_hooks import Trainer
 
     def make(*callbacks, **options) -> Trainer:
-        defaults = {
-            "accelerator": "cpu",
-            "max_epochs": 1,
-            "num_sanity_val_steps": 0,
-            "logger": False,
-            "enable_checkpointing": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "default_root_dir": tmp_path,
-        }
-        return Trainer(callbacks=callbacks, **{**defaults, **options})
-
-    return make
-
-
-@pytest.fixture
-def quiet_trainer(tmp_path):
-    """Make trainers of one epoch that print, log and save nothing unless told to."""
-    from trainer_hooks import Trainer
-
-    def make(**options):
         quiet = {
             "accelerator": "cpu",
+            "max_epochs": 1,
+            "num_sanity_val_steps": 0,
             "logger": False,
             "enable_checkpointing": False,
             "enable_progress_bar": False,
             "enable_model_summary": False,
-            "num_sanity_val_steps": 0,
-            "max_epochs": 1,
             "default_root_dir": tmp_path,
         }
+        if callbacks:
+            quiet["callbacks"] = callbacks
         return Trainer(**{**quiet, **options})
 
     return make
 
 
 @pytest.fixture
+def bare(quiet_trainer):
+    """The quiet trainer, under the name of tests that pass its callbacks by position."""
+    return quiet_trainer
+
+
+@pytest.fixture
 def Tiny():
-    """A module of three parameters, to be subclassed."""
-    import torch
+    """A module of three parameters, to be subclassed; messages that tests expect have its name."""
+    from small_modules import LinearModule
 
-    from trainer_hooks import Module
-
-    class Tiny(Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(2, 1)
-
-        def training_step(self, batch, batch_idx):
-            return self.layer(batch).mean()
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.1)
+    class Tiny(LinearModule):
+        pass
 
     return Tiny
 

@@ -7,8 +7,8 @@ from inspect import signature
 import pytest
 
 from trainer_hooks.callback import Callback
+from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.order import Band
 from trainer_hooks.hooks.spec import HOOKS, overrides
 
 

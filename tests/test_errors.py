@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from trainer_hooks import errors
-from trainer_hooks.errors import TerminationSignal, TrainerHooksError, nearest
+from trainer_hooks.errors import TerminationSignal, TrainerHooksError, did_you_mean
 
 TREE = {
     "OptionError": ("TrainerHooksError", "ValueError"),
@@ -96,9 +96,12 @@ def test_a_termination_keeps_its_code_when_copied(make) -> None:
 
 def test_nearest_suggests_only_what_is_near() -> None:
     """A near name is suggested in a sentence; for one that is far off nothing is said."""
-    assert nearest("on_fit_strat", ["on_fit_start", "teardown"]) == " Did you mean 'on_fit_start'?"
-    assert nearest("zzz", ["on_fit_start", "teardown"]) == ""
-    assert nearest("zzz", []) == ""
+    assert (
+        did_you_mean("on_fit_strat", ["on_fit_start", "teardown"])
+        == " Did you mean 'on_fit_start'?"
+    )
+    assert did_you_mean("zzz", ["on_fit_start", "teardown"]) == ""
+    assert did_you_mean("zzz", []) == ""
 
 
 def test_all_is_sorted() -> None:

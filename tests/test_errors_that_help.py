@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_modules import EvaluatedLinear, UnoptimizedLinear, ValidatedLinear
 from torch.utils.data import DataLoader, IterableDataset
 
 from trainer_hooks import Callback, CombinedLoader, DataModule, Module, Trainer, TrainerHooksWarning
@@ -159,12 +160,12 @@ def test_no_module_at_all(quiet_trainer, batches) -> None:
 def test_a_fit_inside_a_fit(Tiny, quiet_trainer, batches) -> None:
     """A trainer does one thing at a time; the message says which, and what to do."""
 
-    class Net(Tiny):
+    class ValidatesInsideFit(Tiny):
         def on_train_start(self):
             self.trainer.validate(self, batches(1))
 
     with refused(UsageError, "validate was called inside fit", "use another Trainer"):
-        quiet_trainer().fit(Net(), batches(1))
+        quiet_trainer().fit(ValidatesInsideFit(), batches(1))
 
 
 # --- data ---
@@ -254,48 +255,38 @@ def test_a_generator_for_several_epochs(Tiny, quiet_trainer, batches) -> None:
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
 @pytest.mark.parametrize("loader", [[], DataLoader(torch.zeros(0, 2))])
-def test_an_evaluation_loader_without_a_batch(Tiny, quiet_trainer, stage, loader) -> None:
+def test_an_evaluation_loader_without_a_batch(quiet_trainer, stage, loader) -> None:
     """Evaluating nothing is an error that names the limit too."""
-
-    class Net(Tiny):
-        validation_step = test_step = predict_step = Tiny.training_step
 
     limit = {"validate": "val"}.get(stage, stage)
     with refused(DataError, f"{stage} has nothing to run", f"limit_{limit}_batches", "length"):
-        getattr(quiet_trainer(), stage)(Net(), loader)
+        getattr(quiet_trainer(), stage)(EvaluatedLinear(), loader)
 
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
-def test_an_evaluation_loader_without_length_or_batch(Tiny, quiet_trainer, stage) -> None:
+def test_an_evaluation_loader_without_length_or_batch(quiet_trainer, stage) -> None:
     """A loader that turns out to be empty is an error too, and no result without metrics."""
 
-    class Net(Tiny):
-        validation_step = test_step = predict_step = Tiny.training_step
-
     with refused(DataError, "evaluation loader 0 gave no batch", "DataLoader"):
-        getattr(quiet_trainer(), stage)(Net(), DataLoader(Nothing()))
+        getattr(quiet_trainer(), stage)(EvaluatedLinear(), DataLoader(Nothing()))
 
 
-def test_a_generator_for_several_validations(Tiny, quiet_trainer, batches) -> None:
+def test_a_generator_for_several_validations(quiet_trainer, batches) -> None:
     """A generator cannot be validated with twice; without the error val metrics went stale."""
 
-    class Net(Tiny):
-        def validation_step(self, batch, batch_idx): ...
-
     with refused(DataError, "evaluation loader 0 gave no batch", "only once"):
-        quiet_trainer(max_epochs=2).fit(Net(), batches(1), (batch for batch in batches(2)))
+        quiet_trainer(max_epochs=2).fit(
+            ValidatedLinear(), batches(1), (batch for batch in batches(2))
+        )
 
 
-def test_an_empty_validation_loader_in_a_fit(Tiny, quiet_trainer, batches) -> None:
+def test_an_empty_validation_loader_in_a_fit(quiet_trainer, batches) -> None:
     """In a fit an empty validation loader is left out with a warning that names it."""
-
-    class Net(Tiny):
-        def validation_step(self, batch, batch_idx): ...
 
     with pytest.warns(
         TrainerHooksWarning, match=r"validate loader 0, \[\], has no batch.*left out"
     ):
-        quiet_trainer().fit(Net(), batches(1), [])
+        quiet_trainer().fit(ValidatedLinear(), batches(1), [])
 
 
 @pytest.mark.parametrize(
@@ -308,23 +299,17 @@ def test_an_empty_validation_loader_in_a_fit(Tiny, quiet_trainer, batches) -> No
         ("limit_predict_batches", "predict"),
     ],
 )
-def test_a_share_of_a_loader_without_length(Tiny, quiet_trainer, batches, option, stage) -> None:
+def test_a_share_of_a_loader_without_length(quiet_trainer, batches, option, stage) -> None:
     """A float limit needs a length; the message names the very option that was given."""
-
-    class Net(Tiny):
-        validation_step = test_step = predict_step = Tiny.training_step
 
     with refused(
         DataError, f"Trainer({option}=0.5)", "a loader that has no length", f"{option}=100"
     ):
-        getattr(quiet_trainer(**{option: 0.5}), stage)(Net(), iter(batches(4)))
+        getattr(quiet_trainer(**{option: 0.5}), stage)(EvaluatedLinear(), iter(batches(4)))
 
 
-def test_an_interval_that_is_longer_than_the_epoch(Tiny, quiet_trainer, batches) -> None:
+def test_an_interval_that_is_longer_than_the_epoch(quiet_trainer, batches) -> None:
     """A validation that would never run is refused with the number of batches and a way out."""
-
-    class Net(Tiny):
-        def validation_step(self, batch, batch_idx): ...
 
     with refused(
         OptionError,
@@ -333,17 +318,14 @@ def test_an_interval_that_is_longer_than_the_epoch(Tiny, quiet_trainer, batches)
         "smaller",
         "check_val_every_n_epoch=None",
     ):
-        quiet_trainer(val_check_interval=5).fit(Net(), batches(4), batches(1))
+        quiet_trainer(val_check_interval=5).fit(ValidatedLinear(), batches(4), batches(1))
 
 
-def test_a_share_of_an_epoch_without_length(Tiny, quiet_trainer, batches) -> None:
+def test_a_share_of_an_epoch_without_length(quiet_trainer, batches) -> None:
     """Validating at shares of an epoch needs its length."""
 
-    class Net(Tiny):
-        def validation_step(self, batch, batch_idx): ...
-
     with refused(OptionError, "Trainer(val_check_interval=0.5)", "no length", "as an int"):
-        quiet_trainer(val_check_interval=0.5).fit(Net(), iter(batches(4)), batches(1))
+        quiet_trainer(val_check_interval=0.5).fit(ValidatedLinear(), iter(batches(4)), batches(1))
 
 
 def test_a_data_module_among_loaders(Tiny, quiet_trainer, batches) -> None:
@@ -455,7 +437,7 @@ def test_a_monitor_that_was_never_logged(Logging, quiet_trainer, batches, tmp_pa
 def test_a_scheduler_whose_monitor_was_never_logged(Logging, quiet_trainer, batches) -> None:
     """ReduceLROnPlateau lists what was logged too."""
 
-    class Net(Logging):
+    class PlateauOnLoss(Logging):
         def configure_optimizers(self):
             optimizer = super().configure_optimizers()
             plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
@@ -464,7 +446,7 @@ def test_a_scheduler_whose_monitor_was_never_logged(Logging, quiet_trainer, batc
     with refused(
         MetricError, "ReduceLROnPlateau", "'loss'", "logged are train_loss, val_loss", "self.log("
     ):
-        quiet_trainer().fit(Net(), batches(2), batches(1))
+        quiet_trainer().fit(PlateauOnLoss(), batches(2), batches(1))
 
 
 # --- checkpoints ---
@@ -492,10 +474,12 @@ USES = {
 def use(request, Tiny, quiet_trainer, batches):
     """Read a checkpoint in one of the ways there are."""
 
-    class Net(Tiny):
+    class ValidatesAndPredicts(Tiny):
         validation_step = predict_step = Tiny.training_step
 
-    return lambda path: USES[request.param](quiet_trainer(), Net(), batches(1), path)
+    return lambda path: USES[request.param](
+        quiet_trainer(), ValidatesAndPredicts(), batches(1), path
+    )
 
 
 def test_a_missing_checkpoint(use, saved) -> None:
@@ -614,15 +598,11 @@ def test_weights_that_fit_in_part(saved, Tiny) -> None:
     assert torch.equal(Other.load_from_checkpoint(saved, strict=False).layer.weight, weight)
 
 
-def test_another_number_of_optimizers(Tiny, quiet_trainer, batches, saved) -> None:
+def test_another_number_of_optimizers(quiet_trainer, batches, saved) -> None:
     """A checkpoint of other optimizers is refused with both numbers."""
 
-    class Net(Tiny):
-        def configure_optimizers(self):
-            return None
-
     with refused(CheckpointError, "1 entries under 'optimizer_states'", "returned 0", "the same"):
-        quiet_trainer(max_epochs=2).fit(Net(), batches(1), ckpt_path=saved)
+        quiet_trainer(max_epochs=2).fit(UnoptimizedLinear(), batches(1), ckpt_path=saved)
 
 
 # --- options and hardware ---

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trainer_hooks._log import be_heard, log, warn
+from trainer_hooks._log import ensure_visible_log, log, warn
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
 from trainer_hooks.testing import TinyModule
 
@@ -37,8 +37,8 @@ def no_logging_set_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
         monkeypatch.setattr(log, "handlers", [])
         monkeypatch.setattr(log, "level", logging.NOTSET)
-        be_heard()
-        be_heard()
+        ensure_visible_log()
+        ensure_visible_log()
 
     return take_away
 
@@ -74,7 +74,7 @@ def test_the_level_of_the_logger_turns_it_off(
     """A level that the user chose stays when another trainer is made."""
     no_logging_set_up()
     log.setLevel(logging.WARNING)
-    be_heard()
+    ensure_visible_log()
     log.info("quiet")
     assert log.level == logging.WARNING
     assert capsys.readouterr().err == ""

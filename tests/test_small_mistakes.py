@@ -17,12 +17,12 @@ from trainer_hooks.errors import CallbackError, ModuleError, NonFiniteError, Sta
 def test_the_step_of_a_guard(Tiny, quiet_trainer, batches) -> None:
     """What NaNGuard finds after an epoch's last step is told with that step."""
 
-    class Net(Tiny):
+    class NanAfterFirstBatch(Tiny):
         def training_step(self, batch, batch_idx):
             return super().training_step(batch, batch_idx) * (float("nan") if batch_idx else 1)
 
     with pytest.raises(NonFiniteError, match=r"up to optimizer step 3\)"):
-        quiet_trainer(callbacks=NaNGuard()).fit(Net(), batches(3))
+        quiet_trainer(callbacks=NaNGuard()).fit(NanAfterFirstBatch(), batches(3))
 
 
 def test_hyperparameters_that_cannot_be_saved_are_told_once() -> None:
@@ -33,13 +33,13 @@ def test_hyperparameters_that_cannot_be_saved_are_told_once() -> None:
             super().__init__()
             self.save_hyperparameters()
 
-    class Net(Base):
+    class SavesHyperparameters(Base):
         def __init__(self, layer, width=1):
             super().__init__(layer)
             self.save_hyperparameters()
 
     with pytest.warns(TrainerHooksWarning) as caught:
-        module = Net(torch.nn.Linear(1, 1))
+        module = SavesHyperparameters(torch.nn.Linear(1, 1))
     assert len(caught) == 1
     assert module.saved_hparams == {"width": 1}
 
@@ -54,29 +54,31 @@ def test_two_of_a_kind_are_told_the_short_way() -> None:
 def test_no_training_batches(Tiny, quiet_trainer, batches) -> None:
     """With a limit of none nothing is run, and what to change is that limit."""
 
-    class Net(Tiny):
+    class RefusesValidation(Tiny):
         def validation_step(self, batch, batch_idx):
             raise AssertionError
 
     trainer = quiet_trainer(limit_train_batches=0, num_sanity_val_steps=2)
     with pytest.warns(TrainerHooksWarning, match="Set limit_train_batches to more"):
-        trainer.fit(Net(), batches(2), batches(2))
+        trainer.fit(RefusesValidation(), batches(2), batches(2))
 
 
 def test_an_argument_that_no_file_holds(Tiny, quiet_trainer, batches, tmp_path) -> None:
     """load_from_checkpoint names what it lacks, and takes it."""
 
-    class Net(Tiny):
+    class IgnoresLayerArgument(Tiny):
         def __init__(self, layer, width=1):
             super().__init__()
             self.save_hyperparameters(ignore=["layer"])
 
     trainer = quiet_trainer()
-    trainer.fit(Net(None), batches(1))
+    trainer.fit(IgnoresLayerArgument(None), batches(1))
     trainer.save_checkpoint(tmp_path / "c.ckpt")
     with pytest.raises(ModuleError, match=r"holds no hyperparameter 'layer'.*\(\.\.\., layer="):
-        Net.load_from_checkpoint(tmp_path / "c.ckpt")
-    assert Net.load_from_checkpoint(tmp_path / "c.ckpt", layer=3).hparams == {"width": 1}
+        IgnoresLayerArgument.load_from_checkpoint(tmp_path / "c.ckpt")
+    assert IgnoresLayerArgument.load_from_checkpoint(tmp_path / "c.ckpt", layer=3).hparams == {
+        "width": 1
+    }
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """trainer_hooks: a PyTorch trainer whose one idea is the hook.
 
-Importing it imports neither torch nor any callback: each name is loaded when it is first used.
+Importing it imports neither torch nor any callback: each name is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.cli.run.trainer_cli import TrainerCLI
     from trainer_hooks.clock.clock import Clock
-    from trainer_hooks.clock.filters import after, every, once
+    from trainer_hooks.clock.schedules import after, every, once
     from trainer_hooks.clock.timing import Time, TimeUnit
-    from trainer_hooks.data.combined import CombinedLoader
+    from trainer_hooks.data.combined_loader import CombinedLoader
     from trainer_hooks.data.evaluator import Evaluator
     from trainer_hooks.errors import (
         StopTraining,
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
         TrainerHooksError,
         TrainerHooksWarning,
     )
+    from trainer_hooks.hooks.band import Band
     from trainer_hooks.hooks.catalogue import Hooks
     from trainer_hooks.hooks.event import Event
-    from trainer_hooks.hooks.order import Band
     from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
+    from trainer_hooks.runtime.ddp_strategy import DDPStrategy
     from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
     from trainer_hooks.runtime.rank_zero import (
         rank_zero_deprecation,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         rank_zero_warn,
     )
     from trainer_hooks.runtime.rng import seed_everything
-    from trainer_hooks.runtime.strategy import DDPStrategy
     from trainer_hooks.trainer.trainer import Trainer
     from trainer_hooks.trainer.tuner import Tuner
 
@@ -84,11 +84,11 @@ __all__ = [
 __getattr__ = loader_of(
     __name__,
     {
-        "Band": "hooks.order",
+        "Band": "hooks.band",
         "Callback": "callback",
         "Clock": "clock.clock",
-        "CombinedLoader": "data.combined",
-        "DDPStrategy": "runtime.strategy",
+        "CombinedLoader": "data.combined_loader",
+        "DDPStrategy": "runtime.ddp_strategy",
         "FSDPStrategy": "runtime.fsdp_strategy",
         "DataModule": "module.datamodule",
         "Evaluator": "data.evaluator",
@@ -104,11 +104,11 @@ __getattr__ = loader_of(
         "TrainerHooksError": "errors",
         "TrainerHooksWarning": "errors",
         "Tuner": "trainer.tuner",
-        "after": "clock.filters",
+        "after": "clock.schedules",
         "callbacks": "",
-        "every": "clock.filters",
+        "every": "clock.schedules",
         "loggers": "",
-        "once": "clock.filters",
+        "once": "clock.schedules",
         "rank_zero_deprecation": "runtime.rank_zero",
         "rank_zero_info": "runtime.rank_zero",
         "rank_zero_only": "runtime.rank_zero",

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writing of text files: whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 
 __all__ = ["hidden_beside", "replace_file"]
 
-_LONGEST = 255
-"""Bytes that a file system allows a name."""
+_MAX_NAME_BYTES = 255
+"""Bytes that file systems allow for a file name."""
 
 
-def hidden_beside(path: Path, ending: str, most: int = _LONGEST) -> Path:
-    """Return a path beside `path` that is hidden, begins with its name, and has an ending.
+def hidden_beside(path: Path, ending: str, most: int = _MAX_NAME_BYTES) -> Path:
+    """Return the path of a hidden file in the folder of `path`, named `.NAME` and the ending.
 
     Args:
         path: a file.
-        ending: what follows the name.
-        most: bytes of the name to take, if there is room for as many.
+        ending: the end of the new name.
+        most: bytes of the old name to keep; fewer if the new name would be too long.
     """
-    room = min(most, _LONGEST - len(f".{ending}".encode()))
+    room = min(most, _MAX_NAME_BYTES - len(f".{ending}".encode()))
     name = path.name.encode(errors="surrogateescape")
     shown = name[:room].decode(errors="ignore") if len(name) > room else path.name
     return path.with_name(f".{shown}{ending}")
 
 
 def replace_file(path: Path, write: Callable[[TextIO], object]) -> None:
-    """Let `write` fill a file that takes the place of `path` whole or not at all."""
-    # by hand: the library for it, atomicwrites, is no longer kept
+    """Replace a file atomically by one that `write` fills; on an error the old one stays."""
+    # by hand: the library for it, atomicwrites, is no longer maintained
     temporary = hidden_beside(path, f".{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8", newline="") as file:

@@ -1,37 +1,46 @@
-"""Public names that are loaded when they are first used."""
+"""Lazy loading of the public names of a package, at their first use."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["class_if_loaded", "loader_of"]
+__all__ = ["class_if_loaded", "loader_of", "register_module"]
 
 
 def class_if_loaded(module: str, name: str) -> type | tuple[type, ...]:
-    """Return a class, for `isinstance`, or nothing where its module was never imported.
+    """Return a class for `isinstance`, or an empty tuple if its module was never imported.
 
-    What was never imported has no instances, so asking for them need not import it.
+    A class whose module was never imported has no instances, so that asking for them need not load
+    it. The caller also imports the class under `TYPE_CHECKING`: a string alone would hide the
+    import from the contracts on who may import whom (tests/architecture/test_layers.py).
+
+    Args:
+        module: the absolute name of the module.
+        name: the class's name in the module.
     """
-    found = sys.modules.get(module)
-    kind: type | tuple[type, ...] = () if found is None else getattr(found, name)
+    loaded = sys.modules.get(module)
+    kind: type | tuple[type, ...] = () if loaded is None else getattr(loaded, name)
     return kind
 
 
 def loader_of(
     package: str, homes: Mapping[str, str], moved: Mapping[str, str] | None = None
 ) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package whose names live in other modules.
+    """Return the `__getattr__` of a package whose public names are defined in other modules.
 
     Args:
         package: the package's name.
-        homes: the module of each name, below the package; an empty text where the name is that of
-            a module in the package itself; the whole name of one elsewhere, after a colon.
-        moved: the module that each name is imported from now, of names that were here.
+        homes: the module of each name, relative to the package; an empty string for a name that is
+            itself a module of the package. After a colon the module's absolute name, and after
+            another colon the name there, if it differs.
+        moved: the present module of each name that was here formerly, for the error message.
     """
 
     def load(name: str) -> Any:
@@ -47,9 +56,39 @@ def loader_of(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if not home:
             return importlib.import_module(f"{package}.{name}")
-        module = home[1:] if home[0] == ":" else f"{package}.{home}"
-        value = getattr(importlib.import_module(module), name)
+        module, _, attribute = home.removeprefix(":").partition(":")
+        module = module if home[0] == ":" else f"{package}.{module}"
+        value = getattr(importlib.import_module(module), attribute or name)
+        # the next access finds the attribute, and does not come here
         setattr(sys.modules[package], name, value)
         return value
 
     return load
+
+
+def register_module(
+    name: str,
+    summary: str,
+    names: Sequence[str],
+    load: Callable[[str], Any],
+    *,
+    is_package: bool = False,
+) -> None:
+    """Make a module importable that has no file.
+
+    Call it while the module's parent is imported: Python looks into `sys.modules` again before it
+    looks for a file.
+
+    Args:
+        name: the module's full name.
+        summary: its docstring.
+        names: its `__all__`.
+        load: its `__getattr__`, which returns the value of a name.
+        is_package: whether it has submodules.
+    """
+    module = ModuleType(name, summary)
+    module.__spec__ = ModuleSpec(name, None, is_package=is_package)
+    if is_package:
+        module.__path__ = []
+    vars(module).update(__all__=[*names], __getattr__=load, __dir__=lambda: [*names])
+    sys.modules[name] = module

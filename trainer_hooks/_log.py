@@ -6,18 +6,19 @@ import logging
 import sys
 import warnings
 
-__all__ = ["be_heard", "log", "log_nothing_below_errors", "warn"]
+__all__ = ["ensure_visible_log", "log", "silence_below_errors", "warn"]
 
 log = logging.getLogger("trainer_hooks")
 
 _PACKAGE = __name__.partition(".")[0]
 
 
-class _Unheard(logging.Handler):
-    """Write on the standard error what no other handler is given.
+class _FallbackHandler(logging.Handler):
+    """Write a record to the standard error if no other handler receives it.
 
-    It is asked at each record, so nothing is written twice however late logging is set up, and the
-    stream is that of now: lines go above a progress bar.
+    It looks for other handlers at each record, so that nothing is written twice if the user sets up
+    logging later. It also looks up `sys.stderr` at each record: a progress bar replaces that stream
+    to print lines above itself.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -27,21 +28,21 @@ class _Unheard(logging.Handler):
             print(self.format(record), file=sys.stderr, flush=True)
 
 
-_unheard = _Unheard()
+_fallback = _FallbackHandler()
 
 
-def be_heard() -> None:
-    """Let what the package logs from INFO on be seen, also where nobody set up logging.
+def ensure_visible_log() -> None:
+    """Show the package's log records from INFO on, also if the user has not set up logging.
 
     A level that the user gave the logger `trainer_hooks` stays.
     """
-    log.addHandler(_unheard)  # a second time does nothing
+    log.addHandler(_fallback)  # adding it a second time does nothing
     if log.level == logging.NOTSET:
         log.setLevel(logging.INFO)
 
 
-def log_nothing_below_errors() -> None:
-    """Let one of several processes leave to the first what is told and warned of."""
+def silence_below_errors() -> None:
+    """Drop log records below ERROR and all warnings, in ranks that leave them to rank 0."""
     log.addFilter(_is_error)
 
 
@@ -52,9 +53,10 @@ def _is_error(record: logging.LogRecord) -> bool:
 def warn(message: str, category: type[Warning]) -> None:
     """Give a warning that points at the first caller outside this package.
 
-    However deep in the package a fault is found, the line that is shown is the user's own; and
-    Python's "once per line" then counts the user's lines.
+    So the warning shows the user's own line, however deep in the package it is given, and Python's
+    rule "once per line" counts the user's lines.
     """
+    # the filter marks a rank that leaves messages to rank 0, and holds for warnings too
     if _is_error in log.filters:
         return
     level, frame = 2, sys._getframe(1)  # noqa: SLF001 - documented, and what warnings itself uses

@@ -1,4 +1,4 @@
-"""Tables and trees for people to read: in colour on a terminal, plain text everywhere else."""
+"""Tables and trees: in colour on a terminal, plain text everywhere else."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Branch", "aligned", "printable", "show_table", "show_tree"]
 
-# plain tables and trees are our own: rich fits all that it draws to a width, and a file has none
+# plain text is laid out here and not by rich, which fits its output to a width: a file has none
 _INDENT = "  "
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return a line for each row; the columns are as wide as they must be.
+    """Return a line for each row, with the cells padded to the width of their column.
 
     Args:
         rows: rows of equally many cells.
-        right: indices of the columns that are flush right.
+        right: indices of the columns that are right-aligned.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -36,9 +36,9 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 
 
 def printable(text: object) -> str:
-    """Return a text on one line, with what would steer a terminal written out."""
+    """Return a text on one line, with control characters escaped."""
     shown = str(text)
-    # not rich's escape_control_codes, which knows five of the hundreds that there are
+    # not rich's escape_control_codes, which knows five of the hundreds that exist
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
@@ -58,10 +58,10 @@ def show_table(
     Args:
         header: the columns' names.
         rows: rows of as many cells.
-        title: a line above it.
-        right: indices of the columns that are flush right.
-        whole: indices of the columns whose cells are not broken where the terminal is narrow.
-        file: where to; standard output unless given. If it is a terminal, rich draws it.
+        title: a line above the table.
+        right: indices of the columns that are right-aligned.
+        whole: indices of the columns whose cells are not wrapped on a narrow terminal.
+        file: the stream to write to; standard output if None. On a terminal, rich draws the table.
     """
     file = file or sys.stdout
     if file.isatty():
@@ -87,12 +87,12 @@ def show_table(
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of a tree, and what stands below it.
+    """A line of a tree, with the branches below it.
 
     Attributes:
         text: the line.
-        branches: what stands below it, in order.
-        is_faint: whether it matters less: it is dimmed on a terminal.
+        branches: the branches below it, in order.
+        is_faint: whether it is dimmed on a terminal, as less important.
     """
 
     text: str
@@ -104,8 +104,8 @@ def show_tree(root: Branch, *, file: TextIO | None = None) -> None:
     """Print a tree.
 
     Args:
-        root: its first line, and all the others below that.
-        file: where to; standard output unless given. If it is a terminal, rich draws it.
+        root: the first line, with all others below it.
+        file: the stream to write to; standard output if None. On a terminal, rich draws the tree.
     """
     file = file or sys.stdout
     if file.isatty():
@@ -130,7 +130,7 @@ def _drawn(branch: Branch) -> Tree:
 
 
 def _console(file: TextIO, *, soft_wrap: bool = False) -> Console:
-    """Return a console that shows texts as they are: `[red]` and `:cat:` too."""
+    """Return a console that prints texts literally, without markup such as `[red]` or `:cat:`."""
     from rich.console import Console
 
     return Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False)

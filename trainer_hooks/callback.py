@@ -1,18 +1,19 @@
-"""Callback: one implementer of the hooks, with state that survives a resume."""
+"""Callback: the base class of callbacks, with the hooks and a state that survives a resume."""
 
 from __future__ import annotations
 
-from functools import wraps
-from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
-from trainer_hooks.hooks import HOOKS, Band, Hooks
+from trainer_hooks.hooks.argument_aliases import accept_argument_aliases, add_empty_hooks
+from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["Callback"]
 
@@ -20,13 +21,13 @@ _PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 class Callback(Hooks):
-    """Override the hooks you want; the others cost nothing.
+    """Base class of callbacks: override the hooks you need; the others cost nothing.
 
-    State: return it from `state_dict()` as plain data, arrays and tensors, take it back in
-    `load_state_dict()`. It is kept in checkpoints under `state_key`.
+    To keep a state in checkpoints, return it from `state_dict()` as plain data, arrays and tensors,
+    and restore it in `load_state_dict()`. Checkpoints hold it under `state_key`.
 
-    Where the form of the state changes, count `state_version` up and say how an older state becomes
-    a present one; checkpoints that were saved before can then still be resumed from::
+    If the form of the state changes, increase `state_version` and convert an older state in
+    `upgrade_state_dict`; older checkpoints can then still be resumed from::
 
         class Counter(Callback):
             state_version = 2
@@ -36,48 +37,45 @@ class Callback(Hooks):
     """
 
     band: ClassVar[Band] = Band.OBSERVE
-    """When this callback takes its turn at a hook, relative to others."""
+    """The section of the callback order in which this callback has its turn at a hook."""
 
     runs_on: ClassVar[str] = "all"
-    """In which of several processes it takes part: `"all"`, or `"rank_zero"`, the first alone. One
-    of the latter asks (`request_checkpoint`, `stop`), and calls nothing that all must call."""
+    """The ranks in which the callback takes part: `"all"`, or `"rank_zero"`, the first alone. On
+    rank 0 alone it may make requests (`request_checkpoint`, `stop`), and must start no collective,
+    for which the other ranks would have to be there."""
 
     on_error: str = "raise"
-    """What an error in one of its hooks does: `"raise"` ends the run as any error does; `"disable"`
-    reports it once, with its traceback, and takes the callback out. Read when a run begins."""
+    """The error policy: with `"raise"` an error in a hook ends the run; with `"disable"` it is
+    reported once, with its traceback, and the callback is removed. Read when a run begins."""
 
     state_version: int = 1
-    """The version of what `state_dict` returns, from 1 on; it is kept beside the state."""
+    """The version of the form of the state, from 1 on; checkpoints hold it beside the state."""
 
     volatile_state: ClassVar[frozenset[str]] = frozenset()
-    """What may be another after a resume than without one, as a time, a cache or where this process
-    began may: names of attributes (also of their parts, as `"bar.width"`), keys of the state, names
-    of metrics and paths of files; `*` stands for anything. It is for those who compare, the
-    author's test kit above all."""
+    """The names of values that may differ after a resume from those of an uninterrupted run, as
+    times and caches do: attributes (also nested ones, as `"bar.width"`), keys of the state, metrics
+    and paths of files; `*` matches anything. Comparisons of runs, such as those of the test kit for
+    callback authors, leave them out."""
 
     _module: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        # the users' own classes stay as they wrote them
         if cls.__module__.startswith(_PACKAGE):
-            for name in HOOKS.keys() & vars(cls).keys():
-                method, spec = vars(cls)[name], HOOKS[name]
-                # an empty one is put there to switch off that of a base class
-                is_own = isfunction(method) and method is not spec.declared
-                if is_own and spec.takes_module and not hasattr(method, "declared_hook"):
-                    setattr(cls, name, _with_pl_module(method))
+            accept_argument_aliases(cls)
 
     @classmethod
     def __subclasses__(cls) -> list[type[Callback]]:
-        """Return the classes that derive from this one and that somebody may name.
+        """Return the subclasses, without those that an adapter makes for a foreign class.
 
-        One that is made for a foreign class, of which it has the name, is none.
+        Such a class has the name of the foreign one, and a search by name must not return it.
         """
         return [kind for kind in type.__subclasses__(cls) if "guest_class" not in vars(kind)]
 
     def attach_module(self, module: Any) -> None:
-        """Tell the callback which module's run it takes part in; the trainer calls this."""
-        # not every subclass lets attributes be set
+        """Set the module of the run in which the callback takes part; the trainer calls this."""
+        # a subclass may refuse attributes in its own `__setattr__`
         object.__setattr__(self, "_module", None if module is None else ref(module))
 
     def log(
@@ -97,11 +95,12 @@ class Callback(Hooks):
         metric_attribute: str | None = None,
         rank_zero_only: bool = False,
     ) -> None:
-        """Log a value as the module that is run would in its hook of the same name.
+        """Log a value as the run's module would in its own hook of the same name.
 
-        Args and errors are those of `Module.log`; outside a run a warning says that it is dropped.
+        Arguments and errors are those of `Module.log`. Outside a run the value is dropped with a
+        warning.
         """
-        module = self._logs_through("log", name)
+        module = self._module_of_run("log", name)
         if module is not None:
             module.log(
                 name, value, prog_bar, logger, on_step, on_epoch, reduce_fx, enable_graph,
@@ -111,23 +110,23 @@ class Callback(Hooks):
 
     def log_dict(self, dictionary: Any, *args: Any, **kwargs: Any) -> None:
         """Log every item of a dict, or of a torchmetrics collection, as `Module.log_dict` does."""
-        module = self._logs_through("log_dict", dictionary)
+        module = self._module_of_run("log_dict", dictionary)
         if module is not None:
             module.log_dict(dictionary, *args, **kwargs)
 
-    def _logs_through(self, method: str, what: object) -> Any:
-        """Return the module of the run, or None with a warning outside of one."""
+    def _module_of_run(self, method: str, logged: object) -> Any:
+        """Return the module of the run; outside a run warn and return None."""
         module = None if self._module is None else self._module()
         if module is None:
             warn(
-                f"{type(self).__qualname__}.{method}({what!r}) was called on a callback that takes "
-                "part in no run: the value is dropped. Call it within fit, validate or test.",
+                f"{type(self).__qualname__}.{method}({logged!r}) was called on a callback that "
+                "takes part in no run: the value is dropped. Call it within fit, validate or test.",
                 TrainerHooksWarning,
             )
         return module
 
     def __getstate__(self) -> Any:
-        """Leave the run out of copies and pickles."""
+        """Leave the reference to the run's module out of copies and pickles."""
         state = super().__getstate__()
         if isinstance(state, dict):
             return {key: value for key, value in state.items() if key != "_module"}
@@ -135,40 +134,40 @@ class Callback(Hooks):
 
     @property
     def state_key(self) -> str:
-        """The place of this callback's state in a checkpoint: the class's qualified name.
+        """The key of this callback's state in a checkpoint: the class's qualified name.
 
         Two instances of one class need two keys: return `self._generate_state_key(...)` with the
-        arguments that tell them apart. Nothing in it may change between runs.
+        arguments in which they differ. The key must be the same in every run.
         """
         return type(self).__qualname__
 
     def _generate_state_key(self, **kwargs: Any) -> str:
-        """Return a key such as `"Counter{'what': 'epochs'}"`."""
+        """Return the class's name with arguments, such as `"Counter{'unit': 'epochs'}"`."""
         return f"{type(self).__qualname__}{kwargs!r}"
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state to save.
 
         It may hold numbers, texts, bytes, dates, times, paths, tensors, NumPy arrays and scalars,
-        and lists, tuples, sets, dicts, deques, Counters and defaultdicts of those. What is attached
-        to a tensor as an attribute is left out. Anything else, objects of your own and subclasses
-        of these types too, is refused when a checkpoint is saved.
+        and lists, tuples, sets, dicts, deques, Counters and defaultdicts of those. Attributes of
+        tensors are left out. Anything else, objects of your own and subclasses of these types too,
+        is an error when a checkpoint is saved.
         """
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned when the checkpoint was saved."""
+        """Restore the state that `state_dict` returned when the checkpoint was saved."""
 
     def former_state_key(
         self,
         keys: Sequence[str],  # noqa: ARG002 - for those that override it
     ) -> str | None:
-        """Return under which key an older state of this callback is, if its key was another then.
+        """Return the key of an older state of this callback, or None.
 
-        Called where a checkpoint has nothing under `state_key`.
+        Called when a checkpoint has nothing under `state_key`, as after that key was changed.
 
         Args:
-            keys: those of the checkpoint that belong to no present callback.
+            keys: the checkpoint's keys that belong to no present callback.
         """
         return None
 
@@ -177,13 +176,13 @@ class Callback(Hooks):
         state: dict[str, Any],  # noqa: ARG002 - for those that override it
         from_version: int,
     ) -> dict[str, Any]:
-        """Return a state of an older version as the present `state_version` would save it.
+        """Return a state of an older version in the form of the present `state_version`.
 
         Called before `load_state_dict`, and before anything else is restored.
 
         Args:
-            state: what `state_dict` returned then; a copy.
-            from_version: the `state_version` of then.
+            state: a copy of the saved state.
+            from_version: the `state_version` with which it was saved.
 
         Raises:
             CheckpointError: unless it is overridden.
@@ -203,14 +202,15 @@ class Callback(Hooks):
         the one that is named.
 
         Args:
-            event: the name of a hook, or of an event that `trainer.call_event` was given.
-            *args: the trainer, the module (None in the two init hooks, before there is one), and
-                the hook's other arguments, or what `call_event` was given, in that order.
+            event: the name of a hook, or of an event that `trainer.call_event` fires.
+            *args: the trainer, the module (None in the two init hooks, which fire before there is
+                one), and the other arguments of the hook or of `call_event`, in that order.
         """
         if event in HOOKS and not HOOKS[event].takes_module:
             args = args[:1]
         is_hook = event in HOOKS or event.startswith("on_")
-        if is_hook or not hasattr(Callback, event):  # `state_dict`, say, is no event
+        # an event named as any other method of a callback, such as `state_dict`, calls nothing
+        if is_hook or not hasattr(Callback, event):
             method = getattr(self, event, None)
             if method is not None:
                 method(*(args if is_hook else args[2:]))
@@ -230,25 +230,4 @@ class Callback(Hooks):
         )
 
 
-def _with_pl_module(declared: Callable[..., None]) -> Callable[..., None]:
-    """Return a hook of ours that takes the module by Lightning's keyword, too.
-
-    So `super().on_fit_start(trainer=trainer, pl_module=pl_module)` does in a subclass. A run calls
-    what is declared (`Member.listener`), so that this costs nothing there.
-    """
-
-    @wraps(declared)
-    def hook(self: Callback, *args: Any, **kwargs: Any) -> None:
-        if "pl_module" in kwargs:
-            kwargs["module"] = kwargs.pop("pl_module")
-        declared(self, *args, **kwargs)
-
-    hook.__dict__["declared_hook"] = declared
-    return hook
-
-
-for _spec in HOOKS.values():
-    if _spec.takes_module and _spec.declared is not None:
-        _empty = _with_pl_module(_spec.declared)
-        _empty.__dict__["is_empty_hook"] = True
-        setattr(Callback, _spec.name, _empty)
+add_empty_hooks(Callback)

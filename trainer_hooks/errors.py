@@ -7,17 +7,17 @@
     |-- CallbackError          (ValueError)    a callback cannot be registered
     |   `-- StateKeyError                      two stateful callbacks share one state_key
     |-- PluginError            (RuntimeError)  an installed plugin could not be loaded
-    |-- ModuleError            (TypeError)     a module lacks or returns the wrong thing
+    |-- ModuleError            (TypeError)     a module lacks a method or returns the wrong type
     |-- DataError              (ValueError)    a loader is missing, empty or unusable
     |-- MetricError            (ValueError)    a value cannot be logged, or a monitor is unknown
     |-- OptimizationError      (ValueError)    configure_optimizers returned something unusable
-    |-- CheckpointError        (RuntimeError)  a checkpoint cannot be written, read or applied
+    |-- CheckpointError        (RuntimeError)  a checkpoint cannot be written, read or restored
     |   |-- CheckpointNotFoundError (FileNotFoundError)
-    |   `-- CheckpointStateError   (TypeError) a state holds what cannot be loaded back safely
+    |   `-- CheckpointStateError   (TypeError) a state holds a value that cannot be loaded safely
     |-- ExportError            (RuntimeError)  a module cannot be exported
     |-- NonFiniteError         (ArithmeticError)  NaN or infinity in a loss, gradient or weight
     |-- UsageError             (RuntimeError)  a call that makes no sense at this moment
-    |-- MovedError             (ImportError)   a name is imported from where it was once
+    |-- MovedError             (ImportError)   a name is imported from its former module
     `-- StopTraining                           raised by a hook or step to end the run in order
 
 Each message says what, where, the rule, and what to do. `TerminationSignal` is no error: it is the
@@ -56,10 +56,10 @@ __all__ = [
     "TrainerHooksWarning",
     "UsageError",
     "add_note",
-    "described",
+    "did_you_mean",
+    "error_message",
+    "error_summary",
     "foreign_hint",
-    "message_of",
-    "nearest",
 ]
 
 
@@ -72,7 +72,7 @@ class TrainerHooksWarning(UserWarning):
 
 
 class TrainerHooksAdvice(TrainerHooksWarning):
-    """Category of warnings of what is allowed, and perhaps not meant; each is given once."""
+    """Category of warnings about valid settings that are perhaps a mistake; each is given once."""
 
 
 class OptionError(TrainerHooksError, ValueError):
@@ -84,7 +84,7 @@ class CallbackError(TrainerHooksError, ValueError):
 
 
 class StateKeyError(CallbackError):
-    """Raised when two stateful callbacks would write to one place in a checkpoint."""
+    """Raised when two stateful callbacks have one key in a checkpoint."""
 
 
 class PluginError(TrainerHooksError, RuntimeError):
@@ -92,7 +92,7 @@ class PluginError(TrainerHooksError, RuntimeError):
 
 
 class ModuleError(TrainerHooksError, TypeError):
-    """Raised for a Module or DataModule that lacks a method or returns the wrong thing."""
+    """Raised for a Module or DataModule that lacks a method or returns the wrong type."""
 
 
 class DataError(TrainerHooksError, ValueError):
@@ -108,11 +108,11 @@ class OptimizationError(TrainerHooksError, ValueError):
 
 
 class CheckpointError(TrainerHooksError, RuntimeError):
-    """Raised for a checkpoint that cannot be written, read or applied."""
+    """Raised for a checkpoint that cannot be written, read or restored."""
 
 
 class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
-    """Raised for a checkpoint that is not there."""
+    """Raised for a checkpoint that does not exist."""
 
 
 class CheckpointStateError(CheckpointError, TypeError):
@@ -120,7 +120,7 @@ class CheckpointStateError(CheckpointError, TypeError):
 
 
 class ExportError(TrainerHooksError, RuntimeError):
-    """Raised for a module that cannot be exported, or whose export computes something else."""
+    """Raised for a module that cannot be exported, or whose export computes other values."""
 
 
 class NonFiniteError(TrainerHooksError, ArithmeticError):
@@ -132,20 +132,20 @@ class UsageError(TrainerHooksError, RuntimeError):
 
 
 class MovedError(TrainerHooksError, ImportError):
-    """A name is imported from where it was once."""
+    """Raised for an import of a name from its former module."""
 
 
 class StopTraining(TrainerHooksError):  # noqa: N818 - it is a request, not a fault
     """Raise it in any hook or step to end a run in order: the end hooks fire, nothing escapes.
 
-    The batch in work is left out, and no other is begun. The validation that the end of an epoch
-    would have had still runs, so that what watches a metric finds it. Unlike `trainer.stop`, it
-    does not wait for `min_epochs` and `min_steps`.
+    The rest of the current batch is skipped, and no other batch begins. A validation that is due at
+    the end of the epoch still runs, so that callbacks which monitor a metric have its value. Unlike
+    `trainer.stop`, it does not wait for `min_epochs` and `min_steps`.
     """
 
 
 StopTrainingError = StopTraining
-"""What pytorch-accelerated calls it."""
+"""pytorch-accelerated's name for `StopTraining`."""
 
 
 class TerminationSignal(SystemExit):
@@ -153,7 +153,7 @@ class TerminationSignal(SystemExit):
 
     Attributes:
         signum: the signal's number.
-        is_in_order: whether it was waited with until the batch in work was done.
+        is_in_order: whether it was raised after the current batch was completed.
     """
 
     def __init__(self, signum: int, *, is_in_order: bool = False) -> None:
@@ -165,44 +165,45 @@ class TerminationSignal(SystemExit):
         return type(self), (self.signum,)
 
 
-def message_of(error: BaseException) -> str:
-    """Return what an error says, or that its `__str__` fails, which is code of anybody's."""
+def error_message(error: BaseException) -> str:
+    """Return an error's message, or a note that its `__str__`, which may be any code, failed."""
     try:
         return str(error)
-    except Exception as another:  # noqa: BLE001 - told in its place
+    except Exception as another:  # noqa: BLE001 - named in place of the message
         return f"<str() of it raised {type(another).__name__}>"
 
 
-def described(error: BaseException) -> str:
-    """Return an error's type and message; it never fails."""
-    return f"{type(error).__name__}: {message_of(error)}".rstrip(": ")
+def error_summary(error: BaseException) -> str:
+    """Return an error's type and message; this never fails."""
+    return f"{type(error).__name__}: {error_message(error)}".rstrip(": ")
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an error once, however often it is raised; never fail instead of it."""
+    """Add a note to an error, unless it has that note already; this never fails."""
+    # from the dict: reading the attribute may run code of the error's class
     notes = error.__dict__.get("__notes__")
     if isinstance(notes, list) and note in notes:
         return
-    with suppress(Exception):  # of a class that keeps notes in a way of its own
+    with suppress(Exception):  # the error's class may override `add_note`
         error.add_note(note)
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return `" Did you mean 'x'?"` for the candidate nearest to `name`, or an empty string."""
     matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
 _COMMON = frozenset({"builtins", "abc", "typing", "collections", "torch", "trainer_hooks"})
-"""Packages whose classes anybody derives from."""
+"""Packages from which any class may derive, so that they say nothing of where it belongs."""
 
 
 def foreign_hint(kind: type, name: str) -> str:
-    """Return whose a class is that derives from another framework's, and what to do; or "".
+    """Return a sentence that names the framework of a class and the cure; or an empty string.
 
     Args:
-        kind: the class, which is judged by the names of its ancestors alone.
-        name: what to derive from here.
+        kind: the class; only the names of its ancestors are looked at, nothing is imported.
+        name: the class to derive from here, as `"Callback"`.
     """
     packages = {base: base.__module__.partition(".")[0] for base in kind.__mro__}
     if not {"lightning", "pytorch_lightning"}.isdisjoint(packages.values()):

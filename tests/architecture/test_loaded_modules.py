@@ -47,19 +47,56 @@ seen["fit"] = ours()
 print(json.dumps(seen))
 """
 UNUSED = [
-    "adapters", "compat", "callbacks.progress", "callbacks.saving", "callbacks.summary",
-    "callbacks.reporting",
-    "checkpoint.file", "checkpoint.lightning", "checkpoint.encoding", "checkpoint.hparams",
-    "connector.admission", "connector.adoption", "data.evaluator", "data.indices",
-    "data.splitting", "hooks.discovery",
-    "hooks.installation", "hooks.profile", "hooks.tree", "loggers.csv", "loggers.guard",
-    "loops.closure_step", "loops.evaluators", "loops.manual_step", "loops.microbatches",
-    "loops.prediction", "loops.replay", "loops.second_validation", "loops.stored_cue",
-    "metrics.microbatches", "runtime.memento", "trainer.description", "trainer.run.adoption",
-    "trainer.run.contents", "trainer.run.restoring", "trainer.run.snapshot", "trainer.run.trial",
-    "trainer.tuner",
+    "adapters", "compat", "callbacks.progress", "callbacks.saving", "callbacks.model_summary",
+    "callbacks.reporting", "checkpoint.file", "checkpoint.lightning", "checkpoint.encoding",
+    "checkpoint.hparams", "connector.plugin_validation", "connector.adapter_lookup",
+    "data.evaluator", "data.index_recorder", "data.batch_splitting", "hooks.discovery",
+    "hooks.profile", "hooks.loop_tree", "loggers.csv", "loggers.guard", "loops.closure_step",
+    "loops.evaluator_schedule", "loops.manual_step", "loops.microbatches", "loops.prediction",
+    "loops.extra_passes",  "metrics.microbatches", "runtime.state_backup",
+    "trainer.description", "trainer.run.lightning_checkpoint", "trainer.run.restoring",
+    "trainer.run.checkpoint_saving", "trainer.run.trial", "trainer.tuner",
 ]  # fmt: skip
 """What a bare fit has no use for; each is a file or a folder of files."""
+
+STAGES = """
+import json, sys
+import torch
+
+before = set(sys.modules)
+from trainer_hooks import Module, Trainer
+from trainer_hooks.callbacks import ModelCheckpoint
+
+class Net(Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).mean()
+
+    validation_step = predict_step = training_step
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+def run(stage, *callbacks, **options):
+    trainer = Trainer(
+        accelerator="cpu", enable_progress_bar=False, enable_model_summary=False, logger=False,
+        max_epochs=1, plugins=False, default_root_dir=sys.argv[2], callbacks=list(callbacks),
+        enable_checkpointing=bool(callbacks),
+    )
+    getattr(trainer, stage)(Net(), [torch.ones(1, 2)] * 2, **options)
+
+stage = sys.argv[1]
+if stage == "fit":
+    run("fit", ModelCheckpoint(dirpath=sys.argv[2], filename="saved"))
+    run("fit", ckpt_path=f"{sys.argv[2]}/saved.ckpt")
+else:
+    run(stage)
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+"""One run in one process, and the modules that it has loaded."""
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +130,21 @@ def test_a_fit_loads_nothing_that_it_does_not_use(loaded: dict, unused: str) -> 
         ROOT / name.replace(".", "/")
     ).is_dir()
     assert not [found for found in loaded["fit"] if f"{found}.".startswith(f"{name}.")]
+
+
+@pytest.mark.parametrize("stage", ["fit", "validate", "predict"])
+def test_one_process_loads_nothing_for_several(stage: str, tmp_path: Path) -> None:
+    """One process does not load torch.distributed.checkpoint, which are some 700 modules.
+
+    A fit is checked with its checkpoint, and with a resume from it.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", STAGES, stage, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    sharded = ("torch.distributed.checkpoint", "trainer_hooks.checkpoint.sharded_folder")
+    assert not [name for name in loaded if name.startswith(sharded)]
+    # in a fit, torch itself loads its compiler for the optimizer
+    assert stage == "fit" or not [name for name in loaded if name.startswith("torch.")]

@@ -33,7 +33,7 @@ CALLBACKS = {
 }
 
 
-class Net(TinyModule):
+class LearnsAndWrites(TinyModule):
     """Learns from pictures, and writes."""
 
     def training_step(self, batch, batch_idx):
@@ -98,7 +98,7 @@ def run(callback, saver, ckpt_path=None):
     )
     batches = [[torch.full((2, 1, 4, 4), n / 5), torch.zeros(2)] for n in range(5)]
     torch.manual_seed(0)
-    logger.trainer.fit(Net(), batches, ckpt_path=ckpt_path)
+    logger.trainer.fit(LearnsAndWrites(), batches, ckpt_path=ckpt_path)
     return logger.seen
 
 

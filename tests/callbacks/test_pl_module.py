@@ -10,7 +10,8 @@ import pytest
 import trainer_hooks
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import EarlyStopping, GradientAccumulationScheduler, Timer
-from trainer_hooks.hooks import HOOKS, Member, overrides
+from trainer_hooks.hooks.relay import RelayMember
+from trainer_hooks.hooks.spec import HOOKS, overrides
 
 
 class Waits(Timer):
@@ -59,7 +60,7 @@ def test_super_takes_it(bare, Tiny, batches) -> None:
 def test_a_run_calls_what_is_written() -> None:
     """No frame is added to a hook that is fired."""
     scheduler = GradientAccumulationScheduler({1: 2})
-    listener = Member(scheduler, "it").listener("on_train_epoch_start")
+    listener = RelayMember(scheduler, "it").listener("on_train_epoch_start")
     assert listener.__func__ is vars(type(scheduler))["on_train_epoch_start"].__wrapped__
     assert listener.__self__ is scheduler
 

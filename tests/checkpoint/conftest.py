@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_modules import LinearWithHyperparameters
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainer_hooks import Module, Trainer
+from trainer_hooks import Trainer
 
 
 @pytest.fixture(autouse=True)
@@ -21,25 +22,9 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-class Net(Module):
-    """One layer."""
-
-    def __init__(self, width: int = 2, rate: float = 0.1) -> None:
-        super().__init__()
-        self.save_hyperparameters()
-        self.layer = torch.nn.Linear(width, 1)
-
-    def training_step(self, batch, batch_idx):
-        return self.layer(batch[0]).square().mean()
-
-    def configure_optimizers(self):
-        optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.rate)
-        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
-
-
 @pytest.fixture
 def net_type():
-    return Net
+    return LinearWithHyperparameters
 
 
 @pytest.fixture
@@ -60,7 +45,7 @@ def fitted(tmp_path):
             enable_checkpointing=False,
             **options,
         )
-        module = Net() if module is None else module
+        module = LinearWithHyperparameters() if module is None else module
         if datamodule is None:
             trainer.fit(module, data)
         else:

@@ -101,8 +101,8 @@ def test_news_are_told_when_they_are_asked_for(saves, writer, told) -> None:
     saves.start(state(), ("a",), writer).wait()
     assert saves.has_news
     assert told == []
-    saves.tell_news()
-    saves.tell_news()
+    saves.notify_durable()
+    saves.notify_durable()
     saves.finish()
     assert [path for path, _ in told] == ["a"]
     assert not saves.has_news
@@ -115,7 +115,7 @@ def test_a_failure_is_raised_at_the_next_save(saves, writer, told, caplog) -> No
     with caplog.at_level(logging.ERROR, "trainer_hooks"):
         save = saves.start(state(), ("a", "b"), writer)
         save.wait()
-    saves.tell_news()
+    saves.notify_durable()
     saves.catch_up()
     assert save.has_failed
     assert not save.is_durable

@@ -14,9 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from trainer_hooks.checkpoint.decoding import decode
-from trainer_hooks.checkpoint.encoding import TAG, Encoder, ForeignValueError
-from trainer_hooks.checkpoint.plain import find_foreign
+from trainer_hooks.checkpoint.encoding import (
+    TAG,
+    Encoder,
+    UnsavableValueError,
+    decode,
+    find_unsavable,
+)
 from trainer_hooks.errors import CheckpointError
 
 
@@ -198,7 +202,7 @@ def recursive(kind):
 def test_a_container_that_holds_itself_is_refused(kind):
     """Recursion is found and named, and is no RecursionError."""
     value = {"history": recursive(kind)}
-    with pytest.raises(ForeignValueError) as caught:
+    with pytest.raises(UnsavableValueError) as caught:
         Encoder(value).encode(value)
     assert caught.value.rule == "it holds itself"
     assert caught.value.path.startswith("['history']")
@@ -217,7 +221,7 @@ def test_nesting_up_to_a_limit_comes_back(kind):
     assert same(through_a_file(nested(64, kind)), nested(64, kind))
     for depth in (65, 100_000):
         value = nested(depth, kind)
-        found = find_foreign(value)
+        found = find_unsavable(value)
         assert found is not None
         assert len(found[0]) < 100
         while value:  # or Python itself would stumble when it is freed
@@ -250,7 +254,7 @@ def test_nesting_up_to_a_limit_comes_back(kind):
 )
 def test_what_only_code_could_rebuild_is_refused(value, rule):
     """Objects, subclasses of plain types, and arrays of objects are found, with the reason."""
-    with pytest.raises(ForeignValueError) as caught:
+    with pytest.raises(UnsavableValueError) as caught:
         Encoder([value]).encode([{"a": value}])
     assert caught.value.path.startswith("[0]['a']")
     assert rule in caught.value.rule
@@ -261,7 +265,7 @@ def test_an_object_attached_to_a_mapping_is_refused(mapping):
     """An attribute of a mapping would be saved with it, and could not be loaded."""
     value = mapping()
     value.note = object()
-    assert find_foreign(value) is not None
+    assert find_unsavable(value) is not None
 
 
 def test_the_versions_in_a_state_dict_are_kept():
@@ -314,7 +318,7 @@ def test_numpy_is_not_imported_where_nothing_of_it_is():
         "import sys; sys.modules['numpy'] = None\n"
         "from collections import deque\n"
         "from trainer_hooks.checkpoint.encoding import Encoder\n"
-        "from trainer_hooks.checkpoint.decoding import decode\n"
+        "from trainer_hooks.checkpoint.encoding import decode\n"
         "value = {'a': deque([1]), 'b': {1.5: None}}\n"
         "assert decode(Encoder(value).encode(value), '') == value\n"
     )

@@ -177,7 +177,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
         def refuse(*args, **kwargs):
             raise PermissionError(13, "Permission denied", str(folder))
 
-        monkeypatch.setattr("trainer_hooks.checkpoint.parts.open_part", refuse)
+        monkeypatch.setattr("trainer_hooks.checkpoint.atomic_write.open_part", refuse)
     text = message(lambda: write_checkpoint(GOOD, folder / "a.ckpt"))
     assert "Permission denied" in text
     assert names(folder) == []

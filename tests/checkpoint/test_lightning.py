@@ -15,14 +15,14 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Module, Trainer
+from trainer_hooks.callbacks.early_stopping import EarlyStopping, EarlyStoppingReason
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
-from trainer_hooks.callbacks.stopping.early_stopping import EarlyStopping, EarlyStoppingReason
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 
 EPOCH_END, INSIDE, END = "lightning-epoch-end.ckpt", "lightning-inside.ckpt", "lightning-end.ckpt"
 
 
-class Net(Module):
+class OneCycleRegression(Module):
     """The module of the stored files, as it would be written here."""
 
     def __init__(self, width: int = 3, rate: float = 0.1) -> None:
@@ -80,7 +80,7 @@ def resume(tmp_path, examples):
         )
         data = TensorDataset(torch.arange(20.0).reshape(10, 2) / 20)
         train = DataLoader(data, batch_size=2, shuffle=shuffle, generator=generator)
-        module = Net() if module is None else module
+        module = OneCycleRegression() if module is None else module
         trainer.fit(module, train, DataLoader(data, batch_size=5), ckpt_path=examples / name)
         return trainer
 
@@ -95,7 +95,7 @@ def stored(examples):
 
 def test_a_module_is_made_from_it(examples, stored):
     """load_from_checkpoint finds the weights and the hyperparameters."""
-    module = Net.load_from_checkpoint(examples / END)
+    module = OneCycleRegression.load_from_checkpoint(examples / END)
     assert module.hparams == {"width": 3, "rate": 0.1}
     for name, value in module.state_dict().items():
         assert torch.equal(value, stored(END)["state_dict"][name])
@@ -165,7 +165,7 @@ def test_random_numbers_after_the_cut_are_not_those_of_the_order(resume):
 def test_from_the_end_there_is_more_with_more_epochs(resume):
     """A finished run goes on with the next epoch if there is to be one."""
 
-    class Free(Net):
+    class Free(OneCycleRegression):
         def configure_optimizers(self):
             optimizers, schedules = super().configure_optimizers()
             schedules[0]["frequency"] = 100  # it knows no more than 15 steps
@@ -229,7 +229,7 @@ def test_lightnings_numbers_for_reasons_are_ours(number):
 def test_evaluation_takes_it(examples, stored):
     """validate loads its weights, and says nothing of the training's place."""
     trainer = Trainer(accelerator="cpu", plugins=False, logger=False, enable_checkpointing=False)
-    module = Net()
+    module = OneCycleRegression()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainerHooksWarning)
         trainer.validate(module, torch.ones(1, 1, 1, 2), ckpt_path=examples / INSIDE, verbose=False)
@@ -277,7 +277,7 @@ def test_its_weights_alone_are_refused(stored, tmp_path, resume):
 def test_another_number_of_optimizers_is_refused(examples, resume):
     """What does not fit is refused as for a file of our own."""
 
-    class Two(Net):
+    class Two(OneCycleRegression):
         def configure_optimizers(self):
             return [torch.optim.Adam(layer.parameters()) for layer in self.layers]
 
@@ -307,7 +307,9 @@ def ours(tmp_path):
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    trainer.fit(Net(), DataLoader(data, batch_size=2), DataLoader(data, batch_size=5))
+    trainer.fit(
+        OneCycleRegression(), DataLoader(data, batch_size=2), DataLoader(data, batch_size=5)
+    )
     trainer.save_checkpoint(tmp_path / "end.ckpt")
     return trainer.module
 

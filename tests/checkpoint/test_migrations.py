@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from trainer_hooks.checkpoint.loading import load_checkpoint
+from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.checkpoint.migrations import FORMAT, MIGRATIONS, migrate
 from trainer_hooks.errors import CheckpointError
 

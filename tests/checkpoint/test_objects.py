@@ -31,7 +31,7 @@ class Config:
     optimizers: list[Optimizer] = field(default_factory=lambda: [Optimizer()])
 
 
-class Net(Module):
+class TakesConfig(Module):
     def __init__(self, config: Config, kind: Kind | None = None, extra: Namespace = None) -> None:  # noqa: RUF013 - as users write it
         super().__init__()
         self.save_hyperparameters()
@@ -60,8 +60,8 @@ def saved(quiet_trainer, tmp_path):
 def test_dataclasses_enums_and_namespaces_come_back(saved) -> None:
     """They are what they were, nested ones too; the file holds plain values under their names."""
     config = Config(3, Kind.LARGE, [Optimizer(0.2), Optimizer(betas=(0.5, 0.6))])
-    path = saved(Net(config, Kind.SMALL, Namespace(depth=2)))
-    again = Net.load_from_checkpoint(path)
+    path = saved(TakesConfig(config, Kind.SMALL, Namespace(depth=2)))
+    again = TakesConfig.load_from_checkpoint(path)
     assert again.hparams == {
         "config": config, "kind": Kind.SMALL, "extra": Namespace(depth=2)
     }  # fmt: skip
@@ -75,9 +75,9 @@ def test_dataclasses_enums_and_namespaces_come_back(saved) -> None:
 
 def test_what_is_passed_to_load_counts(saved) -> None:
     """An argument that is given replaces the one in the file, which is not made again then."""
-    path = saved(Net(Config(3)))
+    path = saved(TakesConfig(Config(3)))
     other = Config(3, Kind.LARGE)
-    assert Net.load_from_checkpoint(path, config=other).hparams.config is other
+    assert TakesConfig.load_from_checkpoint(path, config=other).hparams.config is other
 
 
 def test_one_without_an_annotation_is_left_out_with_advice() -> None:
@@ -113,15 +113,15 @@ def test_one_that_does_not_come_back_equal_is_left_out() -> None:
 
 def test_a_class_that_changed_since_is_told(saved, monkeypatch) -> None:
     """The error names the hyperparameter, the class and what is wrong with it."""
-    path = saved(Net(Config(3)))
+    path = saved(TakesConfig(Config(3)))
 
     @dataclass
     class Newer:
         breadth: int
 
-    monkeypatch.setitem(Net.__init__.__annotations__, "config", Newer)
+    monkeypatch.setitem(TakesConfig.__init__.__annotations__, "config", Newer)
     with pytest.raises(ModuleError, match=r"'config' .*does not make a .*Newer.*'width'"):
-        Net.load_from_checkpoint(path)
+        TakesConfig.load_from_checkpoint(path)
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_an_address_of_this_machine_is_a_path(tmp_path):
 def test_a_training_saves_rotates_and_goes_on(store, Tiny):
     """ModelCheckpoint keeps the best there; "last", "best", "auto" and an address are found."""
 
-    class Net(Tiny):
+    class LogsScore(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("score", float(abs(batch_idx - 1)))
             return super().training_step(batch, batch_idx)
@@ -200,7 +200,7 @@ def test_a_training_saves_rotates_and_goes_on(store, Tiny):
         )
 
     trainer = trainer_of(saver())
-    trainer.fit(Net(), BATCHES, ckpt_path="auto")
+    trainer.fit(LogsScore(), BATCHES, ckpt_path="auto")
     assert (trainer.ckpt_path, trainer.global_step) == (None, 4)
     assert names(store) == ["last.ckpt", "step=1.ckpt", "step=2.ckpt"]
     assert trainer.checkpoint_callback.best_model_path == f"{store.address}/step=2.ckpt"
@@ -211,12 +211,12 @@ def test_a_training_saves_rotates_and_goes_on(store, Tiny):
         (f"{store.address}/step=1.ckpt", "step=1"),
     ):
         trainer = trainer_of(saver(), max_steps=5, epochs=2)
-        trainer.fit(Net(), BATCHES, ckpt_path=asked)
+        trainer.fit(LogsScore(), BATCHES, ckpt_path=asked)
         assert trainer.ckpt_path == f"{store.address}/{found}.ckpt"
         assert trainer.global_step == 5
     trainer.save_checkpoint(f"{store.address}/by/hand.ckpt")
     assert read_checkpoint(f"{store.address}/by/hand.ckpt")["global_step"] == 5
-    loaded = Net.load_from_checkpoint(f"{store.address}/by/hand.ckpt")
+    loaded = LogsScore.load_from_checkpoint(f"{store.address}/by/hand.ckpt")
     assert torch.equal(loaded.layer.weight, trainer.model.layer.weight)
 
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
-from trainer_hooks.checkpoint.loading import load_checkpoint
+from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.checkpoint.safetensors_file import dump_safetensors, read_safetensors
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, UsageError
 
@@ -144,7 +144,7 @@ def test_tied_and_overlapping_weights_come_back(fitted, tmp_path):
     """Ties are written once and come back to both names; views get memory of their own."""
     module = Tied()
     trainer = fitted()
-    trainer._session.module = module
+    trainer._core.module = module
     trainer.save_checkpoint(tmp_path / "a.safetensors", weights_only=True)
     assert "second.weight" not in safetensors.torch.load_file(tmp_path / "a.safetensors")
     read = read_safetensors(tmp_path / "a.safetensors")

@@ -18,7 +18,7 @@ from trainer_hooks.checkpoint.file import (
     verify_checkpoint,
     write_checkpoint,
 )
-from trainer_hooks.checkpoint.sums import fast_crc32
+from trainer_hooks.checkpoint.seal import fast_crc32
 from trainer_hooks.errors import CheckpointError
 
 CONTENT = {

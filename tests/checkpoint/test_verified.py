@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from trainer_hooks.checkpoint.verified import load_verified
+from trainer_hooks.checkpoint.seal import load_verified
 
 NO_ZIP = io.BytesIO(b"anything")
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from small_modules import LinearWithHyperparameters
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainer_hooks import Callback, Module, Trainer
+from trainer_hooks import Callback, Trainer
 from trainer_hooks.cli.main import main
 
 
@@ -41,22 +42,11 @@ def ask(capsys):
     return ask
 
 
-class Net(Module):
-    """One layer."""
-
-    def __init__(self, width: int = 2, rate: float = 0.1) -> None:
-        super().__init__()
-        self.save_hyperparameters()
-        self.layer = torch.nn.Linear(width, 1)
-
+class LogsLoss(LinearWithHyperparameters):
     def training_step(self, batch, batch_idx):
-        loss = self.layer(batch[0]).square().mean()
+        loss = super().training_step(batch, batch_idx)
         self.log("loss", loss)
         return loss
-
-    def configure_optimizers(self):
-        optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.rate)
-        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
 
 
 class Counter(Callback):
@@ -112,7 +102,7 @@ def save(tmp_path):
             enable_checkpointing=False,
             **(options or {}),
         )
-        trainer.fit(Net(width), data)
+        trainer.fit(LogsLoss(width), data)
         path = str(tmp_path / name)
         trainer.save_checkpoint(path, weights_only)
         for age, file in enumerate([path, *reversed(paths.values())]):
@@ -125,7 +115,7 @@ def save(tmp_path):
 
 @pytest.fixture
 def net_type():
-    return Net
+    return LogsLoss
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import pytest
 from trainer_hooks import Callback, Hooks
 from trainer_hooks.cli.hooks import example_of, signature_of
 from trainer_hooks.cli.main import main
-from trainer_hooks.hooks.check import doubts
-from trainer_hooks.hooks.places import places_of
+from trainer_hooks.hooks.check import hook_warnings
+from trainer_hooks.hooks.loop_tree import positions_of
 from trainer_hooks.hooks.spec import HOOKS, overrides
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_the_list_has_every_hook_with_its_arguments(capsys) -> None:
     assert header.split() == ["hook", "fires", "arguments"]
     assert [line.split()[0] for line in lines] == list(HOOKS)
     (line,) = [line for line in lines if line.startswith("on_log ")]
-    assert "with the metrics that are handed to the loggers" in line
+    assert "with the metrics that go to the loggers" in line
     assert line.endswith("trainer, module, metrics, step")
 
 
@@ -151,7 +151,7 @@ def test_every_example_is_a_callback_that_works(name, capsys) -> None:
     callback = names["MyCallback"]()
     assert isinstance(callback, Callback)
     assert overrides(callback, name)
-    assert doubts(callback) == ()
+    assert hook_warnings(callback) == ()
     getattr(callback, name)(*HOOKS[name].arguments)
     assert capsys.readouterr().out == f"{name}\n"
 
@@ -172,8 +172,8 @@ def test_every_page_can_be_written(name, capsys) -> None:
     page = answer(capsys, name)
     assert HOOKS[name].summary in page
     told = page.partition("where it stands in the loop:\n")[2].partition("\n\n")[0].splitlines()
-    assert len(told) == 2 * len(places_of(name))
-    for place, neighbours in zip(places_of(name), told[1::2], strict=True):
+    assert len(told) == 2 * len(positions_of(name))
+    for place, neighbours in zip(positions_of(name), told[1::2], strict=True):
         assert neighbours.split()[1::2] == [
             *([f"{place.above}," if place.below else place.above] if place.above else []),
             *([place.below] if place.below else []),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from trainer_hooks import Callback, Clock, Time, Trainer
-from trainer_hooks.clock.stopwatch import Stopwatch
-from trainer_hooks.data.counting import measure
+from trainer_hooks.clock.clock import Stopwatch
+from trainer_hooks.data.batch_counts import count_samples_and_tokens
 from trainer_hooks.errors import ModuleError, OptionError
 from trainer_hooks.testing import TinyModule
 
@@ -154,7 +154,7 @@ def test_what_is_counted_by_default() -> None:
         ([torch.tensor(1.0), torch.ones(3)], 3, 0), ([[torch.ones(6)]], 6, 0), (None, 1, 0),
     ]:  # fmt: skip
         assert (module.num_samples(batch), module.num_tokens(batch)) == (samples, tokens)
-        assert measure(batch) == (samples, tokens)
+        assert count_samples_and_tokens(batch) == (samples, tokens)
 
 
 @pytest.mark.parametrize("returned", [None, -1, 1.5, True, torch.tensor(3), "3"], ids=str)

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from trainer_hooks.callback import Callback
+from trainer_hooks.connector.callback_state import LoadReport
 from trainer_hooks.connector.connector import CallbackConnector
-from trainer_hooks.connector.reports import LoadReport
-from trainer_hooks.connector.roster import Default
+from trainer_hooks.connector.registry import DefaultCallback
 from trainer_hooks.errors import (
     CallbackError,
     ModuleError,
@@ -21,7 +21,7 @@ from trainer_hooks.errors import (
     StateKeyError,
     TrainerHooksWarning,
 )
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks.band import Band
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,7 +130,7 @@ def test_the_users_list_is_never_changed() -> None:
     """Defaults, additions and removals leave the list that the user passed as it was."""
     saver, quiet = Saver(), Quiet()
     mine = [saver, quiet]
-    connector = connect(mine, defaults=[Default(Bar(), Bar)])
+    connector = connect(mine, defaults=[DefaultCallback(Bar(), Bar)])
     connector.add(Counter())
     connector.remove(quiet)
     connector.attach(Module(), [Counter("epochs")])
@@ -341,7 +341,7 @@ def test_a_stateless_callback_may_share_a_stateful_ones_key() -> None:
 def test_a_default_that_clashes_with_the_users_is_refused() -> None:
     """Defaults are held to the same rule."""
     with pytest.raises(StateKeyError, match=r"\(from default\)"):
-        connect(Keyed("key"), defaults=[Default(Keyed("key"), Bar)])
+        connect(Keyed("key"), defaults=[DefaultCallback(Keyed("key"), Bar)])
 
 
 # --- Order and defaults ------------------------------------------------------------------------
@@ -355,7 +355,7 @@ def test_callbacks_are_ordered_by_band_then_as_listed() -> None:
 
 def test_a_default_takes_part_unless_one_of_its_kind_does() -> None:
     """A default steps back for the user's own, subclasses included."""
-    default = Default(Bar(), Bar)
+    default = DefaultCallback(Bar(), Bar)
     assert kinds(connect(Quiet(), defaults=[default])) == ["Quiet", "Bar"]
     assert kinds(connect(OtherBar(), defaults=[default])) == ["OtherBar"]
 
@@ -363,13 +363,13 @@ def test_a_default_takes_part_unless_one_of_its_kind_does() -> None:
 def test_a_default_steps_back_for_a_plugins(plugins) -> None:
     """A plugin's progress bar makes the default bar unneeded."""
     plugins(their_bar=OtherBar)
-    connector = connect(defaults=[Default(Bar(), Bar)], discover=True)
+    connector = connect(defaults=[DefaultCallback(Bar(), Bar)], discover=True)
     assert kinds(connector) == ["OtherBar"]
 
 
 def test_a_default_steps_back_for_a_modules_and_returns() -> None:
     """A bar that a module brings replaces the default for as long as that module is attached."""
-    connector = connect(defaults=[Default(Bar(), Bar)])
+    connector = connect(defaults=[DefaultCallback(Bar(), Bar)])
     connector.attach(Module(), OtherBar())
     assert kinds(connector) == ["OtherBar"]
     connector.attach(Module())
@@ -448,7 +448,7 @@ def test_a_plugin_that_clashes_with_a_default_is_reported(plugins) -> None:
     """A plugin cannot end `Trainer()` by taking the key of a default."""
     plugins(theirs=lambda: Keyed("key"))
     with pytest.warns(TrainerHooksWarning, match="plugin theirs"):
-        connector = connect(discover=True, defaults=[Default(Keyed("key"), Bar)])
+        connector = connect(discover=True, defaults=[DefaultCallback(Keyed("key"), Bar)])
     assert [entry.origin for entry in connector.entries] == ["default"]
 
 
@@ -619,7 +619,7 @@ def test_a_rejected_change_leaves_everything_as_it_was(change) -> None:
         def on_fit_start(self):
             seen.append("module")
 
-    connector = connect([counter, Quiet()], defaults=[Default(Bar(), Bar)])
+    connector = connect([counter, Quiet()], defaults=[DefaultCallback(Bar(), Bar)])
     connector.attach(Attached())
     before, listened = connector.entries, connector.relay.listened
     with pytest.raises(CallbackError):
@@ -654,7 +654,7 @@ def test_add_replaces_a_plugins(plugins) -> None:
 
 def test_add_makes_a_default_unneeded() -> None:
     """The default of a kind steps back for one that is added."""
-    connector = connect(defaults=[Default(Bar(), Bar)])
+    connector = connect(defaults=[DefaultCallback(Bar(), Bar)])
     connector.add(OtherBar())
     assert kinds(connector) == ["OtherBar"]
 
@@ -748,7 +748,7 @@ def test_remove_takes_out_for_good() -> None:
 def test_no_default_steps_in_for_what_was_removed() -> None:
     """Whoever takes out a bar in the middle of a run does not get another one."""
     bar = OtherBar()
-    connector = connect(bar, defaults=[Default(Bar(), Bar)])
+    connector = connect(bar, defaults=[DefaultCallback(Bar(), Bar)])
     connector.remove(bar)
     assert kinds(connector) == []
     connector.attach(Module())
@@ -757,7 +757,7 @@ def test_no_default_steps_in_for_what_was_removed() -> None:
 
 def test_a_default_can_be_removed() -> None:
     """A default that was taken out stays out."""
-    connector = connect(Quiet(), defaults=[Default(Bar(), Bar)])
+    connector = connect(Quiet(), defaults=[DefaultCallback(Bar(), Bar)])
     connector.remove(connector.callbacks[1])
     connector.attach(Module())
     assert kinds(connector) == ["Quiet"]
@@ -765,7 +765,7 @@ def test_a_default_can_be_removed() -> None:
 
 def test_removing_what_a_module_brought_ends_with_that_module() -> None:
     """It and the default it stood for stay out of this run; the next module's run has it again."""
-    connector = connect(defaults=[Default(Bar(), Bar)])
+    connector = connect(defaults=[DefaultCallback(Bar(), Bar)])
     brought = OtherBar()
     connector.attach(Module(), brought)
     connector.remove(brought)

@@ -1,4 +1,4 @@
-"""Fingerprints tell one batch from another, and leave alone what cannot be told."""
+"""Fingerprints distinguish batches, and ignore parts that cannot be compared."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_tensors_that_count_no_changes() -> None:
 
 @pytest.mark.parametrize("make", [list, dict], ids=["list", "dict"])
 def test_the_last_batch_is_kept_as_it_was_given(make) -> None:
-    """What a step puts in the place of a part is not what the loader gave."""
+    """A part that a step replaced is not in the fingerprint of the loader's batch."""
     given = make({0: 1, 1: 2}) if make is dict else [1, 2]
     last = LastBatch()
     last.keep(given)

@@ -20,7 +20,7 @@ from torch.utils.data import (
 )
 
 from trainer_hooks import Callback, CombinedLoader, Module, Trainer
-from trainer_hooks.data import generator_states, generators_in, restore_generators
+from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
 
 
 class Noise:
@@ -129,7 +129,7 @@ def test_generators_of_loaders_are_found_once_in_order() -> None:
 def test_modules_and_callbacks_are_owners_too() -> None:
     """Beside loaders, modules with their children, and callbacks; an object has its first name."""
 
-    class Net(Module):
+    class OwnsGenerators(Module):
         def __init__(self) -> None:
             super().__init__()
             self.g = torch.Generator()
@@ -141,7 +141,7 @@ def test_modules_and_callbacks_are_owners_too() -> None:
             self.rng = random.Random(1)
             self.shared = shared
 
-    net = Net()
+    net = OwnsGenerators()
     found = generators_in({"module": net, "callback Mixup": Mixup(net.g)})
     assert set(found) == {"module.g", "module.layers.1.noise.rng", "callback Mixup.rng"}
 
@@ -191,14 +191,14 @@ def test_no_more_than_two_thousand_objects_are_looked_at() -> None:
 
 
 class Awkward:
-    """Answers whatever it is asked, or fails."""
+    """Answers any attribute access, or fails."""
 
     def __getattr__(self, name):
         raise RuntimeError(name)
 
 
 def test_objects_that_answer_oddly_do_no_harm() -> None:
-    """Nothing but what an object holds is asked for: no properties, no `__getattr__`."""
+    """Only values that an object holds are read: no properties, no `__getattr__`."""
     assert generators_in({"odd": [Awkward(), Noise()]}).keys() == {"odd[1].rng"}
 
 
@@ -217,7 +217,7 @@ def drawn(owner) -> list[float]:
 
 
 def test_states_come_back_by_name() -> None:
-    """Each kind draws the same again; what is not there any more, or is of another kind, stays."""
+    """Each type draws the same again; a missing or different one is not changed."""
     owner = kinds()
     states = generator_states(generators_in({"all": owner}))
     first = drawn(owner)

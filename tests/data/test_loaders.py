@@ -18,6 +18,11 @@ from torch.utils.data import (
 )
 
 from trainer_hooks import CombinedLoader
+from trainer_hooks.data.loader_inspection import (
+    apply_batch_limit,
+    no_batch_message,
+    number_of_batches,
+)
 from trainer_hooks.data.loaders import (
     as_eval_loaders,
     as_train_loader,
@@ -25,7 +30,6 @@ from trainer_hooks.data.loaders import (
     set_epoch,
     without_shuffling,
 )
-from trainer_hooks.data.sizes import limited, no_batch, number_of_batches
 from trainer_hooks.errors import DataError
 
 numpy = pytest.importorskip("numpy")
@@ -64,9 +68,9 @@ def flat(loader) -> list[float]:
 
 @pytest.mark.parametrize("limit", [0.5, 0.01, 0.99])
 def test_a_share_of_an_unknown_number_is_refused(limit: float) -> None:
-    """A share of a loader without length is refused with the option and what to give instead."""
+    """A fraction of a loader without length is an error that names the option."""
     with pytest.raises(DataError) as caught:
-        limited(math.inf, limit, "limit_val_batches")
+        apply_batch_limit(math.inf, limit, "limit_val_batches")
     for words in (f"Trainer(limit_val_batches={limit})", "no length", "limit_val_batches=100"):
         assert words in str(caught.value)
 
@@ -75,7 +79,7 @@ def test_a_share_of_an_unknown_number_is_refused(limit: float) -> None:
 def test_a_share_that_leaves_nothing_is_refused(size: int, limit: float) -> None:
     """A share of less than one batch is refused with the least that would do."""
     with pytest.raises(DataError) as caught:
-        limited(size, limit, "limit_val_batches")
+        apply_batch_limit(size, limit, "limit_val_batches")
     for words in (f"limit_val_batches={limit}", f"none of the {size}", f"{1 / size:.2g}"):
         assert words in str(caught.value)
 
@@ -99,8 +103,8 @@ def test_a_share_that_leaves_nothing_is_refused(size: int, limit: float) -> None
     ],
 )
 def test_limits(size, limit, expected) -> None:
-    """An int is a number of batches, a float a share, of which what is over is cut off."""
-    assert limited(size, limit, "limit_train_batches") == expected
+    """An int is a number of batches, a float a fraction, rounded down."""
+    assert apply_batch_limit(size, limit, "limit_train_batches") == expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_limits(size, limit, expected) -> None:
     ],
 )
 def test_the_number_of_batches(source, expected) -> None:
-    """A loader is asked for its length, and one that has none is endless as far as one knows."""
+    """The number of batches is the loader's length, or infinity without one."""
     assert number_of_batches(source) == expected
 
 
@@ -172,7 +176,7 @@ LISTS_OF_BATCHES = {
 
 @pytest.mark.parametrize("name", LISTS_OF_BATCHES)
 def test_a_list_of_batches_is_one_loader(name: str) -> None:
-    """A list of what can only be batches is itself the loader."""
+    """A list whose items can only be batches is a loader."""
     batches = LISTS_OF_BATCHES[name]
     assert as_train_loader(batches) is batches
     [single] = as_eval_loaders(batches, "validate")
@@ -398,7 +402,7 @@ def test_overfitting_takes_the_same_batches_each_epoch(Tiny, quiet_trainer) -> N
     """overfit_batches trains and validates on the first batches in order, whatever shuffles."""
     seen: dict[str, list] = {"train": [], "val": []}
 
-    class Net(Tiny):
+    class NotesBatches(Tiny):
         def training_step(self, batch, batch_idx):
             seen["train"].append(batch[0][:, 0].tolist())
             return super().training_step(batch[0], batch_idx)
@@ -408,14 +412,14 @@ def test_overfitting_takes_the_same_batches_each_epoch(Tiny, quiet_trainer) -> N
 
     data = TensorDataset(torch.arange(12.0).reshape(6, 2))
     shuffled = DataLoader(data, batch_size=2, shuffle=True)
-    quiet_trainer(overfit_batches=2, max_epochs=2).fit(Net(), shuffled, shuffled)
+    quiet_trainer(overfit_batches=2, max_epochs=2).fit(NotesBatches(), shuffled, shuffled)
     assert seen["train"] == seen["val"] == [[0.0, 2.0], [4.0, 6.0]] * 2
 
 
 def test_messages_of_a_loader_that_gave_nothing() -> None:
-    """An iterator that is used up is told apart from a loader without data."""
-    assert "only once" in no_batch("the loader", iter([]))
-    assert "drop_last" in no_batch("the loader", [])
+    """An exhausted iterator has another message than a loader without data."""
+    assert "only once" in no_batch_message("the loader", iter([]))
+    assert "drop_last" in no_batch_message("the loader", [])
 
 
 @pytest.mark.parametrize("mode", ["sequential", "max_size"])

@@ -9,9 +9,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from trainer_hooks import CombinedLoader
-from trainer_hooks.data.comparing import shape_of
+from trainer_hooks.data.resume_checks import describe_structure
 from trainer_hooks.data.stream import TrainStream
-from trainer_hooks.data.workers import iterator_of
+from trainer_hooks.data.workers import reproducible_iterator
 from trainer_hooks.errors import DataError
 from trainer_hooks.runtime import rng
 
@@ -77,7 +77,7 @@ def test_a_loader_of_another_class_is_passed_over_by_loading():
 
 
 def test_hooks_between_opening_and_the_first_batch_may_draw():
-    """An epoch is opened at its first batch: those are the random numbers that are put back."""
+    """An epoch is opened at its first batch: that random state is restored."""
     stream = TrainStream(DataLoader(Counted(), batch_size=3, shuffle=True))
     iterator = stream.open(0)
     torch.rand(5)
@@ -130,7 +130,7 @@ def test_the_state_between_epochs_keeps_the_loaders_generators():
 
 
 def test_a_changed_loader_is_told_only_inside_an_epoch():
-    """require_same compares what it can where an epoch was open, and nothing between epochs."""
+    """require_same compares known properties inside an epoch, and nothing between epochs."""
     stream = TrainStream(DataLoader(Counted(), batch_size=3))
     _, state, _ = cut(stream, 1)
     other = TrainStream(DataLoader(Counted(), batch_size=4))
@@ -141,8 +141,8 @@ def test_a_changed_loader_is_told_only_inside_an_epoch():
 
 
 def test_what_cannot_be_known_of_a_loader_is_not_compared():
-    """A loader that tells nothing of its size has an empty shape, and matches any."""
-    [shape] = shape_of(iter([]))
+    """A loader without known size has an empty structure, and matches any."""
+    [shape] = describe_structure(iter([]))
     assert not any(shape.values())
     _, state, _ = cut(TrainStream(DataLoader(Counted(), batch_size=3)), 1)
     TrainStream(iter([])).require_same({**state, "generators": {}})
@@ -158,7 +158,7 @@ def test_persistent_workers_draw_the_same_in_every_epoch(generator):
     places = []
     for _ in range(2):
         torch.manual_seed(1)
-        assert rows(iterator_of(loader)) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+        assert rows(reproducible_iterator(loader)) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
         places.append(torch.get_rng_state())
         assert loader.generator is own
     assert torch.equal(*places)

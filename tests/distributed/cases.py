@@ -1,4 +1,4 @@
-"""What the processes of the tests do; each case returns what it found, as plain data."""
+"""The cases that ranks run; each returns its observations as plain data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from torch.utils.data.distributed import DistributedSampler
 from trainer_hooks import Callback, Module, StopTraining, Trainer, rank_zero_only
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard
 from trainer_hooks.errors import TrainerHooksError
-from trainer_hooks.runtime import DDPStrategy
+from trainer_hooks.runtime.ddp_strategy import DDPStrategy
 
 RANK = int(os.environ["RANK"])
 torch.manual_seed(7)
@@ -40,7 +40,7 @@ FEW = TensorDataset(torch.randn(5, 5), torch.randn(5, 1))
 
 
 class Net(Module):
-    """A small net with dropout and BatchNorm where asked for."""
+    """A small net, with dropout and BatchNorm if requested."""
 
     def __init__(self, *, dropout: float = 0.0, norm: bool = False) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def digest(module: nn.Module) -> list[float]:
 
 
 class Seen(Callback):
-    """Notes at which batch of an epoch what happened."""
+    """Records events with their batch of the epoch."""
 
     def __init__(self) -> None:
         self.validated: list[int] = []
@@ -273,17 +273,17 @@ def ends_an_epoch(folder: Path) -> dict:
 
 
 def reductions(folder: Path) -> dict:
-    """Count what is exchanged besides the gradients, in a short epoch and in a long one."""
+    """Count the collectives besides the gradients', in a short epoch and in a long one."""
     found = []
     for batches in (4, 32):
         fit = trainer(folder)
-        exchange, calls = fit.strategy.highest, []
+        exchange, calls = fit.strategy.all_reduce_max, []
 
         def counted(numbers, purpose, exchange=exchange, calls=calls):
             calls.append(purpose)
             exchange(numbers, purpose)
 
-        fit.strategy.highest = counted
+        fit.strategy.all_reduce_max = counted
         fit.fit(Net(), loader(Subset(DATA, range(batches * 2)), batch_size=1))
         found.append(len(calls))
     return {"found": found}
@@ -331,7 +331,7 @@ def mean_of_own(state: list[int], bucket: dist.GradBucket) -> torch.futures.Futu
 
 
 def comm_hooks(folder: Path) -> dict:
-    """Gradients are averaged by a function of the user's, and what one rank asks all do."""
+    """A user's function averages gradients, and a request of one rank is served on all."""
     seen: list[int] = []
     power = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
     hooks = {
@@ -369,7 +369,7 @@ def guarded(folder: Path) -> dict:
             fit.fit(module, loader())
         except TrainerHooksError as error:
             fault = str(error)
-            fit.strategy.alarm.has_gone_off = False
+            fit.strategy.watchdog.has_seen_failure = False
         found[action] = {
             "weights": digest(module), "back": guard.rollbacks, "skipped": guard.skipped_steps,
             "fault": fault,
@@ -436,7 +436,7 @@ def microbatches(folder: Path) -> dict:
 
 
 class Numbers(IterableDataset):
-    """As many samples as are asked for in this process, of no known length."""
+    """A loader of a given number of samples on this rank, of unknown length."""
 
     def __init__(self, many: int) -> None:
         self.many = many
@@ -541,7 +541,7 @@ def unsynced_monitor(folder: Path) -> dict:
 
 
 class Draws(Net):
-    """Draws of each process's own random numbers, and logs what it drew."""
+    """Draws from each rank's own random state, and logs the number."""
 
     def __init__(self) -> None:
         super().__init__(dropout=0.3, norm=True)
@@ -611,7 +611,7 @@ def of_training(fit: Trainer) -> list:
 
 
 class Sees(Net):
-    """Notes which samples it is trained with, and what it and its optimizer are at the start."""
+    """Records its training samples, and its and the optimizer's initial state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -682,11 +682,11 @@ def makes_files(folder: Path, seen=digest, **options) -> dict:
 
 
 def _indices(given: DataLoader, *, trains: bool) -> list[list[int]]:
+    from trainer_hooks.data.loader_sharding import shard_loader
     from trainer_hooks.data.loaders import set_epoch
-    from trainer_hooks.data.sharing import shared
-    from trainer_hooks.runtime import Topology
+    from trainer_hooks.runtime.topology import Topology
 
-    share = shared(given, Topology(2, RANK, RANK, 0, 2, "test"), trains=trains)
+    share = shard_loader(given, Topology(2, RANK, RANK, 0, 2, "test"), is_training=trains)
     found = []
     for epoch in range(2):
         set_epoch(share, epoch)
@@ -877,7 +877,7 @@ def leaves_by_signal(folder: Path) -> dict:
 
 
 def works_long(folder: Path) -> dict:
-    """One rank is at work in a hook for longer than anybody waits for what cannot come."""
+    """One rank computes in a hook for longer than the patience for a deadlock."""
 
     class Meets(Callback):
         def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):

@@ -51,7 +51,7 @@ class Ended:
     folder: str
 
     def found(self, case: str) -> list[dict]:
-        """Return what each process found in a case."""
+        """Return the observations of each rank in a case."""
         places = [Path(self.folder, case) / f"rank{rank}.json" for rank in range(len(self.codes))]
         assert all(place.exists() for place in places), self.output[-6000:]
         return [json.loads(place.read_text()) for place in places]
@@ -118,7 +118,7 @@ def launched(tmp_path):
 
 
 def run(*command: str, program: str | None = None, **more: str):
-    """Run a program; return its exit code, what it printed, and the processes that it left."""
+    """Run a program; return its exit code, its output, and the processes that it left."""
     mark = uuid.uuid4().hex
     environ = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "PYTEST"))},

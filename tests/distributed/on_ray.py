@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def train(config: dict) -> None:
-    """Do what a script does, in each worker."""
+    """Train as a script does, in each worker."""
     import torch
     from nets import Net, loader, trainer, weights
 

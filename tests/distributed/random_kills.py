@@ -1,4 +1,4 @@
-"""Kill ranks of a training under torchrun anywhere; each must end as if nobody had been killed.
+"""Kill ranks under torchrun at random; each run must end as if no rank was killed.
 
 python tests/distributed/random_kills.py [--kills 20] [--at-once 4] [--seed 0] [--strategy ddp]
 """
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def train(folder: Path, strategy: str, kills: list[str], timeout: float = 150) -> Outcome:
-    """Train under torchrun with so many restarts as kills, and see to it that nobody is left."""
+    """Train under torchrun with as many restarts as kills, and leave no process behind."""
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
         "--max-restarts", str(len(kills)), str(HERE / "elastic_run.py"), str(folder), strategy,
@@ -81,7 +81,7 @@ def random_kills(many: int, whole: Outcome, seed: int) -> list[str]:
 
 
 def differences(whole: Outcome, killed: Outcome) -> list[str]:
-    """Return what is other than in the training that nobody killed."""
+    """Return the differences from the training without kills."""
     if killed.code or len(killed.found) < 2:
         return [f"exit code {killed.code}: {killed.output[-3000:]}"]
     told = [

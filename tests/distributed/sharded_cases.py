@@ -1,4 +1,4 @@
-"""What processes with shards of the weights do; each case returns what it found, as plain data."""
+"""The cases that ranks with sharded weights run; each returns plain data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from torch.utils.data.distributed import DistributedSampler
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint, NaNGuard, StochasticWeightAveraging
 from trainer_hooks.errors import TrainerHooksError
-from trainer_hooks.runtime import FSDPStrategy
+from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -323,7 +323,7 @@ def _bytes(fit: Trainer, module: nn.Module) -> int:
 
 
 def fsdp_memory(folder: Path) -> dict:
-    """Count what a process keeps, and the most that building the module on meta takes."""
+    """Count the memory that a rank keeps, and the peak of building on meta."""
     found = {}
     for name, strategy in (("ddp", "ddp"), ("fsdp", LAYERS)):
         torch.manual_seed(3)
@@ -396,9 +396,9 @@ def fsdp_dies_in_save(folder: Path) -> dict:
                 trainer.save_checkpoint(path)
             if done == 4:
                 if RANK == 1:
-                    from trainer_hooks.checkpoint import folder_writing
+                    from trainer_hooks.checkpoint import sharded_folder
 
-                    folder_writing.sum_of = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+                    sharded_folder.file_checksum = lambda _: os.kill(os.getpid(), signal.SIGKILL)
                 trainer.save_checkpoint(path)
 
     torch.manual_seed(5)
@@ -461,13 +461,13 @@ def fsdp_refused(folder: Path) -> dict:
     found = {}
     for name, (module, strategy, callbacks) in tries.items():
         fit = trainer(folder, *callbacks, strategy=strategy)
-        fit.strategy.alarm.disarm()
+        fit.strategy.watchdog.stop()
         found[name] = "nothing"
         try:
             fit.fit(module, loader())
         except TrainerHooksError as error:
             found[name] = str(error)
-        fit.strategy.alarm.has_gone_off = False
+        fit.strategy.watchdog.has_seen_failure = False
     return found
 
 

@@ -1,4 +1,4 @@
-"""Trainings under torchrun whose processes are killed, and started anew."""
+"""Training under torchrun whose ranks are killed and restarted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kills(monkeypatch):
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_killed_training_ends_as_if_it_had_not_been(kills, strategy, tmp_path):
-    """Killed in a save, at random, or told to leave, it ends with the bits of one that was not."""
+    """Killed in a save, at random, or by a signal, it ends with bit-identical weights."""
     place = tmp_path / "whole"
     place.mkdir()
     whole = kills.train(place, strategy, [])

@@ -39,7 +39,7 @@ def test_an_error_of_one_rank_ends_all(launched, case, texts):
     ],
 )
 def test_a_collective_of_one_rank_alone_is_found(launched, case, what):
-    """It ends all, and each rank is named with what it waits for, the hook and the callback."""
+    """It ends all ranks, and names each with its wait, the hook and the callback."""
     found = launched(case, timeout=60)
     assert all(found.codes), found.output
     assert "the processes wait for each other" in found.output
@@ -49,7 +49,7 @@ def test_a_collective_of_one_rank_alone_is_found(launched, case, what):
 
 
 def test_a_rank_that_is_at_work_is_waited_for(launched):
-    """A hook that takes longer than the others' patience in one rank ends nobody."""
+    """A hook that takes longer than the patience on one rank ends no run."""
     found = launched("works_long", timeout=60)
     assert found.codes == [0, 0], found.output
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cells(ran, tmp_path_factory):
-    """What the program of `notebook.py` has found, and what it printed."""
+    """The observations and the output of `notebook.py`."""
     folder = tmp_path_factory.mktemp("notebook")
     program = Path(__file__).with_name("notebook.py").read_text()
     code, output, left = ran("-", str(folder), program=program)
@@ -48,7 +48,7 @@ def test_evaluations_return_what_rank_zero_found(cells):
 
 
 def test_an_error_of_a_process_is_the_callers(cells):
-    """The notebook goes on after an error, a kill and Ctrl-C, and is told of which rank."""
+    """The notebook survives an error, a kill and Ctrl-C, and learns the rank."""
     found, _ = cells
     kind, text = found["fail"]
     assert (kind, "in rank 1 of 2" in text) == ("ValueError", True)

@@ -1,4 +1,4 @@
-"""Training with shards of the weights: equal to what is written by hand, and to DDP."""
+"""Training with sharded weights equals a loop written by hand, and DDP."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_resume_is_exact(sharded, case):
     ],
 )
 def test_what_cannot_be_right_is_refused(sharded, case, words):
-    """What would be wrong with shards of the weights is an error that says what to do."""
+    """Options that do not work with sharded weights are errors with a cure."""
     for one in sharded.found("fsdp_refused"):
         assert all(word in one[case] for word in words), one[case]
 
@@ -130,7 +130,7 @@ def test_a_plan_of_tensor_parallelism_is_taken(sharded):
 
 def test_a_kill_in_a_save_leaves_the_old_folder_whole(launched, tmp_path):
     """A rank that dies with its part written ends the other, and the older checkpoint resumes."""
-    from trainer_hooks.checkpoint import summarize, verify_checkpoint
+    from trainer_hooks.checkpoint.file import summarize, verify_checkpoint
 
     two = launched("fsdp_dies_in_save")
     assert two.codes[1] == -9

@@ -1,4 +1,4 @@
-"""Training in two processes: equal to what is written by hand, whatever the batches come to."""
+"""Training on two ranks equals a loop written by hand, whatever the batches return."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_one_rank_finds_broken_all_go_back_from(ended):
 
 
 def test_gradients_are_averaged_by_a_function_of_the_users(ended):
-    """A hook of torch ends with the bits of one by hand; under any, what a rank asks all do."""
+    """torch's hooks give a manual loop's bits; with any hook, requests reach all ranks."""
     first, second = ended.found("comm_hooks")
     assert first == second
     assert first["fp16"]["ours"] == first["fp16"]["theirs"]

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from trainer_hooks import Callback, Trainer
+from trainer_hooks.callbacks import EarlyStopping, LambdaCallback, ModelCheckpoint, Timer
+from trainer_hooks.hooks.relay import HookRelay, RelayMember
+from trainer_hooks.testing import TinyModule
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 try:
@@ -14,14 +21,89 @@ finally:
     sys.path.pop(0)
 
 
+DOCUMENTED = {**pages.public_callbacks(), **pages.moved_callbacks()}
+PAGES = Path(__file__).parents[2] / "docs" / "callbacks"
+OF_INSTANCES = {"LambdaCallback", "LoadCheckpoint"}
+"""Callbacks whose arguments add hooks, which no row of their page can name."""
+
+
+class HookCalls:
+    """The hooks that relays fire, and those that they call on instances of a class.
+
+    It asks neither the pages nor their generator: a call counts when the function is called.
+    """
+
+    def __init__(self, kind: type[Callback], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fired: set[str] = set()
+        self.called: set[str] = set()
+        listener, connect = RelayMember.listener, HookRelay.connect
+        observer = SimpleNamespace(run_event=lambda event, *_: self.fired.add(event))
+        witness = RelayMember(observer, "the test", routes_events=True)
+
+        def recording(member, hook, *hooks):
+            call = listener(member, hook, *hooks)
+            if call is None or type(member.implementer) is not kind:
+                return call
+
+            def record(*args):
+                self.called.add(hook)
+                return call(*args)
+
+            return record
+
+        monkeypatch.setattr(RelayMember, "listener", recording)
+        monkeypatch.setattr(
+            HookRelay, "connect", lambda relay, members: connect(relay, (*members, witness))
+        )
+
+
+def rows_of(name: str) -> set[str]:
+    """Return the hooks in the rows of a callback's page."""
+    section = (PAGES / f"{name}.md").read_text(encoding="utf-8").split("## Hooks")[1]
+    return set(re.findall(r"^\| `(\w+)` \|", section.split("## Cost")[0], re.MULTILINE))
+
+
+def assert_rows_are_the_calls(name: str, calls: HookCalls) -> None:
+    """Of the hooks that were fired, the page lists exactly those that were called."""
+    assert calls.fired
+    if name in OF_INSTANCES:
+        assert rows_of(name) & calls.fired <= calls.called
+    else:
+        assert rows_of(name) & calls.fired == calls.called
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* does nothing. it needs a CUDA device:UserWarning")
-@pytest.mark.parametrize("name", [*pages.public_callbacks(), *pages.moved_callbacks()])
+@pytest.mark.parametrize("name", DOCUMENTED)
 def test_the_example_of_a_callback_runs(name, tmp_path, monkeypatch) -> None:
-    """The example on each page runs as it stands."""
+    """The example on each page runs as it stands, and calls the hooks that the page lists."""
     monkeypatch.chdir(tmp_path)
-    code = pages.example_of({**pages.public_callbacks(), **pages.moved_callbacks()}[name])
+    calls = HookCalls(DOCUMENTED[name], monkeypatch)
+    code = pages.example_of(DOCUMENTED[name])
     exec(compile(code, f"the example of {name}", "exec"), {"__name__": "__main__"})
+    if calls.called:  # an example that defines a subclass runs an instance of that
+        assert_rows_are_the_calls(name, calls)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (EarlyStopping, {"monitor": "val_loss"}),
+        (ModelCheckpoint, {}),
+        (Timer, {"duration": "1h"}),
+        (LambdaCallback, {"on_fit_end": lambda *_: None}),
+    ],
+)
+def test_a_page_lists_the_hooks_that_a_fit_calls(kind, arguments, tmp_path, monkeypatch) -> None:
+    """No row is there for a hook that the callback only inherits empty, and none is missing."""
+    calls = HookCalls(kind, monkeypatch)
+    trainer = Trainer(
+        max_epochs=2, callbacks=[kind(**arguments)], default_root_dir=tmp_path, logger=False,
+        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=None,
+    )  # fmt: skip
+    trainer.fit(TinyModule())
+    assert calls.called
+    assert_rows_are_the_calls(kind.__name__, calls)
 
 
 class Documented:

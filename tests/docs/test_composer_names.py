@@ -5,23 +5,24 @@ import pytest
 
 @pytest.fixture
 def page(generator):
-    """What makes the tables of Composer's names."""
+    """The module that makes the tables of Composer's names."""
     import composer_page
 
     return composer_page
 
 
-def test_a_name_that_is_neither_here_nor_explained_stops_the_page(page, monkeypatch) -> None:
-    """A name of Composer without a counterpart needs a word on what to do instead."""
-    reasons = dict(page.absent.STATE)
-    del reasons["tp_config"]
-    monkeypatch.setattr(page.absent, "STATE", reasons)
+def test_a_name_that_is_neither_offered_nor_replaced_stops_the_page(page, monkeypatch) -> None:
+    """A name of Composer without a counterpart needs a replacement."""
+    replacements = dict(page.not_offered.STATE)
+    del replacements["tp_config"]
+    monkeypatch.setattr(page.not_offered, "STATE", replacements)
     with pytest.raises(ValueError, match="State: tp_config: not here"):
-        page.here_rows()
+        page.offered_rows()
 
 
-def test_a_name_that_is_here_has_no_reason(page, monkeypatch) -> None:
-    """What was added since is no longer listed as missing."""
-    monkeypatch.setattr(page.absent, "STATE", {**page.absent.STATE, "batch": "not here"})
+def test_an_offered_name_has_no_replacement(page, monkeypatch) -> None:
+    """A name that was added since is no longer listed as missing."""
+    replacements = {**page.not_offered.STATE, "batch": "not here"}
+    monkeypatch.setattr(page.not_offered, "STATE", replacements)
     with pytest.raises(ValueError, match="State: batch: here by now"):
-        page.here_rows()
+        page.offered_rows()

@@ -20,3 +20,16 @@ def test_no_page_is_left_of_a_callback_that_is_gone(generator) -> None:
     """Each page below docs/callbacks is made."""
     made = set(generator.pages())
     assert {f"callbacks/{page.name}" for page in (DOCS / "callbacks").glob("*.md")} <= made
+
+
+def test_the_stubs_of_lightnings_modules_are_those_of_the_table(generator) -> None:
+    """Type checkers know the modules that are no files: `python docs/generate.py` writes them."""
+    made = generator.lightning_stubs()
+    there = {stub.relative_to(generator.STUBS) for stub in generator.STUBS.rglob("*.pyi")}
+    stale = [
+        str(stub)
+        for stub, text in made.items()
+        if stub in there and (generator.STUBS / stub).read_text(encoding="utf-8") != text
+    ]
+    assert there == set(made), "run: python docs/generate.py"
+    assert stale == [], "run: python docs/generate.py"

@@ -7,7 +7,7 @@ import pytest
 
 import trainer_hooks
 from trainer_hooks import DataModule, Module, Trainer, Tuner
-from trainer_hooks.hooks import HOOKS
+from trainer_hooks.hooks.spec import HOOKS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

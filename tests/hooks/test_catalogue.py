@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from trainer_hooks.adapters.hook_names import ACCELERATED_NAMES, COMPOSER_NAMES, LIGHTNING_NAMES
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
 
@@ -135,33 +136,30 @@ def test_dataloader_idx_may_be_left_out() -> None:
 
 def test_every_lightning_hook_is_known() -> None:
     """The hooks that note a name of Lightning 2.x are exactly its 37, and 1.x has six more."""
-    assert {name for name, spec in HOOKS.items() if spec.lightning == "same"} == set(
+    assert {hook for hook, name in LIGHTNING_NAMES.items() if name == "same"} == set(
         LIGHTNING_HOOKS
     )
-    assert {name for name, spec in HOOKS.items() if spec.lightning.startswith("1.x")} == set(
+    assert {hook for hook, name in LIGHTNING_NAMES.items() if name.startswith("1.x")} == set(
         LIGHTNING_1_HOOKS
     )
 
 
 def test_every_composer_event_is_known() -> None:
     """Each of Composer's events has a hook here, and no other name is claimed for Composer."""
-    assert {spec.composer for spec in HOOKS.values()} - {""} == set(COMPOSER_EVENTS)
+    assert set(COMPOSER_NAMES.values()) == set(COMPOSER_EVENTS)
 
 
 def test_every_accelerated_callback_method_is_known() -> None:
     """Each callback method of pytorch-accelerated has a hook, and no other name is claimed."""
-    assert {spec.accelerated for spec in HOOKS.values()} - {""} == set(ACCELERATED_CALLBACKS)
+    assert set(ACCELERATED_NAMES.values()) == set(ACCELERATED_CALLBACKS)
 
 
 def test_foreign_names_of_training_are_unambiguous() -> None:
     """Outside of evaluation, where validation and test share names, a name means one hook."""
     evaluation = re.compile(r"on_(validation|test)_")
-    for system in ("composer", "accelerated"):
-        names = [
-            getattr(spec, system)
-            for name, spec in HOOKS.items()
-            if getattr(spec, system) and not evaluation.match(name)
-        ]
+    for table in (COMPOSER_NAMES, ACCELERATED_NAMES):
+        names = [name for hook, name in table.items() if not evaluation.match(hook)]
+        assert table.keys() <= HOOKS.keys()
         assert sorted(names) == sorted(set(names))
 
 

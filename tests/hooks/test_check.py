@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.hooks.check import doubts, faults
+from trainer_hooks.hooks.check import hook_errors, hook_warnings
 from trainer_hooks.hooks.spec import HOOKS
 
 
 def test_the_empty_callback_raises_no_doubt() -> None:
     """A callback that overrides nothing has nothing wrong with it."""
-    assert doubts(Callback()) == faults(Callback()) == ()
+    assert hook_warnings(Callback()) == hook_errors(Callback()) == ()
 
 
 def test_a_misspelt_hook_is_named_with_the_nearest() -> None:
@@ -21,7 +21,7 @@ def test_a_misspelt_hook_is_named_with_the_nearest() -> None:
         def on_train_epoch_ends(self, trainer, module):
             pass
 
-    [doubt] = doubts(Typo())
+    [doubt] = hook_warnings(Typo())
     assert "'on_train_epoch_ends' is no hook" in doubt
     assert "Did you mean 'on_train_epoch_end'?" in doubt
 
@@ -30,7 +30,7 @@ def test_a_misspelt_hook_on_the_instance_is_found() -> None:
     """A function set on the instance under a name that is no hook is reported too."""
     callback = Callback()
     callback.on_fit_begin = lambda trainer, module: None  # type: ignore[attr-defined]
-    [doubt] = doubts(callback)
+    [doubt] = hook_warnings(callback)
     assert "'on_fit_begin' is no hook" in doubt
 
 
@@ -49,7 +49,7 @@ def test_other_methods_and_data_are_left_alone() -> None:
         def on_configure_sharded_model(self, trainer, module):
             pass
 
-    assert doubts(Fine()) == ()
+    assert hook_warnings(Fine()) == ()
 
 
 def test_a_signature_that_is_too_short_is_reported() -> None:
@@ -59,7 +59,7 @@ def test_a_signature_that_is_too_short_is_reported() -> None:
         def on_train_batch_end(self, trainer, module):
             pass
 
-    [fault] = faults(Short())
+    [fault] = hook_errors(Short())
     assert "'on_train_batch_end' cannot take" in fault
     assert "on_train_batch_end(self, trainer, module, outputs, batch, batch_idx)" in fault
 
@@ -71,7 +71,7 @@ def test_a_keyword_only_argument_is_reported() -> None:
         def setup(self, trainer, module, *, stage):
             pass
 
-    [fault] = faults(KeywordOnly())
+    [fault] = hook_errors(KeywordOnly())
     assert "'setup' cannot take" in fault
 
 
@@ -82,7 +82,7 @@ def test_an_alias_is_held_to_its_hooks_arguments() -> None:
         def on_configure_sharded_model(self):
             pass
 
-    [fault] = faults(Old())
+    [fault] = hook_errors(Old())
     assert "'on_configure_sharded_model' cannot take" in fault
 
 
@@ -91,7 +91,7 @@ def test_any_hook_may_take_star_args(name: str) -> None:
     """A hook that takes `*args` takes the arguments of every hook."""
     callback = Callback()
     setattr(callback, name, lambda *args: None)
-    assert faults(callback) == ()
+    assert hook_errors(callback) == ()
 
 
 def test_dataloader_idx_may_be_left_out() -> None:
@@ -101,7 +101,7 @@ def test_dataloader_idx_may_be_left_out() -> None:
         def on_validation_batch_end(self, trainer, module, outputs, batch, batch_idx):
             pass
 
-    assert faults(OneLoader()) == ()
+    assert hook_errors(OneLoader()) == ()
 
 
 def test_an_async_hook_is_reported() -> None:
@@ -111,7 +111,7 @@ def test_an_async_hook_is_reported() -> None:
         async def on_fit_start(self, trainer, module):
             pass
 
-    [fault] = faults(Async())
+    [fault] = hook_errors(Async())
     assert "'on_fit_start' is `async`" in fault
 
 
@@ -122,7 +122,7 @@ def test_an_async_generator_is_reported_as_async() -> None:
         async def on_fit_start(self, trainer, module):
             yield
 
-    [fault] = faults(Both())
+    [fault] = hook_errors(Both())
     assert "'on_fit_start' is `async`" in fault
 
 
@@ -139,7 +139,7 @@ def test_a_hook_with_a_yield_is_reported() -> None:
     rule = (
         "has a `yield`, so it would never run: hooks are called, not iterated. Define it without."
     )
-    assert faults(Lazy()) == (
+    assert hook_errors(Lazy()) == (
         f"the hook 'on_train_start' {rule}",
         f"the method 'state_dict' {rule}",
     )
@@ -149,7 +149,7 @@ def test_a_callable_without_a_signature_is_let_through() -> None:
     """What cannot be inspected is not doubted."""
     callback = Callback()
     callback.on_fit_end = max  # type: ignore[assignment, method-assign]
-    assert faults(callback) == ()
+    assert hook_errors(callback) == ()
 
 
 def test_composers_methods_are_named_with_what_to_do() -> None:
@@ -168,7 +168,7 @@ def test_composers_methods_are_named_with_what_to_do() -> None:
         def init(self, first, second):  # two arguments, but not those
             pass
 
-    closing, starting = doubts(Monitor())
+    closing, starting = hook_warnings(Monitor())
     assert "'epoch_start' is Composer's, so nothing calls it" in starting
     assert "trainer_hooks.compat.composer.Callback" in starting
     assert "define the hook 'on_train_epoch_start' instead" in starting
@@ -186,7 +186,7 @@ def test_composers_methods_are_named_with_what_to_do() -> None:
 def test_a_run_event_that_cannot_take_every_event_is_a_fault(method) -> None:
     """It is told before the run, in which only the events with more arguments would fail."""
     kind = type("Events", (Callback,), {"run_event": method})
-    [fault] = faults(kind())
+    [fault] = hook_errors(kind())
     assert "run_event" in fault
     assert "self, event" in fault
 
@@ -202,4 +202,4 @@ def test_a_run_event_that_cannot_take_every_event_is_a_fault(method) -> None:
 def test_a_run_event_that_can_is_none(method) -> None:
     """Any way of taking all arguments will do."""
     kind = type("Events", (Callback,), {"run_event": method})
-    assert faults(kind()) == ()
+    assert hook_errors(kind()) == ()

@@ -9,8 +9,7 @@ from types import ModuleType
 import pytest
 
 from trainer_hooks.errors import PluginError, TrainerHooksWarning
-from trainer_hooks.hooks.discovery import discover
-from trainer_hooks.hooks.installation import installed
+from trainer_hooks.hooks.discovery import installed_plugins, load_plugins
 from trainer_hooks.hooks.plugin import GROUPS, LIGHTNING_GROUPS, Plugin, PluginFilter
 
 OURS, BARE = GROUPS
@@ -30,7 +29,7 @@ def is_made(item: object) -> bool:
 def load(plugins: object = True, errors: str = "warn", **environ: str) -> tuple[Plugin, ...]:
     """Discover with an environment of our own: keywords without the common prefix."""
     variables = {f"TRAINER_HOOKS_{name}": value for name, value in environ.items()}
-    return discover(PluginFilter.of(plugins, variables), is_made, errors)  # type: ignore[arg-type]
+    return load_plugins(PluginFilter.of(plugins, variables), is_made, errors)  # type: ignore[arg-type]
 
 
 class Registry:
@@ -84,7 +83,7 @@ def test_nothing_installed_is_nothing_found(registry: Registry) -> None:
 def test_installed_lists_without_importing(registry: Registry) -> None:
     """Listing tells distribution, version, name, group and value, and imports nothing."""
     registry.add_value("dist", "one", "not_there_at_all:factory", version="2.1")
-    assert installed() == (Plugin("dist", "2.1", "one", OURS, "not_there_at_all:factory"),)
+    assert installed_plugins() == (Plugin("dist", "2.1", "one", OURS, "not_there_at_all:factory"),)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -395,7 +394,7 @@ def test_a_plugin_without_metadata_goes_by_its_package(
 
     nameless = Nameless("?", entries=[("one", "half_gone.factories:make", OURS)])
     registry.distributions.append(nameless)
-    [plugin] = installed()
+    [plugin] = installed_plugins()
     assert (plugin.distribution, plugin.version) == ("half_gone", "?")
 
 
@@ -431,4 +430,4 @@ def test_one_distribution_in_two_places(registry: Registry, version: str, status
         make("dist", "1.0", [entry]),
         make("Dist", version, [entry], place="elsewhere"),
     ]
-    assert [plugin.status for plugin in installed()] == statuses
+    assert [plugin.status for plugin in installed_plugins()] == statuses

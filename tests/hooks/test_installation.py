@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_hooks.hooks.installation import installed
+from trainer_hooks.hooks.discovery import installed_plugins
 
 ROOT = Path(__file__).parents[2]
 OURS = "trainer_hooks.callbacks_factory"
@@ -64,7 +64,7 @@ def test_of_what_is_no_plugin_one_file_is_read_once(environment, reads) -> None:
         kind = OURS if number % 40 == 0 else "console_scripts"
         text = f"[{kind}]\nname = package_{number}:make\n" if number % 4 == 0 else None
         environment.add(f"package-{number}", text)
-    assert len(installed()) == 10
+    assert len(installed_plugins()) == 10
     by_file: dict[str, list[int]] = {}
     for (_, filename), count in reads.items():
         by_file.setdefault(filename, []).append(count)
@@ -115,7 +115,7 @@ def test_the_file_is_read_as_installers_write_it(environment) -> None:
         "  spaced   =   package.ours:make  \n"
         "extra = package.extra:make [fast]\n",
     )
-    found = [(p.name, p.group, p.value) for p in installed()]
+    found = [(p.name, p.group, p.value) for p in installed_plugins()]
     assert found == [
         ("bare", "callbacks_factory", "package.bare:make"),
         ("extra", OURS, "package.extra:make [fast]"),
@@ -126,7 +126,7 @@ def test_the_file_is_read_as_installers_write_it(environment) -> None:
 def test_a_damaged_line_hides_no_other(environment) -> None:
     """A line without a value is a plugin that leads nowhere; those around it are found."""
     environment.add("dist", f"[{OURS}]\nbefore = a:make\nstray\nbehind = b:make\n")
-    assert [(p.name, p.value) for p in installed()] == [
+    assert [(p.name, p.value) for p in installed_plugins()] == [
         ("before", "a:make"),
         ("behind", "b:make"),
         ("stray", ""),
@@ -136,7 +136,7 @@ def test_a_damaged_line_hides_no_other(environment) -> None:
 def test_a_group_that_only_begins_like_ours_is_none(environment, reads) -> None:
     """Our groups' names are taken whole."""
     environment.add("dist", f"[{OURS}.more]\nname = a:make\n[not_{OURS}]\nname = b:make\n")
-    assert installed() == ()
+    assert installed_plugins() == ()
 
 
 def test_a_file_that_is_no_text_is_passed_over(environment) -> None:
@@ -145,4 +145,4 @@ def test_a_file_that_is_no_text_is_passed_over(environment) -> None:
     place = environment.folder / "damaged-1.0.dist-info" / "entry_points.txt"
     place.write_bytes(b"[callbacks_factory]\nname = \xff\xfe:make\n")
     environment.add("fine", f"[{OURS}]\nname = a:make\n")
-    assert [p.distribution for p in installed()] == ["fine"]
+    assert [p.distribution for p in installed_plugins()] == ["fine"]

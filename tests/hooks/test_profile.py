@@ -676,12 +676,12 @@ def test_time_of_others_does_not_count_for_the_budget(clock) -> None:
 def test_the_module_has_no_budget(clock) -> None:
     """The module is what is trained: it is listed, and not warned of."""
 
-    class Net:
+    class SlowModule:
         def on_train_batch_end(self, outputs, batch, batch_idx):
             clock.passes(50)
 
     loop = Loop(clock, budget=0.01)
-    loop.connector.attach(Net())
+    loop.connector.attach(SlowModule())
     assert warnings_of(loop, 30) == []
     assert loop.profile.records[0].share > 0.5
 

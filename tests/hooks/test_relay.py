@@ -11,10 +11,9 @@ import pytest
 from trainer_hooks.callback import Callback
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import StopTraining, TrainerHooksWarning
+from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.member import Member
-from trainer_hooks.hooks.order import Band
-from trainer_hooks.hooks.relay import HookRelay, describe_error
+from trainer_hooks.hooks.relay import HookRelay, RelayMember, error_summary_with_notes
 from trainer_hooks.hooks.spec import HOOKS
 
 ISOLATED = ["on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"]
@@ -50,8 +49,8 @@ class Failing(Callback):
         raise self.error
 
 
-def member(implementer: object, label: str = "someone", **options: object) -> Member:
-    return Member(implementer, label, **options)  # type: ignore[arg-type]
+def member(implementer: object, label: str = "someone", **options: object) -> RelayMember:
+    return RelayMember(implementer, label, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("hook", list(HOOKS))
@@ -550,7 +549,7 @@ def test_a_tolerated_callback_that_fails_twice_is_reported_once() -> None:
 def test_describe_error_holds_type_message_and_notes() -> None:
     """An error in one line: its type, its message, its notes."""
     error = ValueError("bad")
-    assert describe_error(error) == "ValueError: bad"
+    assert error_summary_with_notes(error) == "ValueError: bad"
     error.add_note("seen here")
     error.add_note("and there")
-    assert describe_error(error) == "ValueError: bad (seen here; and there)"
+    assert error_summary_with_notes(error) == "ValueError: bad (seen here; and there)"

@@ -63,13 +63,13 @@ def test_nested_loaders_are_changed_one_by_one() -> None:
 def test_a_fit_with_nested_loaders(Tiny, quiet_trainer) -> None:
     """The step is given the lists and dicts."""
 
-    class Net(Tiny):
+    class NotesShapes(Tiny):
         def training_step(self, batch, batch_idx):
             seen.append(shape(batch))
             return super().training_step(torch.ones(1, 2), batch_idx)
 
     seen: list = []
-    quiet_trainer().fit(Net(), {"a": [loader(2), loader(1)], "b": [loader(1)]})
+    quiet_trainer().fit(NotesShapes(), {"a": [loader(2), loader(1)], "b": [loader(1)]})
     assert seen == [{"a": [[0.0], [0.0]], "b": [[0.0]]}, {"a": [[1.0], [0.0]], "b": [[0.0]]}]
 
 
@@ -89,7 +89,7 @@ class Told(DistributedSampler):
 def test_samplers_of_evaluations_know_the_epoch(Tiny, quiet_trainer, batches) -> None:
     """`set_epoch` is called for the sanity check and each validation, a test and a prediction."""
 
-    class Net(Tiny):
+    class EvaluatesNothing(Tiny):
         def validation_step(self, batch, batch_idx):
             pass
 
@@ -97,7 +97,7 @@ def test_samplers_of_evaluations_know_the_epoch(Tiny, quiet_trainer, batches) ->
 
     sampler = Told()
     data = DataLoader(torch.arange(4.0), sampler=sampler)
-    trainer, module = quiet_trainer(max_epochs=2, num_sanity_val_steps=2), Net()
+    trainer, module = quiet_trainer(max_epochs=2, num_sanity_val_steps=2), EvaluatesNothing()
     trainer.fit(module, batches(2), data)
     assert sampler.epochs == [0, 0, 1]
     trainer.test(module, data, verbose=False)
@@ -178,7 +178,7 @@ def test_a_tilde_that_is_no_home(home) -> None:
 def test_rates_of_an_optimizer_that_gets_groups(Tiny, quiet_trainer, batches) -> None:
     """Its rates from before are those of its first group, under that name alone."""
 
-    class Net(Tiny):
+    class AddsParameterGroup(Tiny):
         def on_train_epoch_start(self):
             if self.current_epoch == 1:
                 more = torch.nn.Parameter(torch.ones(1))
@@ -186,7 +186,7 @@ def test_rates_of_an_optimizer_that_gets_groups(Tiny, quiet_trainer, batches) ->
 
     monitor = LearningRateMonitor(logging_interval="epoch")
     trainer = quiet_trainer(max_epochs=3, callbacks=[monitor], logger=InMemoryLogger())
-    trainer.fit(Net(), batches(2))
+    trainer.fit(AddsParameterGroup(), batches(2))
     assert {name: len(rates) for name, rates in monitor.lrs.items()} == {
         "lr-SGD/pg1": 3,
         "lr-SGD/pg2": 1,

@@ -6,11 +6,12 @@ import json
 
 import pytest
 import torch
+from small_modules import ScheduledLinear
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, DataModule, TrainerHooksWarning
 from trainer_hooks.callbacks import SpikeDetection, TQDMProgressBar
-from trainer_hooks.context import NEVER
+from trainer_hooks.context.plan import NEVER
 from trainer_hooks.loggers import CSVLogger, DummyLogger, InMemoryLogger
 
 
@@ -25,7 +26,7 @@ class Data(torch.utils.data.Dataset):
 def test_options_that_are_off(Tiny, quiet_trainer, batches) -> None:
     """`log_every_n_steps=0` hands nothing over at steps, also where the run is stopped."""
 
-    class Net(Tiny):
+    class StopsAtOnce(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("each", 1.0, on_step=True, on_epoch=True)
             self.trainer.stop()
@@ -36,7 +37,7 @@ def test_options_that_are_off(Tiny, quiet_trainer, batches) -> None:
         log_every_n_steps=0, logger=logger, detect_anomaly=None, gradient_clip_val=0, plugins=None
     )
     assert trainer.log_every_n_steps == NEVER
-    trainer.fit(Net(), batches(3))
+    trainer.fit(StopsAtOnce(), batches(3))
     assert logger.history("each_step") == []
     assert len(logger.history("each_epoch")) == 1
 
@@ -44,13 +45,13 @@ def test_options_that_are_off(Tiny, quiet_trainer, batches) -> None:
 def test_a_reduction_in_capitals(Tiny, quiet_trainer, batches) -> None:
     """`reduce_fx="SUM"` is `"sum"`."""
 
-    class Net(Tiny):
+    class LogsTotal(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("total", 1.0, on_step=False, on_epoch=True, reduce_fx="SUM")
             return super().training_step(batch, batch_idx)
 
     trainer = quiet_trainer()
-    trainer.fit(Net(), batches(3))
+    trainer.fit(LogsTotal(), batches(3))
     assert trainer.callback_metrics["total"] == 3.0
 
 
@@ -79,14 +80,14 @@ def test_a_batch_that_is_none(Tiny, quiet_trainer) -> None:
 def test_no_validation_asks_for_no_loader(Tiny, quiet_trainer, batches) -> None:
     """`limit_val_batches=0` does not call `val_dataloader`."""
 
-    class Net(Tiny):
+    class HasUnneededLoader(Tiny):
         def validation_step(self, batch, batch_idx):
             pass
 
         def val_dataloader(self):
             pytest.fail("it may not be there")
 
-    quiet_trainer(limit_val_batches=0).fit(Net(), batches(2))
+    quiet_trainer(limit_val_batches=0).fit(HasUnneededLoader(), batches(2))
 
 
 def test_a_data_module_is_told_the_batch_size() -> None:
@@ -110,7 +111,7 @@ def test_a_data_module_is_told_the_batch_size() -> None:
 def test_loaders_are_read_as_they_were_given(Tiny, quiet_trainer, batches) -> None:
     """`trainer.val_dataloaders` is one loader, or the list or dict of them; so are the others."""
 
-    class Net(Tiny):
+    class NotesLoaders(Tiny):
         def on_train_start(self):
             seen.append((self.trainer.train_dataloader, self.trainer.val_dataloaders))
 
@@ -128,11 +129,11 @@ def test_loaders_are_read_as_they_were_given(Tiny, quiet_trainer, batches) -> No
 
     seen: list = []
     one, two = DataLoader(Data(), batch_size=4), DataLoader(Data(), batch_size=4)
-    quiet_trainer().fit(Net(), one, two)
-    quiet_trainer().fit(Net(), {"a": one, "b": [two]}, [[one], two])
+    quiet_trainer().fit(NotesLoaders(), one, two)
+    quiet_trainer().fit(NotesLoaders(), {"a": one, "b": [two]}, [[one], two])
     trainer = quiet_trainer()
-    trainer.test(Net(), {"x": one, "y": two}, verbose=False)
-    trainer.predict(Net(), one)
+    trainer.test(NotesLoaders(), {"x": one, "y": two}, verbose=False)
+    trainer.predict(NotesLoaders(), one)
     assert seen[0] == (one, two)
     assert seen[1] == ({"a": one, "b": [two]}, [[one], two])
     assert seen[2:] == [{"x": one, "y": two}] * 2 + [one]
@@ -143,7 +144,7 @@ def test_loaders_are_read_as_they_were_given(Tiny, quiet_trainer, batches) -> No
 def test_a_dry_run_has_a_logger(Tiny, quiet_trainer, batches, tmp_path, given) -> None:
     """Under fast_dev_run `logger.experiment` takes any call and writes nothing."""
 
-    class Net(Tiny):
+    class UsesLoggerOfDryRun(Tiny):
         def on_train_start(self):
             self.logger.experiment.add_text("a", "b")
             with self.logger.experiment.run.start(1) as run:
@@ -151,7 +152,7 @@ def test_a_dry_run_has_a_logger(Tiny, quiet_trainer, batches, tmp_path, given) -
             self.logger.log_hyperparams({"a": 1})
 
     trainer = quiet_trainer(fast_dev_run=True, logger=given)
-    trainer.fit(Net(), batches(2))
+    trainer.fit(UsesLoggerOfDryRun(), batches(2))
     assert isinstance(trainer.logger, DummyLogger)
     assert trainer.log_dir == str(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -168,17 +169,13 @@ def test_a_folder_for_the_list_of_spikes(Tiny, quiet_trainer, batches, tmp_path)
 
 @pytest.mark.parametrize("interval", [1.0, 0.5])
 def test_epoch_schedulers_step_before_the_last_batch_ends(
-    Tiny, quiet_trainer, batches, tmp_path, interval
+    quiet_trainer, batches, tmp_path, interval
 ) -> None:
     """They step once an epoch, before `on_train_batch_end`; a resume from there does not again."""
 
-    class Net(Tiny):
+    class NotesRates(ScheduledLinear):
         def validation_step(self, batch, batch_idx):
             pass
-
-        def configure_optimizers(self):
-            optimizer = super().configure_optimizers()
-            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
 
         def on_train_batch_end(self, outputs, batch, batch_idx):
             rates.append(round(self.lr_schedulers().get_last_lr()[0], 6))
@@ -190,11 +187,11 @@ def test_epoch_schedulers_step_before_the_last_batch_ends(
 
     rates: list[float] = []
     options = {"max_epochs": 2, "val_check_interval": interval, "callbacks": [Saver()]}
-    module = Net()
+    module = NotesRates()
     quiet_trainer(**options).fit(module, batches(4), batches(1))
     assert rates == [0.1] * 3 + [0.01] * 4 + [0.001]
     rates.clear()
-    again = Net()
+    again = NotesRates()
     quiet_trainer(**options).fit(again, batches(4), batches(1), ckpt_path=tmp_path / "x.ckpt")
     assert rates == [0.01] * 3 + [0.001]
     assert torch.equal(module.layer.weight, again.layer.weight)

@@ -20,7 +20,7 @@ from trainer_hooks.errors import ModuleError, OptimizationError
 def test_what_two_others_share_is_untoggled(Tiny, quiet_trainer, batches) -> None:
     """A parameter that two other optimizers share requires gradients again after a toggle."""
 
-    class Net(Tiny):
+    class SharesLayer(Tiny):
         automatic_optimization = False
 
         def __init__(self) -> None:
@@ -35,7 +35,7 @@ def test_what_two_others_share_is_untoggled(Tiny, quiet_trainer, batches) -> Non
             with self.toggled_optimizer(self.optimizers()[0]):
                 assert not self.shared.weight.requires_grad
 
-    module = Net()
+    module = SharesLayer()
     quiet_trainer().fit(module, batches(2))
     assert module.shared.weight.requires_grad
 
@@ -56,14 +56,14 @@ def test_the_closure_comes_by_position(Tiny, quiet_trainer, batches) -> None:
     module = Tiny()
     before = module.layer.weight.clone()
 
-    class Net(Tiny):
+    class ClosureByPosition(Tiny):
         def optimizer_step(self, epoch, batch_idx, optimizer, closure):
             if batch_idx:
                 closure()
             else:
                 optimizer.step(closure=closure)
 
-    trainer, module = quiet_trainer(), Net()
+    trainer, module = quiet_trainer(), ClosureByPosition()
     trainer.fit(module, batches(3))
     assert trainer.global_step == 1
     assert not torch.equal(before, module.layer.weight)
@@ -91,7 +91,7 @@ class Nearby(torch.optim.Optimizer):
 def test_an_optional_closure_that_is_evaluated(Tiny, quiet_trainer, batches, overrides) -> None:
     """`step(closure=None)` of another library is given the closure, with gradients on."""
 
-    class Net(Tiny):
+    class CountsTrainingSteps(Tiny):
         def __init__(self, kind) -> None:
             super().__init__()
             torch.nn.init.ones_(self.layer.weight)
@@ -104,11 +104,11 @@ def test_an_optional_closure_that_is_evaluated(Tiny, quiet_trainer, batches, ove
         def configure_optimizers(self):
             return self.kind(self.parameters())
 
-    class Passing(Net):
+    class Passing(CountsTrainingSteps):
         def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
             optimizer.step(closure=optimizer_closure)
 
-    kind = Passing if overrides else Net
+    kind = Passing if overrides else CountsTrainingSteps
     weights = []
     for optimizer, ran in (
         (Nearby, 3),
@@ -126,7 +126,7 @@ def test_an_optional_closure_that_is_evaluated(Tiny, quiet_trainer, batches, ove
 def test_an_optional_closure_and_accumulation(Tiny, quiet_trainer, batches) -> None:
     """One evaluation a window is what the plain step does; a second is an error."""
 
-    class Net(Tiny):
+    class KeepsGradients(Tiny):
         times = 1
 
         def configure_optimizers(self):
@@ -135,9 +135,9 @@ def test_an_optional_closure_and_accumulation(Tiny, quiet_trainer, batches) -> N
             return optimizer
 
     trainer = quiet_trainer(accumulate_grad_batches=2)
-    trainer.fit(Net(), batches(4))
+    trainer.fit(KeepsGradients(), batches(4))
     assert trainer.global_step == 2
-    module = Net()
+    module = KeepsGradients()
     module.times = 2
     with pytest.raises(OptimizationError, match="Nearby evaluated the loss twice"):
         quiet_trainer(accumulate_grad_batches=2).fit(module, batches(4))
@@ -146,7 +146,7 @@ def test_an_optional_closure_and_accumulation(Tiny, quiet_trainer, batches) -> N
 def test_an_optional_closure_by_hand(Tiny, quiet_trainer, batches) -> None:
     """In manual optimization such an optimizer is handed the closure that `step` is given."""
 
-    class Net(Tiny):
+    class StepsWithClosure(Tiny):
         automatic_optimization = False
 
         def configure_optimizers(self):
@@ -162,7 +162,7 @@ def test_an_optional_closure_by_hand(Tiny, quiet_trainer, batches) -> None:
                 self.optimizers().step(closure=torch.enable_grad()(closure))
 
     trainer = quiet_trainer()
-    trainer.fit(Net(), batches(3))
+    trainer.fit(StepsWithClosure(), batches(3))
     assert trainer.global_step == 3
 
 
@@ -225,15 +225,15 @@ def test_finetuning_groups_what_was_made_anew(quiet_trainer, batches, tmp_path) 
             if epoch == 1:
                 self.unfreeze_and_add_param_group(module.layer, optimizer)
 
-    class Net(Rebuilt):
+    class OptimizesUnfrozen(Rebuilt):
         def configure_optimizers(self):
             return SGD([p for p in self.parameters() if p.requires_grad], lr=0.1)
 
     path = tmp_path / "x.ckpt"
     trainer = quiet_trainer(max_epochs=2, callbacks=[Unfreeze()])
-    trainer.fit(Net(), batches(2))
+    trainer.fit(OptimizesUnfrozen(), batches(2))
     trainer.save_checkpoint(path)
-    module, trainer = Net(), quiet_trainer(max_epochs=3, callbacks=[Unfreeze()])
+    module, trainer = OptimizesUnfrozen(), quiet_trainer(max_epochs=3, callbacks=[Unfreeze()])
     trainer.fit(module, batches(2), ckpt_path=path)
     assert is_trained(trainer, module.head.weight)
     assert is_trained(trainer, module.layer.weight)
@@ -333,7 +333,7 @@ def test_a_module_inside_a_module(Tiny, quiet_trainer, batches) -> None:
 def test_methods_that_are_none(Tiny, quiet_trainer, batches) -> None:
     """A step, a loader or a hook that is None is switched off, in the class and on the object."""
 
-    class Net(Tiny):
+    class MethodsOfNone(Tiny):
         val_dataloader = None
         configure_callbacks = None
         on_train_end = None
@@ -344,7 +344,7 @@ def test_methods_that_are_none(Tiny, quiet_trainer, batches) -> None:
         def train_dataloader(self):
             return batches(2)
 
-    module = Net()
+    module = MethodsOfNone()
     module.validation_step = module.on_train_start = module.on_fit_start = None
     trainer = quiet_trainer()
     trainer.fit(module)
@@ -357,7 +357,7 @@ def test_methods_that_are_none(Tiny, quiet_trainer, batches) -> None:
 def test_predict_step_of_the_base_class(quiet_trainer, batches) -> None:
     """`super().predict_step` runs the forward."""
 
-    class Net(Module):
+    class PredictsOneMore(Module):
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(2, 1)
@@ -368,7 +368,7 @@ def test_predict_step_of_the_base_class(quiet_trainer, batches) -> None:
         def predict_step(self, batch, batch_idx):
             return super().predict_step(batch, batch_idx) + 1
 
-    module = Net()
+    module = PredictsOneMore()
     found = quiet_trainer().predict(module, batches(2), return_predictions=None)
     assert torch.equal(found[1], module(batches(2)[1]) + 1)
     assert quiet_trainer().predict(module, batches(2), return_predictions=False) is None
@@ -475,11 +475,11 @@ def test_a_dataclass_that_is_a_module() -> None:
     """`save_hyperparameters` in `__post_init__` finds the fields."""
 
     @dataclass(unsafe_hash=True)
-    class Net(Module):
+    class DataclassModule(Module):
         size: int = 1
 
         def __post_init__(self) -> None:
             super().__init__()
             self.save_hyperparameters()
 
-    assert dict(Net(3).hparams) == {"size": 3}
+    assert dict(DataclassModule(3).hparams) == {"size": 3}

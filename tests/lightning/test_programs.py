@@ -13,7 +13,7 @@ ELSEWHERE = {
     "Copying or pickling a Trainer in a run": "tests/trainer/test_copying.py",
     "`Trainer(benchmark=True)`": "tests/trainer/options/test_barebones.py",
     "`profiler`": "tests/profilers",
-    "`reload_dataloaders_every_n_epochs`": "tests/trainer/run/test_renewal.py",
+    "`reload_dataloaders_every_n_epochs`": "tests/trainer/run/test_loader_reload.py",
     "`weights_only=False` where a checkpoint is opened": (
         "tests/trainer/test_lightning_attributes.py"
     ),

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from trainer_hooks import Band, Callback, Module, Trainer, seed_everything
 
 
-class Net(Module):
+class LogsWithDropout(Module):
     """A small module with dropout that logs at steps, at epochs and in validations."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ def train(tmp_path):
         data = torch.arange(48, dtype=torch.float32).reshape(24, 2).sin()
         loader = DataLoader(data, batch_size=4, shuffle=True)
         val = DataLoader(data[:8], batch_size=4)
-        trainer.fit(module or Net(), loader, val, ckpt_path=ckpt_path)
+        trainer.fit(module or LogsWithDropout(), loader, val, ckpt_path=ckpt_path)
         return trainer
 
     return run

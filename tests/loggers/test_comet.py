@@ -21,16 +21,16 @@ KEY = "a" * 32
 @pytest.fixture
 def is_found(monkeypatch):
     """Let comet_ml count as installed."""
-    monkeypatch.setattr("trainer_hooks.loggers.media.find_spec", lambda name: name)
+    monkeypatch.setattr("trainer_hooks.loggers.conversion.find_spec", lambda name: name)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"project": 3}, "project 3 of CometLogger: must be a string"),
-        ({"experiment_key": 3}, "experiment_key 3 of CometLogger: must be a string"),
-        ({"prefix": 3}, "prefix 3 of CometLogger: must be a string"),
-        ({"mode": "new"}, "mode 'new' of CometLogger: must be 'get_or_create'"),
+        ({"project": 3}, "project 3 of CometLogger: it must be a string"),
+        ({"experiment_key": 3}, "experiment_key 3 of CometLogger: it must be a string"),
+        ({"prefix": 3}, "prefix 3 of CometLogger: it must be a string"),
+        ({"mode": "new"}, "mode 'new' of CometLogger: it must be 'get_or_create'"),
     ],
 )
 def test_an_argument_that_breaks_its_rule(is_found, arguments, message):
@@ -41,7 +41,7 @@ def test_an_argument_that_breaks_its_rule(is_found, arguments, message):
 
 def test_without_comet(monkeypatch):
     """Where comet_ml is not installed, the extra to install is named."""
-    monkeypatch.setattr("trainer_hooks.loggers.media.find_spec", lambda name: None)
+    monkeypatch.setattr("trainer_hooks.loggers.conversion.find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"pip install 'trainer-hooks\[comet\]'"):
         CometLogger()
 

@@ -15,8 +15,8 @@ from trainer_hooks.loggers import ConsoleLogger
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"stream": "log.txt"}, "stream 'log.txt' of ConsoleLogger: must be an open file"),
-        ({"prefix": 3}, "prefix 3 of ConsoleLogger: must be a string"),
+        ({"stream": "log.txt"}, "stream 'log.txt' of ConsoleLogger: it must be an open file"),
+        ({"prefix": 3}, "prefix 3 of ConsoleLogger: it must be a string"),
     ],
 )
 def test_an_argument_that_breaks_its_rule(arguments, message):

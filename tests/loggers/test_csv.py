@@ -29,10 +29,13 @@ def read(path: str | Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"save_dir": None}, "save_dir None of CSVLogger: must be a path"),
-        ({"save_dir": "x", "name": 3}, "name 3 of CSVLogger: must be a string"),
-        ({"save_dir": "x", "prefix": None}, "prefix None of CSVLogger: must be a string"),
-        ({"save_dir": "x", "version": -1}, "version -1 of CSVLogger: must be a number from 0 on"),
+        ({"save_dir": None}, "save_dir None of CSVLogger: it must be a path"),
+        ({"save_dir": "x", "name": 3}, "name 3 of CSVLogger: it must be a string"),
+        ({"save_dir": "x", "prefix": None}, "prefix None of CSVLogger: it must be a string"),
+        (
+            {"save_dir": "x", "version": -1},
+            "version -1 of CSVLogger: it must be a number from 0 on",
+        ),
         ({"save_dir": "x", "version": ""}, "version '' of CSVLogger"),
         ({"save_dir": "x", "version": True}, "version True of CSVLogger"),
         ({"save_dir": "x", "version": 1.5}, "version 1.5 of CSVLogger"),

@@ -31,12 +31,12 @@ pytestmark = [
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"experiment_name": None}, "experiment_name None of MLflowLogger: must be a string"),
-        ({"run_name": 3}, "run_name 3 of MLflowLogger: must be a string"),
-        ({"run_id": 3}, "run_id 3 of MLflowLogger: must be a string"),
-        ({"prefix": None}, "prefix None of MLflowLogger: must be a string"),
-        ({"log_model": 1}, "log_model 1 of MLflowLogger: must be True, False or 'all'"),
-        ({"save_dir": None}, "save_dir None of MLflowLogger: must be a folder"),
+        ({"experiment_name": None}, "experiment_name None of MLflowLogger: it must be a string"),
+        ({"run_name": 3}, "run_name 3 of MLflowLogger: it must be a string"),
+        ({"run_id": 3}, "run_id 3 of MLflowLogger: it must be a string"),
+        ({"prefix": None}, "prefix None of MLflowLogger: it must be a string"),
+        ({"log_model": 1}, "log_model 1 of MLflowLogger: it must be True, False or 'all'"),
+        ({"save_dir": None}, "save_dir None of MLflowLogger: it must be a folder"),
     ],
 )
 def test_an_argument_that_breaks_its_rule(arguments, message, monkeypatch):
@@ -48,7 +48,7 @@ def test_an_argument_that_breaks_its_rule(arguments, message, monkeypatch):
 
 def test_without_mlflow(monkeypatch):
     """Where mlflow is not installed, the extra to install is named."""
-    monkeypatch.setattr("trainer_hooks.loggers.media.find_spec", lambda name: None)
+    monkeypatch.setattr("trainer_hooks.loggers.conversion.find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"pip install 'trainer-hooks\[mlflow\]'"):
         MLflowLogger()
 

@@ -16,15 +16,15 @@ from trainer_hooks.loggers import NeptuneLogger
 @pytest.fixture
 def is_found(monkeypatch):
     """Let neptune count as installed."""
-    monkeypatch.setattr("trainer_hooks.loggers.media.find_spec", lambda name: name)
+    monkeypatch.setattr("trainer_hooks.loggers.conversion.find_spec", lambda name: name)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"project": 3}, "project 3 of NeptuneLogger: must be a string"),
-        ({"name": 3}, "name 3 of NeptuneLogger: must be a string"),
-        ({"prefix": None}, "prefix None of NeptuneLogger: must be a string"),
+        ({"project": 3}, "project 3 of NeptuneLogger: it must be a string"),
+        ({"name": 3}, "name 3 of NeptuneLogger: it must be a string"),
+        ({"prefix": None}, "prefix None of NeptuneLogger: it must be a string"),
         ({"run": object(), "name": "x"}, "run of NeptuneLogger: it was begun already"),
     ],
 )
@@ -36,7 +36,7 @@ def test_an_argument_that_breaks_its_rule(is_found, arguments, message):
 
 def test_without_neptune(monkeypatch):
     """Where neptune is not installed, the extra to install is named."""
-    monkeypatch.setattr("trainer_hooks.loggers.media.find_spec", lambda name: None)
+    monkeypatch.setattr("trainer_hooks.loggers.conversion.find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"pip install 'trainer-hooks\[neptune\]'"):
         NeptuneLogger()
 

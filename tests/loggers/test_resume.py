@@ -280,7 +280,7 @@ def test_a_killed_process_goes_on_in_the_same_run(tmp_path, rows, scalars):
     """After SIGKILL, `ckpt_path="auto"` in a new process: one run everywhere, each step once."""
     from mlflow.tracking import MlflowClient
 
-    from trainer_hooks.loggers.wandb_file import rows_of_run
+    from trainer_hooks.loggers.wandb import rows_of_run
 
     assert start(tmp_path / "cut", 8).returncode == -signal.SIGKILL
     for folder in (tmp_path / "cut", tmp_path / "whole"):

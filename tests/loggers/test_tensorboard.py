@@ -26,11 +26,11 @@ def events(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"save_dir": None}, "save_dir None of TensorBoardLogger: must be a path"),
-        ({"save_dir": "x", "name": 3}, "name 3 of TensorBoardLogger: must be a string"),
+        ({"save_dir": None}, "save_dir None of TensorBoardLogger: it must be a path"),
+        ({"save_dir": "x", "name": 3}, "name 3 of TensorBoardLogger: it must be a string"),
         ({"save_dir": "x", "version": -1}, "version -1 of TensorBoardLogger"),
         ({"save_dir": "x", "prefix": None}, "prefix None of TensorBoardLogger"),
-        ({"save_dir": "x", "sub_dir": 3}, "sub_dir 3 of TensorBoardLogger: must be a path"),
+        ({"save_dir": "x", "sub_dir": 3}, "sub_dir 3 of TensorBoardLogger: it must be a path"),
         ({"save_dir": "x", "max_que": 3}, "max_que of TensorBoardLogger: is no option of it"),
     ],
 )
@@ -42,7 +42,7 @@ def test_an_argument_that_breaks_its_rule(arguments, message):
 
 def test_without_tensorboard(monkeypatch):
     """Where tensorboard is not installed, the extra to install is named."""
-    monkeypatch.setattr("trainer_hooks.loggers.media.find_spec", lambda name: None)
+    monkeypatch.setattr("trainer_hooks.loggers.conversion.find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"pip install 'trainer-hooks\[tensorboard\]'"):
         TensorBoardLogger("x")
 

@@ -12,19 +12,19 @@ import torch
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers import WandbLogger
-from trainer_hooks.loggers.wandb_file import rows_of_run
+from trainer_hooks.loggers.wandb import rows_of_run
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": 3}, "name 3 of WandbLogger: must be a string"),
-        ({"version": 3}, "version 3 of WandbLogger: must be a string"),
-        ({"project": 3}, "project 3 of WandbLogger: must be a string"),
-        ({"prefix": None}, "prefix None of WandbLogger: must be a string"),
-        ({"save_dir": 3}, "save_dir 3 of WandbLogger: must be a path"),
-        ({"log_model": "best"}, "log_model 'best' of WandbLogger: must be True, False or 'all'"),
-        ({"add_file_policy": "x"}, "add_file_policy 'x' of WandbLogger: must be 'mutable'"),
+        ({"name": 3}, "name 3 of WandbLogger: it must be a string"),
+        ({"version": 3}, "version 3 of WandbLogger: it must be a string"),
+        ({"project": 3}, "project 3 of WandbLogger: it must be a string"),
+        ({"prefix": None}, "prefix None of WandbLogger: it must be a string"),
+        ({"save_dir": 3}, "save_dir 3 of WandbLogger: it must be a path"),
+        ({"log_model": "best"}, "log_model 'best' of WandbLogger: it must be True, False or 'all'"),
+        ({"add_file_policy": "x"}, "add_file_policy 'x' of WandbLogger: it must be 'mutable'"),
     ],
 )
 def test_an_argument_that_breaks_its_rule(arguments, message):
@@ -35,7 +35,7 @@ def test_an_argument_that_breaks_its_rule(arguments, message):
 
 def test_without_wandb(monkeypatch):
     """Where wandb is not installed, the extra to install is named."""
-    monkeypatch.setattr("trainer_hooks.loggers.media.find_spec", lambda name: None)
+    monkeypatch.setattr("trainer_hooks.loggers.conversion.find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"pip install 'trainer-hooks\[wandb\]'"):
         WandbLogger()
 

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Module
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import HOOKS
 
 PAIRS = {

@@ -158,7 +158,7 @@ def test_a_finished_fit_goes_on_when_the_duration_is_set() -> None:
     ids=str,
 )  # fmt: skip
 def test_the_steps_of_a_duration_are_known(options, steps) -> None:
-    """`estimated_stepping_batches`, which schedules are made from, is what is then done."""
+    """`estimated_stepping_batches`, from which schedules are built, equals the steps done."""
     trainer = fit(**options)
     assert trainer.estimated_stepping_batches == trainer.clock.steps == steps
 
@@ -203,7 +203,7 @@ def test_the_steps_of_samples_are_known(duration, accumulate, drops, steps) -> N
     ids=str,
 )
 def test_why_the_steps_are_not_known(options, why) -> None:
-    """Where nobody can know how many there will be, it is infinite, and the reason is warned of."""
+    """For a loader of unknown length it is infinite, and a warning gives the reason."""
 
     class Asks(Callback):
         def on_train_start(self, trainer, module):
@@ -264,7 +264,7 @@ def test_validation_by_the_clock(interval, at, tmp_path) -> None:
 
 
 def test_a_stopped_run_is_validated_at_its_end(tmp_path) -> None:
-    """Whatever the interval, the last weights of a run that is asked to stop are validated."""
+    """Whatever the interval, the last weights of a run that is stopped are validated."""
 
     class Stop(Callback):
         def on_train_batch_end(self, trainer, *args) -> None:

@@ -12,7 +12,7 @@ from trainer_hooks.errors import OptimizationError
 EPOCHS = 3
 
 
-class Net(Module):
+class DropoutRegression(Module):
     """Two layers with dropout, so that random numbers count, too."""
 
     def __init__(self, make_optimizer=None, make_scheduler=None, **scheduling) -> None:
@@ -64,7 +64,7 @@ def data(batches):
 
 def test_plain(bare, data) -> None:
     """Forward, backward, step."""
-    module, expected = Net(), Net()
+    module, expected = DropoutRegression(), DropoutRegression()
     fit(bare(max_epochs=EPOCHS), module, data)
     optimizer = adam(expected.parameters())
     torch.manual_seed(4)
@@ -78,7 +78,7 @@ def test_plain(bare, data) -> None:
 
 def test_validation_leaves_no_trace(bare, data) -> None:
     """Sanity check and validations change neither weights nor random numbers of training."""
-    module, expected = Net(), Net()
+    module, expected = DropoutRegression(), DropoutRegression()
     fit(bare(max_epochs=EPOCHS), expected, data)
     fit(bare(max_epochs=EPOCHS, num_sanity_val_steps=-1, val_check_interval=2), module, data, data)
     assert_same(module, expected)
@@ -87,7 +87,7 @@ def test_validation_leaves_no_trace(bare, data) -> None:
 @pytest.mark.parametrize("accumulate", [2, 3])
 def test_accumulation(accumulate, bare, data) -> None:
     """Windows of batches make a step, the epoch's last and shorter one too, equally divided."""
-    module, expected = Net(), Net()
+    module, expected = DropoutRegression(), DropoutRegression()
     trainer = bare(max_epochs=EPOCHS, accumulate_grad_batches=accumulate)
     fit(trainer, module, data)
     optimizer = adam(expected.parameters())
@@ -107,7 +107,7 @@ def test_accumulation(accumulate, bare, data) -> None:
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_clipping(algorithm, accumulate, bare, data) -> None:
     """Gradients of a window are clipped by norm or by value, once they are complete."""
-    module, expected = Net(), Net()
+    module, expected = DropoutRegression(), DropoutRegression()
     clip = {"norm": nn.utils.clip_grad_norm_, "value": nn.utils.clip_grad_value_}[algorithm]
     options = {"gradient_clip_val": 0.1, "gradient_clip_algorithm": algorithm}
     fit(bare(max_epochs=EPOCHS, accumulate_grad_batches=accumulate, **options), module, data)
@@ -127,11 +127,11 @@ def test_clipping(algorithm, accumulate, bare, data) -> None:
 def test_clipping_by_the_modules_own_rule(bare, data) -> None:
     """A module that overrides configure_gradient_clipping decides, with no option set."""
 
-    class Own(Net):
+    class Own(DropoutRegression):
         def configure_gradient_clipping(self, optimizer, **options):
             self.clip_gradients(optimizer, 0.1, "value")
 
-    module, expected = Own(), Net()
+    module, expected = Own(), DropoutRegression()
     fit(bare(max_epochs=EPOCHS), module, data)
     options = {"gradient_clip_val": 0.1, "gradient_clip_algorithm": "value"}
     fit(bare(max_epochs=EPOCHS, **options), expected, data)
@@ -146,8 +146,8 @@ def test_schedulers(interval, frequency, bare, data) -> None:
     def decay(optimizer):
         return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)
 
-    module = Net(make_scheduler=decay, interval=interval, frequency=frequency)
-    expected = Net()
+    module = DropoutRegression(make_scheduler=decay, interval=interval, frequency=frequency)
+    expected = DropoutRegression()
     fit(bare(max_epochs=EPOCHS, accumulate_grad_batches=2), module, data)
     optimizer = adam(expected.parameters())
     scheduler = decay(optimizer)
@@ -177,12 +177,12 @@ def test_a_scheduler_that_watches_a_metric(bare, data) -> None:
 
     seen = []
 
-    class Watches(Net):
+    class Watches(DropoutRegression):
         def lr_scheduler_step(self, scheduler, metric):
             seen.append(metric.item())
             super().lr_scheduler_step(scheduler, metric)
 
-    module, expected = Watches(make_scheduler=plateau, monitor="val_loss"), Net()
+    module, expected = Watches(make_scheduler=plateau, monitor="val_loss"), DropoutRegression()
     fit(bare(max_epochs=EPOCHS), module, data, data)
     optimizer = adam(expected.parameters())
     scheduler = plateau(optimizer)
@@ -209,7 +209,7 @@ def test_an_optimizer_that_evaluates_the_loss(bare, data) -> None:
     def lbfgs(parameters):
         return torch.optim.LBFGS(parameters, lr=0.1, max_iter=4)
 
-    module, expected = Net(lbfgs), Net()
+    module, expected = DropoutRegression(lbfgs), DropoutRegression()
     trainer = bare(max_epochs=EPOCHS)
     fit(trainer, module, data)
     optimizer = lbfgs(expected.parameters())
@@ -230,7 +230,7 @@ def test_an_optimizer_that_evaluates_the_loss(bare, data) -> None:
 
 def test_an_optimizer_that_evaluates_the_loss_takes_no_windows(bare, data) -> None:
     """It would need a window's batches again and again, so the combination is refused."""
-    module = Net(torch.optim.LBFGS)
+    module = DropoutRegression(torch.optim.LBFGS)
     with pytest.raises(OptimizationError, match=r"accumulate_grad_batches=2.*LBFGS"):
         bare(accumulate_grad_batches=2).fit(module, data)
 
@@ -239,12 +239,12 @@ def test_an_optimizer_that_evaluates_the_loss_takes_no_windows(bare, data) -> No
 def test_a_module_that_steps_itself(accumulate, bare, data) -> None:
     """A module that overrides optimizer_step and calls the closure trains as one that does not."""
 
-    class Own(Net):
+    class Own(DropoutRegression):
         def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
             optimizer_closure()
             optimizer.step()
 
-    module, expected = Own(), Net()
+    module, expected = Own(), DropoutRegression()
     options = {"max_epochs": EPOCHS, "accumulate_grad_batches": accumulate}
     own, usual = bare(**options), bare(**options)
     fit(own, module, data)
@@ -313,7 +313,7 @@ def test_manual_optimization(bare, data) -> None:
 
 def test_brain_float(bare, data) -> None:
     """bf16-mixed is autocast around the step, and nothing else."""
-    module, expected, full = Net(), Net(), Net()
+    module, expected, full = DropoutRegression(), DropoutRegression(), DropoutRegression()
     fit(bare(max_epochs=EPOCHS, precision="bf16-mixed"), module, data)
     fit(bare(max_epochs=EPOCHS), full, data)
     optimizer = adam(expected.parameters())
@@ -331,7 +331,7 @@ def test_brain_float(bare, data) -> None:
 
 def test_double(bare, data) -> None:
     """64-true doubles parameters and batches."""
-    module, expected = Net(), Net().double()
+    module, expected = DropoutRegression(), DropoutRegression().double()
     fit(bare(max_epochs=EPOCHS, precision="64-true"), module, data)
     optimizer = adam(expected.parameters())
     torch.manual_seed(4)
@@ -350,13 +350,13 @@ def test_double(bare, data) -> None:
 def test_half(own_step, accumulate, bare, data) -> None:
     """16-mixed scales the loss, and unscales a window's gradients before they are clipped."""
 
-    class Own(Net):
+    class Own(DropoutRegression):
         if own_step:
 
             def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
                 optimizer.step(closure=optimizer_closure)
 
-    module, expected = Own(), Net()
+    module, expected = Own(), DropoutRegression()
     options = {"accumulate_grad_batches": accumulate, "gradient_clip_val": 0.5}
     fit(bare(max_epochs=EPOCHS, precision="16-mixed", **options), module, data)
     optimizer = adam(expected.parameters())
@@ -380,7 +380,7 @@ def test_half(own_step, accumulate, bare, data) -> None:
 def test_a_step_that_overflows(bare, data) -> None:
     """16-mixed leaves out a step whose gradients are not finite, and goes on with a lower scale."""
 
-    class Overflows(Net):
+    class Overflows(DropoutRegression):
         def training_step(self, batch, batch_idx):
             loss = super().training_step(batch, batch_idx)
             return loss * float("inf") if batch_idx == 0 else loss

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 class Seen(Callback):
-    """Notes at which batch which loader was evaluated, and what was known then."""
+    """Records at which batch which loader was evaluated, and the metrics at that moment."""
 
     def __init__(self) -> None:
         self.runs, self.labels, self.sizes = [], [], []
@@ -80,7 +80,7 @@ def test_each_is_run_when_it_is_due(bare, tiny, loader, intervals, expected) -> 
 
 
 def test_one_that_is_not_due_counts_no_batches(bare, tiny, loader) -> None:
-    """What a progress bar is told is the length of this validation."""
+    """The length that a progress bar gets is the length of this validation."""
     seen = Seen()
     evaluators = [evaluator(loader, "a", eval_interval="2ba"), evaluator(loader, "b")]
     trainer = bare(seen, max_epochs=1)
@@ -103,7 +103,7 @@ def test_a_label_is_part_of_the_names(bare, tiny, loader) -> None:
 
 
 def test_only_the_metrics_that_are_asked_for_are_kept(bare, tiny, loader) -> None:
-    """metric_names are regular expressions; what none of them finds goes nowhere."""
+    """metric_names are regular expressions; a metric that none matches is dropped."""
 
     class Two(tiny):
         def validation_step(self, batch, batch_idx, dataloader_idx=0):

@@ -101,7 +101,7 @@ def test_the_number_of_epochs_by_default(bare) -> None:
     ],
 )
 def test_the_least_length(options, batches_done, bare, tiny, batches, counted) -> None:
-    """A stop is heeded once min_epochs and min_steps are reached, and then at once."""
+    """A stop takes effect once min_epochs and min_steps are reached, and then at once."""
     stop = Callback()
     stop.on_train_batch_start = lambda trainer, *args: trainer.stop("early")
     trainer = bare(counted, stop, max_epochs=3, **options)
@@ -175,7 +175,7 @@ def test_limits_of_evaluations(limit, expected, bare, tiny, loader, counted) -> 
 
 @pytest.mark.parametrize("option", ["limit_train_batches", "limit_val_batches"])
 def test_a_share_of_nothing(option, bare, tiny, batches) -> None:
-    """A share that leaves no batch is an error that says what to give instead."""
+    """A fraction that leaves no batch is an error that names a valid value."""
     with pytest.raises(DataError, match=rf"Trainer\({option}=0.1\) leaves none of the 4"):
         bare(**{option: 0.1}).fit(tiny(), batches(4), batches(4))
 
@@ -292,7 +292,7 @@ def test_no_sanity_check_without_validation(bare, tiny, defaulted, batches, reco
 
 
 def test_several_validation_loaders(bare, tiny, loader, batches) -> None:
-    """Their metrics are told apart by number; what the epoch's end logs belongs to all."""
+    """Their metrics have the loader's number; a metric of the epoch's end belongs to all."""
 
     class Logs(tiny):
         def on_validation_epoch_end(self):
@@ -398,9 +398,9 @@ def test_an_empty_loader(bare, tiny) -> None:
         bare().fit(tiny(), [])
 
 
-@pytest.mark.parametrize("is_several", [False, True])
-def test_samplers_are_told_the_epoch(is_several, bare, tiny) -> None:
-    """A sampler with set_epoch is told which epoch begins."""
+@pytest.mark.parametrize("is_distributed", [False, True])
+def test_samplers_are_told_the_epoch(is_distributed, bare, tiny) -> None:
+    """A sampler with set_epoch gets the number of the epoch that begins."""
     epochs = []
 
     class Sampler(torch.utils.data.SequentialSampler):
@@ -409,11 +409,11 @@ def test_samplers_are_told_the_epoch(is_several, bare, tiny) -> None:
 
     class Takes(tiny):
         def training_step(self, batch, batch_idx):
-            return super().training_step(batch[0] if is_several else batch, batch_idx)
+            return super().training_step(batch[0] if is_distributed else batch, batch_idx)
 
     data = torch.ones(2, 2)
     loader = DataLoader(data, sampler=Sampler(data))
-    bare(max_epochs=3).fit(Takes(), [loader, DataLoader(data)] if is_several else loader)
+    bare(max_epochs=3).fit(Takes(), [loader, DataLoader(data)] if is_distributed else loader)
     assert epochs == [0, 1, 2]
 
 

@@ -1,4 +1,4 @@
-"""The order in which hooks fire, by hand from the catalogue, and what they are given."""
+"""The order and the arguments of hooks, written by hand from the catalogue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from trainer_hooks import Callback, Module, StopTraining, Trainer
 from trainer_hooks.errors import ModuleError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import HOOKS
 
 INIT = ["on_init_start", "on_init_end"]
@@ -277,7 +277,7 @@ def test_a_prediction(bare, defaulted, recorder, batches) -> None:
 
 
 def inside_fit(seen) -> list[str]:
-    """Return what was recorded between the epoch's start and the end of its batches."""
+    """Return the records between the epoch's start and the end of its batches."""
     start = seen.entries.index("on_train_epoch_start") + 1
     ends = ("on_train_epoch_end", "on_exception(ModuleError)")
     end = next(place for place, entry in enumerate(seen.entries) if entry in ends)
@@ -325,7 +325,7 @@ def test_the_default_step(bare, defaulted, recorder, batches) -> None:
 
 
 def test_manual_optimization(bare, tiny, recorder, batches) -> None:
-    """The hooks fire where the module's own training_step calls what they are about."""
+    """The hooks are called where the module's own training_step does what they announce."""
 
     class Manual(tiny):
         automatic_optimization = False
@@ -495,7 +495,7 @@ def test_bands_and_the_module(bare, defaulted, recorder, batches, tmp_path) -> N
 
 
 def test_the_module_takes_the_rest_of_the_arguments(bare, defaulted, batches) -> None:
-    """A module's hook is given what a callback's is, without the trainer and itself."""
+    """A module's hook gets a callback's arguments, without the trainer and the module."""
     entries: list[str] = []
     bare().fit(module_that_records(defaulted, entries), batches(1), batches(1))
     counts = {hook: len(spec.arguments) - 2 for hook, spec in HOOKS.items() if spec.takes_module}
@@ -526,7 +526,7 @@ KINDS = {
 
 
 def every_call(bare, tiny, defaulted, recorder, loader, tmp_path) -> list[tuple[str, tuple]]:
-    """Return what a recorder was called with over runs of all kinds."""
+    """Return the calls of a recorder over runs of all stages."""
     seen = recorder()
     trainer = bare(seen, num_sanity_val_steps=1, iteration_length=1)
     loaders = [loader(1), loader(1)]

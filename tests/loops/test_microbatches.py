@@ -1,4 +1,4 @@
-"""Trainer(microbatch_size=...): a batch in parts, with what a whole one would have given."""
+"""Trainer(microbatch_size=...): microbatches give the results of the whole batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def loader():
     return DataLoader(make_data(), batch_size=8)  # three batches, the last one of six samples
 
 
-class Net(Module):
+class LogsEachReduction(Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(3)
@@ -74,7 +74,7 @@ def weights_of(module):
 
 
 def trained(trainer, **options):
-    module, watch = Net(), Watch()
+    module, watch = LogsEachReduction(), Watch()
     trainer(watch, max_epochs=2, **options).fit(module, loader())
     return module, watch
 
@@ -92,7 +92,7 @@ def test_training_is_that_of_whole_batches(bare, size, accumulate) -> None:
 def test_training_is_that_of_the_loop_written_by_hand(bare) -> None:
     """The weights have the bits of a loop that adds up the parts' shares of the gradient."""
     module, _ = trained(bare, microbatch_size=4)
-    expected = Net()
+    expected = LogsEachReduction()
     optimizer = torch.optim.SGD(expected.parameters(), lr=0.1)
     for _ in range(2):
         for x, y in loader():
@@ -157,7 +157,7 @@ def test_outputs_and_logged_values_are_those_of_the_whole(bare) -> None:
         assert other["worst"] >= one["worst"] - 1e-6
 
 
-class Small(Net):
+class Small(LogsEachReduction):
     """Has a memory for so many samples, and no more."""
 
     room = 3
@@ -171,7 +171,7 @@ class Small(Net):
 
 
 def test_auto_halves_until_it_fits_and_says_so(bare, caplog) -> None:
-    """What fits is found once, told, and is as if the parts had had that size from the start."""
+    """The size that fits is found once, logged, and gives the same as if set from the start."""
     module, watch = Small(), Watch()
     trainer = bare(watch, max_epochs=2, microbatch_size="auto")
     with caplog.at_level(logging.WARNING, logger="trainer_hooks"):
@@ -191,9 +191,9 @@ def test_auto_halves_until_it_fits_and_says_so(bare, caplog) -> None:
 
 
 def test_auto_puts_a_window_back_in_the_middle(bare) -> None:
-    """Gradients of earlier batches of a window stay, what a part had added goes, buffers too."""
+    """Gradients of earlier batches of a window stay; those of a failed batch go, buffers too."""
 
-    class Late(Net):
+    class Late(LogsEachReduction):
         """Runs out of memory in the second part of the second batch, once."""
 
         def __init__(self):
@@ -239,7 +239,7 @@ def test_auto_gives_up_at_one_sample(bare) -> None:
 def test_auto_leaves_other_errors_alone(bare) -> None:
     """An error that is not about memory is not tried again."""
 
-    class Broken(Net):
+    class Broken(LogsEachReduction):
         def training_step(self, batch, batch_idx):
             self.sizes.append(len(batch[0]))
             raise RuntimeError("shape mismatch")
@@ -254,7 +254,7 @@ def test_auto_leaves_other_errors_alone(bare) -> None:
 def test_closures_are_run_in_parts(bare, size) -> None:
     """An optimizer that evaluates the loss itself gets the gradient of all parts."""
 
-    class Closing(Net):
+    class Closing(LogsEachReduction):
         def configure_optimizers(self):
             return torch.optim.LBFGS(self.parameters(), lr=0.1, max_iter=3)
 
@@ -270,7 +270,7 @@ def test_closures_are_run_in_parts(bare, size) -> None:
 def test_manual_optimization_is_refused(bare, option) -> None:
     """A module that optimizes by itself splits its batches and clips by itself."""
 
-    class Manual(Net):
+    class Manual(LogsEachReduction):
         automatic_optimization = False
 
     with pytest.raises(OptimizationError, match=rf"{next(iter(option))}=.*manual optimization"):
@@ -280,7 +280,7 @@ def test_manual_optimization_is_refused(bare, option) -> None:
 def test_a_module_may_split_its_batches_itself(bare) -> None:
     """split_batch is the module's to override; without that a strange batch is an error."""
 
-    class Ragged(Net):
+    class Ragged(LogsEachReduction):
         def training_step(self, batch, batch_idx):
             return super().training_step(batch[:2], batch_idx)
 
@@ -343,7 +343,7 @@ def test_a_batch_left_out_in_a_part_is_left_out_whole(bare, part, wanted, accumu
         wanted = wanted - {2}  # the last batch has three parts
     options = {"accumulate_grad_batches": accumulate, "microbatch_size": 2, "max_epochs": 2}
     leaving = LeavesOut(wanted, part)
-    whole, cut = Net(), Net()
+    whole, cut = LogsEachReduction(), LogsEachReduction()
     first = bare(Without(wanted), **options)
     first.fit(whole, loader())
     second = bare(leaving, **options)
@@ -359,7 +359,7 @@ def test_a_batch_left_out_in_a_part_is_left_out_whole(bare, part, wanted, accumu
 def test_gradients_that_a_module_keeps_are_taken_back_to(bare, size) -> None:
     """Where a module clears its gradients itself, those from before the batch are there again."""
 
-    class Keeps(Net):
+    class Keeps(LogsEachReduction):
         def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
             pass
 
@@ -373,9 +373,9 @@ def test_gradients_that_a_module_keeps_are_taken_back_to(bare, size) -> None:
 
 
 def test_a_later_part_left_out_by_the_step_itself_is_refused(bare) -> None:
-    """Without a hook nobody kept what to go back to; the error says where to call it."""
+    """Without the hook there is no copy of the gradients; the error names where to call it."""
 
-    class Leaves(Net):
+    class Leaves(LogsEachReduction):
         def training_step(self, batch, batch_idx):
             if len(self.sizes) == 1:
                 self.trainer.skip_batch()

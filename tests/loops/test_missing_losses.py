@@ -1,4 +1,4 @@
-"""A `training_step` that returns None is told of, and cannot train nothing without a word."""
+"""A `training_step` that returns None causes a warning, and an error if it always does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def Forgetful(Tiny):
 
 
 def test_a_batch_without_a_loss(Forgetful, quiet_trainer, batches) -> None:
-    """The first None is warned of, with its place and what it means, and no other one."""
+    """Only the first None causes a warning, which names the batch and the consequence."""
     trainer = quiet_trainer(max_epochs=2)
     with pytest.warns(TrainerHooksWarning) as caught:
         trainer.fit(Forgetful(every=2), batches(4))
@@ -47,7 +47,7 @@ def test_a_batch_without_a_loss(Forgetful, quiet_trainer, batches) -> None:
 )
 @pytest.mark.filterwarnings("ignore:.*returned None")
 def test_an_epoch_without_a_loss(Forgetful, quiet_trainer, batches, options) -> None:
-    """An epoch in which no batch had a loss is an error that says what to write."""
+    """An epoch in which no batch had a loss is an error that names the missing statement."""
     trainer = quiet_trainer(**options)
     with pytest.raises(ModuleError, match=r"None for each of 4 batches of epoch 0.*`return loss`"):
         trainer.fit(Forgetful(), batches(4))
@@ -75,7 +75,7 @@ def test_parts_without_a_loss(Forgetful, quiet_trainer, batches, size) -> None:
 
 
 def test_no_optimizer(Forgetful, quiet_trainer, batches) -> None:
-    """A module without an optimizer learns nothing in any case, and is not told of it."""
+    """A module without an optimizer learns nothing in any case, and causes no warning."""
 
     class Untrained(Forgetful):
         def configure_optimizers(self):
@@ -87,7 +87,7 @@ def test_no_optimizer(Forgetful, quiet_trainer, batches) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*returned None")
 def test_a_stop(Forgetful, quiet_trainer, batches) -> None:
-    """A run that was asked to stop ends as it was asked to."""
+    """A run that is stopped ends without this error."""
 
     class Stop(Callback):
         def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):

@@ -187,14 +187,14 @@ def test_a_stop_asked_for_in_each_hook(hook, stage) -> None:
     ("fn", "hook"), [case for case in CASES if case[1] not in {"teardown", *CLOSE}]
 )
 def test_stop_training_raised_in_each_hook(fn, hook, stage) -> None:
-    """StopTraining ends every entry point in order; all are told of it once."""
+    """StopTraining ends every entry point in order; each callback gets its hook once."""
     played = stage(fn, {hook: raising(StopTraining("enough"))})
     assert_in_order(played)
     assert [one.count("on_stop_training_error") for one in played.all] == [1] * 6
 
 
 class Ragged:
-    """A loader that gives what it has, whatever its length says; None for no length."""
+    """A loader whose length differs from its number of batches; None for no length."""
 
     def __init__(self, items, length=None, error=None) -> None:
         self.items, self.error = items, error
@@ -213,7 +213,7 @@ class Sized(Ragged):
 
 
 def test_an_epoch_without_batches_by_the_limit(stage) -> None:
-    """limit_train_batches=0 trains no epoch, says so, and closes what it opened."""
+    """limit_train_batches=0 trains no epoch, warns, and calls the end hooks."""
     with pytest.warns(TrainerHooksWarning, match="the limit on training batches leaves none"):
         played = stage("fit", limit_train_batches=0, val_check_interval=1.0)
     assert_in_order(played)
@@ -255,7 +255,7 @@ def assert_broken_off(played, error, expected, tail) -> None:
     ("fn", "hook"), [case for case in CASES if case[1] not in {"teardown", *CLOSE}]
 )
 def test_an_exception_in_each_hook(fn, hook, stage) -> None:
-    """Those whose turn was not yet come do not see the hook; all are told, torn down, closed."""
+    """Later callbacks do not get the hook; all get on_exception, teardown and close."""
     through = stage(fn).first.names
     played = stage(fn, {hook: raising(Fault("on purpose"))})
     assert isinstance(played.error, Fault)
@@ -279,7 +279,7 @@ def test_an_exception_in_a_hook_that_closes(fn, hook, stage) -> None:
 
 
 def test_an_exception_in_a_checkpoint_being_loaded(stage, tmp_path) -> None:
-    """on_load_checkpoint fires on a resume alone; what it raises breaks the run off likewise."""
+    """on_load_checkpoint is called on a resume alone; an error in it ends the run as well."""
     path = tmp_path / "cut.ckpt"
     stage("fit", {"on_train_end": lambda trainer, *args: trainer.save_checkpoint(path)})
     played = stage("fit", {"on_load_checkpoint": raising(Fault("no"))}, ckpt_path=path)
@@ -290,7 +290,7 @@ def test_an_exception_in_a_checkpoint_being_loaded(stage, tmp_path) -> None:
 
 
 def test_an_exception_in_on_exception(stage) -> None:
-    """It is a note on the first error, which all are told of once."""
+    """It is a note on the first error, of which on_exception is called once."""
     first = Fault("first")
     reactions = {"on_train_batch_start": raising(first), "on_exception": raising(Fault("second"))}
     played = stage("fit", reactions)
@@ -330,7 +330,7 @@ def test_an_exception_in_an_init_hook(hook, bare, recorder) -> None:
 @pytest.mark.parametrize("kind", [Ragged, Sized])
 @pytest.mark.parametrize("error", [Fault("disk"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
 def test_a_loader_that_raises(given, kind, error, stage, batches) -> None:
-    """The fetch that failed is closed with no batch, before all are told; the batches are not."""
+    """The failed fetch is closed with None before on_exception; the batches are not."""
     if kind is Ragged:
         given += 1  # one without a length is asked for the next batch before it hands one out
     played = stage("fit", data=kind(batches(given), 3, error), val_check_interval=1.0)
@@ -388,7 +388,7 @@ def test_a_loader_of_length_none(stage) -> None:
 
 @pytest.mark.parametrize("fn", ["validate", "test", "predict"])
 def test_a_loader_that_raises_in_an_evaluation(fn, stage, batches) -> None:
-    """What is open stays open, and all are told, torn down and closed."""
+    """Open hooks stay open, and all callbacks get on_exception, teardown and close."""
     phase = {"validate": "validation"}.get(fn, fn)
     played = stage(fn, data=Sized(batches(1), 3, Fault("disk")))
     assert isinstance(played.error, Fault)
@@ -447,7 +447,7 @@ def test_a_signal_in_an_evaluation(fn, signum, error, tail, stage, handlers) -> 
 @SIGNALS
 @pytest.mark.parametrize("hook", ["on_train_batch_start", "on_validation_batch_start"])
 def test_a_second_signal(hook, signum, error, tail, stage, handlers) -> None:
-    """It breaks the run off inside the batch: its end hook does not fire, all are told."""
+    """It ends the run inside the batch: no end hook is called, and all get on_exception."""
     through = stage("fit", num_sanity_val_steps=0).first.names
     played = stage("fit", {hook: sending(signum, times=2)}, num_sanity_val_steps=0)
     assert isinstance(played.error, error)
@@ -459,7 +459,7 @@ def test_a_second_signal(hook, signum, error, tail, stage, handlers) -> None:
 
 @SIGNALS
 def test_a_signal_after_the_last_batch(signum, error, tail, stage, handlers) -> None:
-    """It is heeded when the training has ended in order, before fit would have; SIGTERM saves."""
+    """It takes effect when the training has ended, before fit returns; SIGTERM saves."""
     if signum == signal.SIGTERM:
         tail = ["on_save_checkpoint", "on_checkpoint_saved", *LEFT]
     through = stage("fit").first.names

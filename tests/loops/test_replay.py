@@ -24,7 +24,7 @@ class Replay(Callback):
 
 
 class Seeing(TinyModule):
-    """Notes what its training step is given, and logs it."""
+    """Records the batches of its training step, and logs them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def test_each_batch_once_without_learning(quiet_trainer, MemoryLogger) -> None:
 
 
 def test_the_next_epoch_is_as_without(quiet_trainer) -> None:
-    """Random numbers and the loader's generator are put back: training on finds the same order."""
+    """Random state and generator are restored: further training has the same order."""
     ends = []
     for callbacks in ([], [Replay()]):
         module = TinyModule()
@@ -84,7 +84,7 @@ def test_the_next_epoch_is_as_without(quiet_trainer) -> None:
 
 
 class EpochSampler(Sampler):
-    """Another order each epoch, and the first one until an epoch is told."""
+    """Another order in each epoch, and the first one before set_epoch is called."""
 
     epoch = 0
 
@@ -101,7 +101,7 @@ class EpochSampler(Sampler):
 
 @pytest.mark.filterwarnings("ignore:fit has nothing to do")
 def test_the_last_epochs_batches_come_again_after_a_resume(quiet_trainer, tmp_path) -> None:
-    """A sampler is told the epoch that was trained last, though another process trained it."""
+    """A sampler gets the last trained epoch, even if another process trained it."""
     data = TensorDataset(torch.arange(12.0).reshape(6, 2), torch.arange(6) % 2)
 
     class Saving(Callback):
@@ -163,7 +163,7 @@ def test_where_it_cannot_be_done(quiet_trainer) -> None:
 
 
 def test_the_module_is_whole_before_its_optimizers_are_made(quiet_trainer) -> None:
-    """on_after_configure_model finds all layers; what it freezes can be left out."""
+    """on_after_configure_model sees all layers, and can freeze some before the optimizers."""
 
     class Late(TinyModule):
         def __init__(self) -> None:

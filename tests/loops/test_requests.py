@@ -15,7 +15,7 @@ VALIDATION, CHECKPOINT = "request_validation", "request_checkpoint"
 
 
 class Saving(Checkpoint):
-    """Notes where it was asked to save, with what a checkpoint would hold of requests."""
+    """Records where it had to save, with the requests that a checkpoint would hold."""
 
     def __init__(self) -> None:
         self.saved: list[tuple] = []
@@ -280,7 +280,7 @@ def test_where_a_checkpoint_is_saved(hook, at, saved, fit) -> None:
 
 
 def test_it_is_saved_after_the_hook_of_its_slot(fit) -> None:
-    """So the file holds what every callback did in that hook."""
+    """So the file holds the changes of every callback in that hook."""
     order = []
 
     class Late(Saving):
@@ -306,7 +306,7 @@ def test_a_request_while_saving(hook, fit, tmp_path) -> None:
 
 
 def test_a_trainer_without_a_checkpoint_callback(fit) -> None:
-    """It says once a fit that nothing is saved, and what to add."""
+    """It warns once per fit that nothing is saved, and names the callback to add."""
     with pytest.warns(TrainerHooksWarning, match=r"no checkpoint .*add ModelCheckpoint") as caught:
         _, trainer = fit(asking(CHECKPOINT, "on_train_batch_start", {0, 3, 5}))
     assert len(caught) == 1
@@ -334,7 +334,7 @@ def test_a_checkpoint_callback_that_cannot_save_on_request(fit) -> None:
 
 
 def test_a_save_that_fails(fit, tmp_path) -> None:
-    """The error names the callback, and the request still stands in what is saved after it."""
+    """The error names the callback, and a later checkpoint still holds the request."""
 
     class Fails(Checkpoint):
         def save_now(self, trainer, module):
@@ -395,7 +395,7 @@ TOO_LATE = {"on_train_end", "on_fit_end", "teardown"}
 
 @pytest.mark.parametrize("hook", IN_FIT)
 def test_asking_in_any_hook(hook, fit, defaulted, tmp_path) -> None:
-    """Both may be asked for in every hook of fit, once in it: it goes on, and both are served."""
+    """Both can be requested in every hook of fit, once each, and both are served."""
     left = [True]
 
     def ask(trainer, *args):
@@ -445,7 +445,7 @@ def test_a_validation_asked_for_too_late(fit) -> None:
 
 
 def test_a_run_that_is_broken_off_forgets_its_requests(bare, tiny, recorder, batches) -> None:
-    """What a fit that failed was asked for is not done in the next one, and not warned of."""
+    """Requests of a fit that failed are neither served in the next one nor warned of."""
     seen = recorder()
 
     def fail(trainer, *args):
@@ -466,7 +466,7 @@ def test_a_run_that_is_broken_off_forgets_its_requests(bare, tiny, recorder, bat
     [(VALIDATION, r"trainer\.validate"), (CHECKPOINT, r"trainer\.save_checkpoint")],
 )
 def test_outside_of_fit(verb, instead, bare, tiny, recorder, batches) -> None:
-    """It is a UsageError before, after and in other runs than fit, with what to call instead."""
+    """It is a UsageError outside of fit, and names the method to call instead."""
     trainer = bare()
     with pytest.raises(UsageError, match=f"{verb}.. was called outside of a run.*{instead}"):
         getattr(trainer, verb)()
@@ -480,7 +480,7 @@ def test_outside_of_fit(verb, instead, bare, tiny, recorder, batches) -> None:
 
 
 def test_requests_before_a_state_is_loaded_still_stand() -> None:
-    """What a setup hook asked for is not forgotten when a checkpoint is restored after it."""
+    """A request in a setup hook survives the restore of a checkpoint after it."""
     progress = Progress(is_validation_requested=True)
     progress.load_state_dict(Progress(is_checkpoint_requested=True).state_dict())
     assert (progress.is_validation_requested, progress.is_checkpoint_requested) == (True, True)

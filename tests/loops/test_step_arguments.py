@@ -1,4 +1,4 @@
-"""Steps that take the batch alone, and steps that take what they are not given."""
+"""Signatures of steps: the batch alone, and arguments that nothing passes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_step_may_take_the_batch_alone() -> None:
 
 @pytest.mark.parametrize("fn", ["validate", "test", "predict"])
 def test_several_loaders_need_a_third_argument(fn) -> None:
-    """A step that cannot be told the loader is named, with the signature to write."""
+    """A step without dataloader_idx is named in an error, with the signature to write."""
     name = {"validate": "validation_step"}.get(fn, f"{fn}_step")
     module, trainer = Other(), Trainer(**QUIET)
     setattr(module, name, lambda batch, batch_idx: None)
@@ -89,7 +89,7 @@ def test_a_fit_with_several_loaders_says_so_before_it_trains() -> None:
     ids=["too many", "none"],
 )
 def test_other_arguments_are_refused(step, words) -> None:
-    """A training step that takes what it is not given is refused before the first batch."""
+    """A training step with unknown arguments is an error before the first batch."""
     module = Other()
     module.training_step = step
     with pytest.raises(ModuleError, match=words):
@@ -110,11 +110,11 @@ def test_any_number_of_arguments() -> None:
 
 
 def test_a_step_that_wants_the_loader(Tiny, quiet_trainer, batches) -> None:
-    """Lightning's `training_step(self, dataloader_iter)` is refused with what to write."""
+    """Lightning's `training_step(self, dataloader_iter)` is an error with the right signature."""
 
-    class Net(Tiny):
+    class TakesLoaderIterator(Tiny):
         def training_step(self, dataloader_iter):
             return super().training_step(next(dataloader_iter)[0], 0)
 
     with pytest.raises(ModuleError, match=r"training_step\(dataloader_iter\): .*self, batch, ba"):
-        quiet_trainer().fit(Net(), batches(1))
+        quiet_trainer().fit(TakesLoaderIterator(), batches(1))

@@ -12,7 +12,7 @@ from trainer_hooks.hooks.spec import HOOKS
 
 
 def raise_once(error=None):
-    """Return a reaction that asks to stop the first time, and a list that tells whether it did."""
+    """Return a function that stops the first time, and a list of whether it did."""
     raised = []
 
     def react(*args):
@@ -37,7 +37,7 @@ IN_FIT = [
 
 @pytest.mark.parametrize("hook", IN_FIT)
 def test_stop_training_raised_in_any_hook(hook, bare, defaulted, recorder, batches) -> None:
-    """fit returns, what was opened is closed, all are told once, and others had their turn."""
+    """fit returns, open hooks are closed, on_stop_training_error is called once for each."""
     first, seen = recorder(name="first"), recorder(name="second")
     react, raised = raise_once()
     first.on(hook, react)
@@ -162,7 +162,7 @@ def test_a_stopped_run_is_validated(bare, tiny, recorder, batches) -> None:
 @pytest.mark.parametrize("fn", ["validate", "test", "predict"])
 @pytest.mark.parametrize("where", ["setup", "start", "epoch_start", "batch_start", "batch_end"])
 def test_stop_training_in_an_evaluation(fn, where, bare, tiny, recorder, loader) -> None:
-    """It ends validate, test and predict as well: what ran is returned, what is open is closed."""
+    """It ends validate, test and predict as well, with their results and end hooks."""
     phase = {"validate": "validation"}.get(fn, fn)
     react, _ = raise_once()
     hook = where if where == "setup" else f"on_{phase}_{where}"
@@ -194,7 +194,7 @@ def test_stop_by_asking(at, bare, tiny, recorder, batches) -> None:
 
 
 def test_stop_asked_for_before_the_first_batch(bare, tiny, recorder, batches) -> None:
-    """A stop asked for in setup is not forgotten: no batch is trained."""
+    """A stop in setup is kept: no batch is trained."""
     seen = recorder().on("setup", lambda trainer, *args: trainer.stop("no"))
     trainer = bare(seen, num_sanity_val_steps=2)
     trainer.fit(tiny(), batches(4), batches(1))
@@ -229,7 +229,7 @@ class Short:
 
 
 def test_a_loader_shorter_than_its_length(bare, tiny, recorder, batches) -> None:
-    """The epoch ends with what there was, steps with the open window, validates, and says so."""
+    """The epoch ends early, steps with the open window, validates, and warns."""
     seen = recorder()
     trainer = bare(seen, max_epochs=2, accumulate_grad_batches=2)
     with pytest.warns(TrainerHooksWarning, match=r"ended after 3 batches, but its length is 5"):
@@ -306,7 +306,7 @@ def test_stop_iteration_in_user_code(where, precision, bare, tiny, recorder, bat
 
 
 def test_stop_iteration_in_a_prediction(bare, tiny, recorder, batches) -> None:
-    """Likewise in predict, which collects what the steps return."""
+    """The same in predict, which returns the outputs so far."""
     tiny_that_leaks = type("Leaks", (tiny,), {"predict_step": lambda self, *a: next(iter(()))})
     with pytest.raises(StopIteration):
         bare().predict(tiny_that_leaks(), batches(2))
@@ -415,7 +415,7 @@ def test_max_steps_inside_an_epoch_is_validated(bare, tiny, recorder, batches) -
 
 
 def test_a_missing_monitor_is_still_an_error(bare, tiny, batches) -> None:
-    """A stop does not hide a monitor that nobody logs."""
+    """A stop does not hide that a monitored metric is never logged."""
     trainer = bare(EarlyStopping("nothing"), max_steps=1)
     with pytest.raises(MetricError, match="nothing"):
         trainer.fit(tiny(), batches(5), batches(1))

@@ -30,7 +30,7 @@ REFUSED = ("on_train_end", "on_validation_end", "on_test_end")
 def module_of(base: type, scenario: str, snap: Any) -> Any:  # noqa: C901 - a table of cases
     """Return a module that logs as `scenario` says and notes what is visible at each moment."""
 
-    class Net(base):
+    class LogsAtEachMoment(base):
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(2, 1)
@@ -95,8 +95,8 @@ def module_of(base: type, scenario: str, snap: Any) -> Any:  # noqa: C901 - a ta
         return method
 
     for name in HOOKS:
-        setattr(Net, name, hook(name))
-    return Net()
+        setattr(LogsAtEachMoment, name, hook(name))
+    return LogsAtEachMoment()
 
 
 def moments(scenario: str, base: type, trainer_class: Any, logger: Any) -> list[Any]:

@@ -15,8 +15,7 @@ from trainer_hooks import Callback
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.clock.progress import Progress
 from trainer_hooks.errors import MetricError
-from trainer_hooks.metrics.history import History
-from trainer_hooks.metrics.series import LIMIT, Point, Series
+from trainer_hooks.metrics.history import LIMIT, History, MetricPoint, MetricSeries
 from trainer_hooks.testing import TinyModule
 
 pytestmark = pytest.mark.filterwarnings(
@@ -96,7 +95,7 @@ def test_a_prefix_is_of_what_is_written(history) -> None:
     history.set_metric_name_prefix()
     assert history.get_metric_values("loss") == [1.0]
     assert history.get_metric_values("ema_loss") == [2.0]
-    assert history.get_metric_points("ema_acc") == [Point(0, 7, 3.0)]
+    assert history.get_metric_points("ema_acc") == [MetricPoint(0, 7, 3.0)]
     history.reset()
     assert history.get_metric_names() == set()
 
@@ -116,7 +115,7 @@ def test_the_epoch_is_the_trainings_from_one_on() -> None:
 @pytest.mark.parametrize("count", [0, 1, LIMIT - 1, LIMIT, LIMIT + 1, 5 * LIMIT + 3, 100_001])
 def test_a_long_series_is_spread_evenly_and_keeps_its_last(count) -> None:
     """Of n values at most LIMIT + 1 are kept: each stride-th one and the last."""
-    series = Series()
+    series = MetricSeries()
     for number in range(count):
         series.add(0, number, float(number))
     steps = [point.step for point in series]
@@ -124,7 +123,7 @@ def test_a_long_series_is_spread_evenly_and_keeps_its_last(count) -> None:
     assert steps == sorted({*range(0, count, series.stride), *([count - 1] if count else [])})
     assert series.values == [float(step) for step in steps]
     assert count < LIMIT or len(steps) >= LIMIT // 2
-    other = Series()
+    other = MetricSeries()
     other.load_state_dict(series.state_dict())
     assert list(other) == list(series)
 
@@ -132,7 +131,7 @@ def test_a_long_series_is_spread_evenly_and_keeps_its_last(count) -> None:
 @pytest.mark.parametrize("cut", [1, LIMIT - 1, LIMIT, 12_345])
 def test_a_restored_series_goes_on_as_the_uncut_one(cut) -> None:
     """What is kept depends on how many came, wherever the series was saved."""
-    whole, first, second = Series(), Series(), Series()
+    whole, first, second = MetricSeries(), MetricSeries(), MetricSeries()
     for number in range(30_000):
         whole.add(number // 100, number, math.sin(number))
         if number < cut:
@@ -181,7 +180,7 @@ def test_ten_million_steps_stay_small() -> None:
 
 
 def net_of(Tiny):
-    class Net(Tiny):
+    class LogsLosses(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("loss", batch.mean(), on_epoch=True)
             self.log("quiet", batch.mean() * 2, logger=False)
@@ -190,7 +189,7 @@ def net_of(Tiny):
         def validation_step(self, batch, batch_idx):
             self.log("val_loss", batch.mean(), on_step=True)
 
-    return Net()
+    return LogsLosses()
 
 
 @pytest.mark.parametrize("has_logger", [True, False])
@@ -209,10 +208,18 @@ def test_a_fit_writes_its_history(Tiny, quiet_trainer, batches, MemoryLogger, ha
     assert history.get_metric_names() == {
         "loss_step", "loss_epoch", "quiet", "val_loss_step", "val_loss_epoch", "mine",
     }  # fmt: skip
-    places = [Point(0, 1, 2.0), Point(0, 3, 4.0), Point(1, 5, 1.0), Point(1, 7, 3.0)]
-    assert history.get_metric_points("loss_step") == [*places, Point(1, 9, 5.0)]
+    places = [
+        MetricPoint(0, 1, 2.0),
+        MetricPoint(0, 3, 4.0),
+        MetricPoint(1, 5, 1.0),
+        MetricPoint(1, 7, 3.0),
+    ]
+    assert history.get_metric_points("loss_step") == [*places, MetricPoint(1, 9, 5.0)]
     assert history.get_metric_values("quiet") == [4.0, 8.0, 2.0, 6.0, 10.0]
-    assert history.get_metric_points("loss_epoch") == [Point(0, 4, 3.0), Point(1, 9, 3.0)]
+    assert history.get_metric_points("loss_epoch") == [
+        MetricPoint(0, 4, 3.0),
+        MetricPoint(1, 9, 3.0),
+    ]
     assert history.get_metric_values("val_loss_step") == [1.0, 2.0, 1.0, 2.0]
     assert [p.step for p in history.get_metric_points("val_loss_step")] == [0, 1, 2, 3]
     assert history.get_metric_values("mine") == [0.5, 1.5]

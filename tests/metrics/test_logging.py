@@ -137,7 +137,7 @@ def test_means_are_weighted_over_an_uneven_last_batch(Tiny, quiet_trainer) -> No
     loader = torch.utils.data.DataLoader(data, batch_size=4)
     by_hand = []
 
-    class Net(Tiny):
+    class LogsUnevenBatches(Tiny):
         def training_step(self, batch, batch_idx):
             loss = self.layer(batch).square().mean()
             by_hand.append((loss.detach().double(), len(batch)))
@@ -148,7 +148,7 @@ def test_means_are_weighted_over_an_uneven_last_batch(Tiny, quiet_trainer) -> No
             self.log("val", batch.mean())
 
     trainer = quiet_trainer()
-    trainer.fit(Net(), loader, loader)
+    trainer.fit(LogsUnevenBatches(), loader, loader)
     assert [size for _, size in by_hand] == [4, 4, 3]
     expected = sum(loss * size for loss, size in by_hand) / 11
     found = floats(trainer.callback_metrics)
@@ -159,7 +159,7 @@ def test_means_are_weighted_over_an_uneven_last_batch(Tiny, quiet_trainer) -> No
 def test_all_reductions_in_one_fit(Tiny, quiet_trainer, batches) -> None:
     """sum, min, max, functions and given batch sizes do in a fit what they say."""
 
-    class Net(Tiny):
+    class LogsEachReduction(Tiny):
         def training_step(self, batch, batch_idx):
             value = batch.mean()
             options = {"on_step": False, "on_epoch": True}
@@ -170,7 +170,7 @@ def test_all_reductions_in_one_fit(Tiny, quiet_trainer, batches) -> None:
             return super().training_step(batch, batch_idx)
 
     trainer = quiet_trainer()
-    trainer.fit(Net(), batches(3))
+    trainer.fit(LogsEachReduction(), batches(3))
     assert floats(trainer.callback_metrics) == {
         "sum": 6.0,
         "min": 1.0,
@@ -184,13 +184,13 @@ def test_more_steps_than_one_chunk(Tiny, quiet_trainer) -> None:
     """An epoch of more values than are kept at once has the exact mean."""
     values = torch.arange(300.0)
 
-    class Net(Tiny):
+    class LogsFirstValue(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("x", batch[0, 0], on_epoch=True)
             return super().training_step(batch * 0, batch_idx)
 
     trainer = quiet_trainer()
-    trainer.fit(Net(), [torch.full((1, 2), value.item()) for value in values])
+    trainer.fit(LogsFirstValue(), [torch.full((1, 2), value.item()) for value in values])
     assert trainer.callback_metrics["x_epoch"].item() == 149.5
 
 
@@ -198,7 +198,7 @@ def test_values_that_change_in_place_later(Tiny, quiet_trainer, batches, MemoryL
     """A logged parameter, buffer and loss keep the values of their step."""
     seen = []
 
-    class Net(Tiny):
+    class ChangesLoggedValues(Tiny):
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("count", torch.zeros(1))
@@ -215,7 +215,7 @@ def test_values_that_change_in_place_later(Tiny, quiet_trainer, batches, MemoryL
             return loss
 
     logger = MemoryLogger()
-    quiet_trainer(logger=logger, log_every_n_steps=1).fit(Net(), batches(4))
+    quiet_trainer(logger=logger, log_every_n_steps=1).fit(ChangesLoggedValues(), batches(4))
     steps = [m for _, m in logger.seen if "count_step" in m]
     assert [m["count_step"] for m in steps] == [1.0, 2.0, 3.0, 4.0]
     assert [(m["scale_step"], m["loss_step"]) for m in steps] == seen
@@ -227,7 +227,7 @@ def test_values_that_change_in_place_later(Tiny, quiet_trainer, batches, MemoryL
 def test_log_dict_logs_each(Tiny, quiet_trainer, batches, MemoryLogger) -> None:
     """log_dict hands its arguments to log for each item."""
 
-    class Net(Tiny):
+    class LogsDicts(Tiny):
         def training_step(self, batch, batch_idx):
             values = {"a": batch.mean(), "b": 2}
             self.log_dict(values, prog_bar=True, on_step=False, on_epoch=True, batch_size=1)
@@ -236,7 +236,7 @@ def test_log_dict_logs_each(Tiny, quiet_trainer, batches, MemoryLogger) -> None:
 
     logger = MemoryLogger()
     trainer = quiet_trainer(logger=logger)
-    trainer.fit(Net(), batches(3))
+    trainer.fit(LogsDicts(), batches(3))
     assert logger.seen == [(2, {"epoch": 0, "a": 2.0, "b": 2.0})]
     assert trainer.progress_bar_metrics == {"a": 2.0, "b": 2.0}
     assert trainer.callback_metrics["c_epoch"].item() == 3.0
@@ -245,7 +245,7 @@ def test_log_dict_logs_each(Tiny, quiet_trainer, batches, MemoryLogger) -> None:
 def test_several_loaders_have_a_suffix(Tiny, quiet_trainer, batches) -> None:
     """With several validation loaders each name says which; results come by loader."""
 
-    class Net(Tiny):
+    class LogsForEachLoader(Tiny):
         def validation_step(self, batch, batch_idx, dataloader_idx=0):
             self.log("acc", float(dataloader_idx))
             if dataloader_idx == 0:
@@ -256,7 +256,7 @@ def test_several_loaders_have_a_suffix(Tiny, quiet_trainer, batches) -> None:
 
     trainer = quiet_trainer()
     loaders = {"a": batches(1), "b": batches(2)}
-    results = trainer.validate(Net(), loaders, verbose=False)
+    results = trainer.validate(LogsForEachLoader(), loaders, verbose=False)
     assert results == [
         {"acc/dataloader_idx_0": 0.0, "first": 5.0, "whole": 9.0},
         {"acc/dataloader_idx_1": 1.0, "whole": 9.0},
@@ -272,11 +272,11 @@ def test_several_loaders_have_a_suffix(Tiny, quiet_trainer, batches) -> None:
 def test_a_second_evaluation_with_other_loaders(Tiny, quiet_trainer, batches) -> None:
     """The number of loaders may change from one evaluation to the next; names follow it."""
 
-    class Net(Tiny):
+    class LogsLoaderNumber(Tiny):
         def validation_step(self, batch, batch_idx, dataloader_idx=0):
             self.log("acc", float(dataloader_idx))
 
-    trainer, net = quiet_trainer(), Net()
+    trainer, net = quiet_trainer(), LogsLoaderNumber()
     assert trainer.validate(net, batches(1), verbose=False) == [{"acc": 0.0}]
     two = {"a": batches(1), "b": batches(1)}
     assert trainer.validate(net, two, verbose=False) == [
@@ -289,14 +289,14 @@ def test_a_second_evaluation_with_other_loaders(Tiny, quiet_trainer, batches) ->
 def test_validation_and_test_may_log_one_name_differently(Tiny, quiet_trainer, batches) -> None:
     """A name belongs to its stage: test may log `acc` with other arguments than validation did."""
 
-    class Net(Tiny):
+    class LogsOneNameTwice(Tiny):
         def validation_step(self, batch, batch_idx):
             self.log("acc", 1.0, prog_bar=True)
 
         def test_step(self, batch, batch_idx):
             self.log("acc", 2.0, on_step=True, on_epoch=True)
 
-    trainer, net = quiet_trainer(), Net()
+    trainer, net = quiet_trainer(), LogsOneNameTwice()
     trainer.fit(net, batches(2), batches(1))
     assert trainer.test(net, batches(1), verbose=False) == [{"acc_epoch": 2.0}]
     assert trainer.validate(net, batches(1), verbose=False) == [{"acc": 1.0}]
@@ -305,7 +305,7 @@ def test_validation_and_test_may_log_one_name_differently(Tiny, quiet_trainer, b
 def test_an_evaluation_that_broke_off_leaves_nothing(Tiny, quiet_trainer, batches) -> None:
     """Values of an evaluation that failed half-way are not in the next one's means."""
 
-    class Net(Tiny):
+    class BreaksOffValidation(Tiny):
         fails = True
 
         def validation_step(self, batch, batch_idx):
@@ -313,7 +313,7 @@ def test_an_evaluation_that_broke_off_leaves_nothing(Tiny, quiet_trainer, batche
             if self.fails and batch_idx == 1:
                 raise RuntimeError("half-way")
 
-    trainer, net = quiet_trainer(), Net()
+    trainer, net = quiet_trainer(), BreaksOffValidation()
     with pytest.raises(RuntimeError, match="half-way"):
         trainer.validate(net, [batch * 1000 for batch in batches(2)], verbose=False)
     net.fails = False
@@ -324,7 +324,7 @@ def test_the_sanity_check_leaves_no_metrics(Tiny, quiet_trainer, batches, Memory
     """Neither loggers nor callbacks nor the bar find what the sanity check logged."""
     seen = {}
 
-    class Net(Tiny):
+    class LogsInSanityCheck(Tiny):
         def validation_step(self, batch, batch_idx):
             self.log("val", 1.0, prog_bar=True, on_step=True)
 
@@ -335,7 +335,7 @@ def test_the_sanity_check_leaves_no_metrics(Tiny, quiet_trainer, batches, Memory
             seen["loggers"] = list(self.trainer.logger.seen)
 
     trainer = quiet_trainer(num_sanity_val_steps=2, logger=MemoryLogger())
-    trainer.fit(Net(), batches(2), batches(2))
+    trainer.fit(LogsInSanityCheck(), batches(2), batches(2))
     assert seen == {"callbacks": {}, "bar": {}, "logged": {}, "loggers": []}
     assert "val" in trainer.callback_metrics
 
@@ -348,7 +348,7 @@ def test_metric_objects_over_epochs_equal_sklearn(Tiny, quiet_trainer, MemoryLog
     scores, labels = torch.randn(50, 3, generator=generator), torch.arange(50) % 3
     expected = sklearn_metrics.accuracy_score(labels, scores.argmax(1))
 
-    class Net(Tiny):
+    class LogsMetricObjects(Tiny):
         def __init__(self) -> None:
             super().__init__()
             kind = {"num_classes": 3, "average": "micro"}
@@ -389,7 +389,7 @@ def test_metric_objects_over_epochs_equal_sklearn(Tiny, quiet_trainer, MemoryLog
     loader = torch.utils.data.DataLoader(pairs, batch_size=8)
     logger = MemoryLogger()
     trainer = quiet_trainer(max_epochs=3, logger=logger, log_every_n_steps=1, callbacks=[Watcher()])
-    trainer.fit(Net(), loader, loader)
+    trainer.fit(LogsMetricObjects(), loader, loader)
     for name in ("acc_epoch", "val_acc"):
         found = [m[name] for _, m in logger.seen if name in m]
         assert found == pytest.approx([expected] * 3), name
@@ -407,7 +407,7 @@ def test_a_collection_in_log_is_refused(Tiny, quiet_trainer, batches) -> None:
     """A torchmetrics collection belongs into log_dict, and log says so at the call."""
     torchmetrics = pytest.importorskip("torchmetrics")
 
-    class Net(Tiny):
+    class LogsCollection(Tiny):
         def __init__(self) -> None:
             super().__init__()
             self.all = torchmetrics.MetricCollection({"m": torchmetrics.MeanMetric()})
@@ -417,7 +417,7 @@ def test_a_collection_in_log_is_refused(Tiny, quiet_trainer, batches) -> None:
             self.log("all", self.all, on_epoch=True)
 
     with pytest.raises(MetricError, match=r"log\('all'\).*collection.*log_dict"):
-        quiet_trainer().fit(Net(), batches(1))
+        quiet_trainer().fit(LogsCollection(), batches(1))
 
 
 def test_callback_metrics_may_be_written_to(Tiny, quiet_trainer, batches, tmp_path) -> None:
@@ -454,7 +454,7 @@ def test_values_of_epoch_hooks_are_seen_by_later_callbacks(Tiny, quiet_trainer, 
 
         def reset(self) -> None: ...
 
-    class Net(Tiny):
+    class LogsInEpochHooks(Tiny):
         epochs = Epochs()
 
         def on_train_epoch_end(self):
@@ -468,7 +468,7 @@ def test_values_of_epoch_hooks_are_seen_by_later_callbacks(Tiny, quiet_trainer, 
         def on_train_epoch_end(self, trainer, module):
             seen.append(floats(trainer.callback_metrics))
 
-    quiet_trainer(max_epochs=2, callbacks=[Reader()]).fit(Net(), batches(1))
+    quiet_trainer(max_epochs=2, callbacks=[Reader()]).fit(LogsInEpochHooks(), batches(1))
     assert seen == [{"late": 0.0, "object": 1.0}, {"late": 1.0, "object": 2.0}]
 
 
@@ -482,7 +482,7 @@ def test_loggers_get_every_nth_window(
     """Step values come every log_every_n_steps windows; the first at step n - 1, as elsewhere."""
     fired = []
 
-    class Net(Tiny):
+    class LogsBatchNumber(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("number", float(self.trainer.progress.batches_completed))
             return super().training_step(batch, batch_idx)
@@ -499,7 +499,7 @@ def test_loggers_get_every_nth_window(
         accumulate_grad_batches=accumulate,
         callbacks=[Listener()],
     )
-    trainer.fit(Net(), batches(10))
+    trainer.fit(LogsBatchNumber(), batches(10))
     assert [step for step, _ in logger.seen] == steps
     # the value is that of the window's last batch
     assert [m["number"] for _, m in logger.seen] == [(s + 1) * accumulate - 1 for s in steps]
@@ -511,7 +511,7 @@ def test_loggers_get_every_nth_window(
 def test_steps_go_on_over_epochs(Tiny, quiet_trainer, batches, MemoryLogger) -> None:
     """The x axis counts windows over all epochs, and epoch values stand at an epoch's last."""
 
-    class Net(Tiny):
+    class LogsInEachEpoch(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("x", 1.0, on_epoch=True)
             return super().training_step(batch, batch_idx)
@@ -521,7 +521,7 @@ def test_steps_go_on_over_epochs(Tiny, quiet_trainer, batches, MemoryLogger) -> 
 
     logger = MemoryLogger()
     quiet_trainer(logger=logger, log_every_n_steps=2, max_epochs=2).fit(
-        Net(), batches(3), batches(1)
+        LogsInEachEpoch(), batches(3), batches(1)
     )
     assert logger.seen == [
         (1, {"epoch": 0, "x_step": 1.0}),
@@ -539,20 +539,20 @@ def test_a_logged_step_and_epoch_take_the_trainers_place(
 ) -> None:
     """A value named `step` becomes the x axis, and one named `epoch` stands for the trainer's."""
 
-    class Net(Tiny):
+    class LogsStepAndEpoch(Tiny):
         def training_step(self, batch, batch_idx):
             self.log_dict({"step": 100.0 + batch_idx, "epoch": 0.5, "x": 1.0})
             return super().training_step(batch, batch_idx)
 
     logger = MemoryLogger()
-    quiet_trainer(logger=logger, log_every_n_steps=2).fit(Net(), batches(4))
+    quiet_trainer(logger=logger, log_every_n_steps=2).fit(LogsStepAndEpoch(), batches(4))
     assert logger.seen == [(101, {"epoch": 0.5, "x": 1.0}), (103, {"epoch": 0.5, "x": 1.0})]
 
 
 def test_log_metrics_of_the_trainer(Tiny, quiet_trainer, batches, MemoryLogger) -> None:
     """trainer.log_metrics hands values to all loggers at the present step or a given one."""
 
-    class Net(Tiny):
+    class LogsThroughTrainer(Tiny):
         def on_train_batch_end(self, outputs, batch, batch_idx):
             self.trainer.log_metrics({"a": 1.0})
             self.trainer.log_metrics({"b": 2.0}, step=70)
@@ -560,7 +560,7 @@ def test_log_metrics_of_the_trainer(Tiny, quiet_trainer, batches, MemoryLogger) 
 
     logger = MemoryLogger()
     trainer = quiet_trainer(logger=logger)
-    trainer.fit(Net(), batches(2))
+    trainer.fit(LogsThroughTrainer(), batches(2))
     assert logger.seen == [
         (0, {"a": 1.0}),
         (70, {"b": 2.0}),
@@ -592,7 +592,7 @@ def test_nothing_is_copied_in_a_step_unless_a_logger_is_due(
     """Three log calls a step cost no copy to the host but where the loggers get their values."""
     copies, by_step = Copies(), []
 
-    class Net(Tiny):
+    class LogsLossInEachWay(Tiny):
         def training_step(self, batch, batch_idx):
             loss = self.layer(batch).mean()
             self.log("loss", loss, prog_bar=True, on_epoch=True)
@@ -605,7 +605,7 @@ def test_nothing_is_copied_in_a_step_unless_a_logger_is_due(
 
     trainer = quiet_trainer(logger=MemoryLogger() if has_logger else False, log_every_n_steps=10)
     with copies:
-        trainer.fit(Net(), batches(30))
+        trainer.fit(LogsLossInEachWay(), batches(30))
     steps = [after - before for before, after in pairwise(by_step)]
     # one copy for each of the three values, after the hook of the batch before, and one of the
     # loss, which is looked at where others are copied anyway: a NaN is told of
@@ -630,14 +630,16 @@ def test_log_dict_without_a_trainer_warns_at_the_callers_line(Tiny) -> None:
 def test_logging_is_silent_in_a_run(Tiny, quiet_trainer, batches) -> None:
     """Integers, bools and strange batches are logged without a warning."""
 
-    class Net(Tiny):
+    class LogsPlainValues(Tiny):
         def training_step(self, batch, batch_idx):
             self.log_dict({"int": 3, "bool": True, "tensor": torch.tensor(3)}, on_epoch=True)
             return super().training_step(batch["x"][1], batch_idx)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        quiet_trainer().fit(Net(), [{"name": "a", "x": (1, batch)} for batch in batches(2)])
+        quiet_trainer().fit(
+            LogsPlainValues(), [{"name": "a", "x": (1, batch)} for batch in batches(2)]
+        )
 
 
 # --- what else can be asked of log ---
@@ -646,7 +648,7 @@ def test_logging_is_silent_in_a_run(Tiny, quiet_trainer, batches) -> None:
 def test_on_exception_logs_nothing(Tiny, batches, quiet_trainer) -> None:
     """In on_exception log is an error, which is noted on the one that is on its way."""
 
-    class Net(Tiny):
+    class LogsInException(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("x", 1.0)
             raise RuntimeError("in the step")
@@ -655,7 +657,7 @@ def test_on_exception_logs_nothing(Tiny, batches, quiet_trainer) -> None:
             self.log("x", 1.0)
 
     with pytest.raises(RuntimeError, match="in the step") as caught:
-        quiet_trainer().fit(Net(), batches(1))
+        quiet_trainer().fit(LogsInException(), batches(1))
     assert any("log('x')" in note for note in caught.value.__notes__)
 
 
@@ -670,7 +672,7 @@ def test_a_step_value_where_evaluation_starts_or_ends_is_refused(Tiny, batches, 
 def test_a_name_with_two_reductions_in_an_epoch_is_refused(Tiny, batches, quiet_trainer) -> None:
     """A name that a step sums and the epoch's end averages would hide one of the two."""
 
-    class Net(Tiny):
+    class LogsWithTwoReductions(Tiny):
         kind = "mean"
 
         def training_step(self, batch, batch_idx):
@@ -680,12 +682,12 @@ def test_a_name_with_two_reductions_in_an_epoch_is_refused(Tiny, batches, quiet_
         def on_train_epoch_end(self):
             self.log("x", 2.0, reduce_fx=self.kind)
 
-    net = Net()
+    net = LogsWithTwoReductions()
     with pytest.raises(
         MetricError, match=r"'x', reduce_fx='mean'.*also logged .*'sum'.*of its own"
     ):
         quiet_trainer().fit(net, batches(2))
-    net = Net()
+    net = LogsWithTwoReductions()
     net.kind = "sum"
     quiet_trainer().fit(net, batches(2))
 
@@ -693,12 +695,12 @@ def test_a_name_with_two_reductions_in_an_epoch_is_refused(Tiny, batches, quiet_
 def test_a_loaders_number_in_a_name_is_refused(Tiny, batches, quiet_trainer) -> None:
     """`/dataloader_idx_N` is added by log, and not by hand."""
 
-    class Net(Tiny):
+    class LogsLoaderSuffix(Tiny):
         def validation_step(self, batch, batch_idx):
             self.log("x/dataloader_idx_0", 1.0)
 
     with pytest.raises(MetricError, match="add_dataloader_idx=False"):
-        quiet_trainer().validate(Net(), batches(1), verbose=False)
+        quiet_trainer().validate(LogsLoaderSuffix(), batches(1), verbose=False)
 
 
 def test_metric_attribute_names_what_is_logged(Tiny, batches, quiet_trainer) -> None:
@@ -778,7 +780,7 @@ class PickledCallback(Callback):
 def test_a_given_stop_hands_over_what_is_there(Tiny, batches, quiet_trainer, MemoryLogger) -> None:
     """As in Lightning, the batch after which a stop is asked for is logged though it is not due."""
 
-    class Net(Tiny):
+    class StopsInThirdBatch(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("x", float(batch_idx))
             if batch_idx == 2:
@@ -786,14 +788,14 @@ def test_a_given_stop_hands_over_what_is_there(Tiny, batches, quiet_trainer, Mem
             return super().training_step(batch, batch_idx)
 
     logger = MemoryLogger()
-    quiet_trainer(logger=logger).fit(Net(), batches(5))
+    quiet_trainer(logger=logger).fit(StopsInThirdBatch(), batches(5))
     assert logger.seen == [(2, {"x": 2.0, "epoch": 0})]
 
 
 def test_values_in_inference_mode(Tiny, batches, quiet_trainer) -> None:
     """A name may be logged inside torch.inference_mode and outside of it."""
 
-    class Net(Tiny):
+    class LogsInInferenceMode(Tiny):
         def training_step(self, batch, batch_idx):
             with torch.inference_mode():
                 self.log("x", batch.mean(), on_epoch=True)
@@ -801,5 +803,5 @@ def test_values_in_inference_mode(Tiny, batches, quiet_trainer) -> None:
             return super().training_step(batch, batch_idx)
 
     trainer = quiet_trainer(max_epochs=2)
-    trainer.fit(Net(), batches(100))
+    trainer.fit(LogsInInferenceMode(), batches(100))
     assert trainer.callback_metrics["x_epoch"].item() == 50.5

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from trainer_hooks.errors import MetricError
-from trainer_hooks.metrics.store import MetricStore, Scope, floats
+from trainer_hooks.metrics.store import LogScope, MetricStore, floats
 
 numpy = pytest.importorskip("numpy")
 
@@ -36,7 +36,7 @@ def log(store, name, value, *, batch_size=None, enable_graph=False, **options):
 def store() -> MetricStore:
     """A store in a training batch of four samples."""
     store = MetricStore()
-    store.enter(Scope.TRAIN_BATCH)
+    store.enter(LogScope.TRAIN_BATCH)
     store.batch = torch.zeros(4, 2)
     return store
 
@@ -77,8 +77,8 @@ def test_a_name_that_is_no_string_is_refused(store: MetricStore) -> None:
         log(store, 5, 1.0)
 
 
-@pytest.mark.parametrize("scope", [Scope.CLOSED, Scope.PREDICTION])
-def test_logging_in_the_wrong_place_is_refused(store: MetricStore, scope: Scope) -> None:
+@pytest.mark.parametrize("scope", [LogScope.CLOSED, LogScope.PREDICTION])
+def test_logging_in_the_wrong_place_is_refused(store: MetricStore, scope: LogScope) -> None:
     """Where a value would go nowhere it is refused, with the places that it may be logged from."""
     store.enter(scope)
     with pytest.raises(MetricError) as caught:
@@ -87,8 +87,8 @@ def test_logging_in_the_wrong_place_is_refused(store: MetricStore, scope: Scope)
     assert "training, validation or test step" in str(caught.value)
 
 
-@pytest.mark.parametrize("scope", [Scope.TRAIN_BATCH, Scope.EVALUATION])
-def test_logging_for_nobody_is_refused(store: MetricStore, scope: Scope) -> None:
+@pytest.mark.parametrize("scope", [LogScope.TRAIN_BATCH, LogScope.EVALUATION])
+def test_logging_for_nobody_is_refused(store: MetricStore, scope: LogScope) -> None:
     """With neither on_step nor on_epoch a value would go nowhere."""
     store.enter(scope)
     with pytest.raises(MetricError, match=r"on_step=False and on_epoch=False.*go nowhere"):
@@ -103,7 +103,7 @@ def test_on_step_alone_switched_off_in_a_training_batch_is_refused(store: Metric
 
 def test_a_step_value_at_an_epochs_end_is_refused(store: MetricStore) -> None:
     """There is no step in the start and end hooks of a training epoch."""
-    store.enter(Scope.TRAIN_EPOCH)
+    store.enter(LogScope.TRAIN_EPOCH)
     with pytest.raises(MetricError, match=r"on_step=True\).*Leave on_step out"):
         log(store, "loss", 1.0, on_step=True)
 
@@ -134,7 +134,7 @@ def test_a_lambda_made_anew_in_each_step_is_the_same(store: MetricStore) -> None
     """A lambda in a step is another object each time, which is no reason to refuse it."""
     for value in (1.0, 5.0, 2.0):
         log(store, "loss", value, on_epoch=True, reduce_fx=lambda values: values.median())
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0]["loss_epoch"].item() == 2.0
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 2.0
     with pytest.raises(MetricError, match="reduce_fx was"):
         log(store, "loss", 1.0, on_epoch=True, reduce_fx=lambda values: values[0])
 
@@ -168,7 +168,7 @@ def test_numbers_and_single_elements_are_taken(store: MetricStore, value, expect
     kept = store.callback_metrics["loss"]
     assert kept.shape == ()
     assert kept.item() == expected
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0]["loss_epoch"].item() == expected
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == expected
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -213,7 +213,7 @@ def test_what_changes_in_place_later_is_kept_as_it_was(store, made, enable_graph
     assert store.callback_metrics["x"].item() == 1.0
     assert store.progress_bar_metrics == {"x_step": 1.0}
     assert store.step_metrics()[0]["x_step"].item() == 1.0
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0]["x_epoch"].item() == 1.0
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["x_epoch"].item() == 1.0
 
 
 # --- defaults of each place, and who is given what ---
@@ -225,27 +225,27 @@ def test_a_training_batch_logs_by_step(store: MetricStore) -> None:
     log(store, "loss", 2.0)
     assert floats(store.step_metrics()[0]) == {"loss": 2.0}
     assert store.step_metrics()[0] == {}
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0] == {}
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0] == {}
     assert floats(store.callback_metrics) == {"loss": 2.0}
 
 
 def test_a_training_epoch_logs_by_epoch(store: MetricStore) -> None:
     """In an epoch's hooks a value is there at once, and the loggers get it at the epoch's end."""
-    store.enter(Scope.TRAIN_EPOCH)
+    store.enter(LogScope.TRAIN_EPOCH)
     log(store, "acc", 1.0)
     assert floats(store.callback_metrics) == {"acc": 1.0}
     assert store.step_metrics()[0] == {}
-    assert floats(store.close_epoch(Scope.TRAIN_EPOCH)[0]) == {"acc": 1.0}
+    assert floats(store.close_epoch(LogScope.TRAIN_EPOCH)[0]) == {"acc": 1.0}
 
 
 def test_evaluation_logs_by_epoch(store: MetricStore) -> None:
     """In evaluation a value is reduced; callbacks find nothing of single batches."""
-    store.enter(Scope.EVALUATION)
+    store.enter(LogScope.EVALUATION)
     log(store, "acc", 1.0, batch_size=1)
     log(store, "acc", 2.0, batch_size=3)
     assert store.step_metrics()[0] == {}
     assert store.callback_metrics == {}
-    assert floats(store.close_epoch(Scope.EVALUATION)[0]) == {"acc": 1.75}
+    assert floats(store.close_epoch(LogScope.EVALUATION)[0]) == {"acc": 1.75}
     assert floats(store.callback_metrics) == {"acc": 1.75}
 
 
@@ -256,18 +256,18 @@ def test_both_in_training_fork_the_name(store: MetricStore) -> None:
     assert floats(store.callback_metrics) == {"loss": 4.0, "loss_step": 4.0}
     assert floats(store.step_metrics()[0]) == {"loss_step": 4.0}
     assert store.progress_bar_metrics == {"loss_step": 4.0}
-    assert floats(store.close_epoch(Scope.TRAIN_BATCH)[0]) == {"loss_epoch": 2.5}
+    assert floats(store.close_epoch(LogScope.TRAIN_BATCH)[0]) == {"loss_epoch": 2.5}
     assert floats(store.callback_metrics) == {"loss": 2.5, "loss_step": 4.0, "loss_epoch": 2.5}
     assert store.progress_bar_metrics == {"loss_step": 4.0, "loss_epoch": 2.5}
 
 
 def test_both_in_evaluation_show_no_step_to_callbacks(store: MetricStore) -> None:
     """Evaluation's single values go to the loggers alone."""
-    store.enter(Scope.EVALUATION)
+    store.enter(LogScope.EVALUATION)
     log(store, "loss", 3.0, on_step=True)
     assert floats(store.step_metrics()[0]) == {"loss_step": 3.0}
     assert store.callback_metrics == {}
-    assert floats(store.close_epoch(Scope.EVALUATION)[0]) == {"loss_epoch": 3.0}
+    assert floats(store.close_epoch(LogScope.EVALUATION)[0]) == {"loss_epoch": 3.0}
     assert floats(store.callback_metrics) == {"loss": 3.0, "loss_epoch": 3.0}
 
 
@@ -275,7 +275,7 @@ def test_logger_false_keeps_a_value_from_the_loggers(store: MetricStore) -> None
     """Callbacks and the bar find a value that the loggers are not given."""
     log(store, "loss", 1.0, on_epoch=True, prog_bar=True, logger=False)
     assert store.step_metrics()[0] == {}
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0] == {}
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0] == {}
     assert floats(store.callback_metrics)["loss_epoch"] == 1.0
     assert set(store.progress_bar_metrics) == {"loss_step", "loss_epoch"}
 
@@ -290,12 +290,12 @@ def test_only_prog_bar_reaches_the_bar(store: MetricStore) -> None:
 def test_loaders_are_told_apart(store: MetricStore) -> None:
     """With several loaders each has its own values under its own name, unless told otherwise."""
     for index in range(2):
-        store.enter(Scope.EVALUATION, index, suffix=f"/dataloader_idx_{index}")
+        store.enter(LogScope.EVALUATION, index, suffix=f"/dataloader_idx_{index}")
         log(store, "acc", float(index), on_step=True)
         log(store, "shared", float(index), add_dataloader_idx=False)
-    values = store.epoch_values(Scope.EVALUATION, 1)
+    values = store.epoch_values(LogScope.EVALUATION, 1)
     assert floats(values) == {"acc_epoch/dataloader_idx_1": 1.0, "shared": 1.0}
-    reduced = floats(store.close_epoch(Scope.EVALUATION)[0])
+    reduced = floats(store.close_epoch(LogScope.EVALUATION)[0])
     assert reduced == {
         "acc_epoch/dataloader_idx_0": 0.0,
         "acc_epoch/dataloader_idx_1": 1.0,
@@ -325,26 +325,28 @@ def test_the_batch_size_is_found_in_the_batch(store: MetricStore, batch, size) -
     store.batch = torch.zeros(1)
     log(store, "loss", 0.0, on_epoch=True)
     expected = size / (size + 1)
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0]["loss_epoch"].item() == pytest.approx(expected)
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == pytest.approx(
+        expected
+    )
 
 
 def test_a_batch_size_that_is_given_counts(store: MetricStore) -> None:
     """batch_size overrides what the batch looks like."""
     log(store, "loss", 1.0, on_epoch=True, batch_size=1)
     log(store, "loss", 5.0, on_epoch=True, batch_size=3)
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0]["loss_epoch"].item() == 4.0
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 4.0
 
 
 def test_values_of_epoch_hooks_weigh_the_same(store: MetricStore) -> None:
     """Outside a batch there is no batch size: a batch that went by before does not count."""
-    store.enter(Scope.TRAIN_EPOCH)
+    store.enter(LogScope.TRAIN_EPOCH)
     log(store, "x", 1.0)
-    store.enter(Scope.TRAIN_BATCH)
+    store.enter(LogScope.TRAIN_BATCH)
     store.batch = torch.zeros(100, 2)
     log(store, "other", 1.0, on_epoch=True)
-    store.enter(Scope.TRAIN_EPOCH)
+    store.enter(LogScope.TRAIN_EPOCH)
     log(store, "x", 3.0)
-    assert store.close_epoch(Scope.TRAIN_EPOCH)[0]["x"].item() == 2.0
+    assert store.close_epoch(LogScope.TRAIN_EPOCH)[0]["x"].item() == 2.0
 
 
 # --- epochs ---
@@ -353,19 +355,19 @@ def test_values_of_epoch_hooks_weigh_the_same(store: MetricStore) -> None:
 def test_an_epoch_begins_anew(store: MetricStore) -> None:
     """What was logged in the last epoch is not in the next one's reduction."""
     log(store, "loss", 1.0, on_epoch=True)
-    store.close_epoch(Scope.TRAIN_BATCH)[0]
+    store.close_epoch(LogScope.TRAIN_BATCH)[0]
     log(store, "loss", 3.0, on_epoch=True)
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0]["loss_epoch"].item() == 3.0
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 3.0
 
 
 def test_a_metric_object_under_several_names_is_reduced_before_it_begins_anew(store) -> None:
     """One object that two evaluation loaders log has the same value under both names."""
     mean = pytest.importorskip("torchmetrics").MeanMetric()
     for loader, suffix in enumerate("ab"):
-        store.enter(Scope.EVALUATION, loader, suffix="/" + suffix)
+        store.enter(LogScope.EVALUATION, loader, suffix="/" + suffix)
         mean.update(2.0 + loader)
         log(store, "error", mean)
-    shared, _ = store.close_epoch(Scope.EVALUATION)
+    shared, _ = store.close_epoch(LogScope.EVALUATION)
     assert [float(value) for value in shared.values()] == [2.5, 2.5]
     assert len(shared) == 2
     assert not mean.update_called
@@ -374,29 +376,29 @@ def test_a_metric_object_under_several_names_is_reduced_before_it_begins_anew(st
 def test_a_name_that_is_not_logged_in_an_epoch_keeps_its_value(store: MetricStore) -> None:
     """Loggers get nothing for such an epoch; callbacks still find the last value."""
     log(store, "loss", 1.0, on_epoch=True)
-    store.close_epoch(Scope.TRAIN_BATCH)[0]
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0] == {}
+    store.close_epoch(LogScope.TRAIN_BATCH)[0]
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0] == {}
     assert store.callback_metrics["loss_epoch"].item() == 1.0
 
 
 def test_refresh_shows_the_epoch_so_far(store: MetricStore) -> None:
     """Callbacks find present reductions in the middle, and the epoch goes on."""
     log(store, "loss", 1.0, on_epoch=True)
-    store.refresh(Scope.TRAIN_BATCH)
+    store.refresh(LogScope.TRAIN_BATCH)
     assert store.callback_metrics["loss_epoch"].item() == 1.0
     log(store, "loss", 3.0, on_epoch=True)
-    assert store.close_epoch(Scope.TRAIN_BATCH)[0]["loss_epoch"].item() == 2.0
+    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 2.0
 
 
 def test_dropping_forgets_values_and_arguments(store: MetricStore) -> None:
     """After a drop nothing of that place is left, so a name may be logged otherwise."""
-    store.enter(Scope.EVALUATION)
+    store.enter(LogScope.EVALUATION)
     log(store, "acc", 1.0, prog_bar=True)
-    store.drop(Scope.EVALUATION)
-    assert store.close_epoch(Scope.EVALUATION)[0] == {}
-    store.enter(Scope.EVALUATION)
+    store.drop(LogScope.EVALUATION)
+    assert store.close_epoch(LogScope.EVALUATION)[0] == {}
+    store.enter(LogScope.EVALUATION)
     log(store, "acc", 0.0, prog_bar=False)
-    assert floats(store.close_epoch(Scope.EVALUATION)[0]) == {"acc": 0.0}
+    assert floats(store.close_epoch(LogScope.EVALUATION)[0]) == {"acc": 0.0}
 
 
 def test_what_is_visible_is_put_back_after_an_isolated_evaluation(store: MetricStore) -> None:
@@ -414,21 +416,21 @@ def test_what_is_visible_is_put_back_after_an_isolated_evaluation(store: MetricS
 
 def test_the_state_is_plain_and_goes_on(store: MetricStore) -> None:
     """The state holds plain data, and a store that takes it ends the epoch in the same values."""
-    from trainer_hooks.checkpoint.plain import require_plain
+    from trainer_hooks.checkpoint.encoding import require_plain
 
     def median(values):
         return values.median()
 
     def go_on(target: MetricStore) -> dict:
-        target.enter(Scope.TRAIN_BATCH)
+        target.enter(LogScope.TRAIN_BATCH)
         for value in (3.0, 9.0):
             log(target, "loss", value, on_epoch=True, prog_bar=True, batch_size=2)
             log(target, "middle", value, on_step=False, on_epoch=True, reduce_fx=median)
-        return floats(target.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)[0])
+        return floats(target.close_epoch(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)[0])
 
     log(store, "loss", 1.0, on_epoch=True, prog_bar=True, batch_size=2)
     log(store, "middle", 1.0, on_step=False, on_epoch=True, reduce_fx=median)
-    store.enter(Scope.TRAIN_EPOCH)
+    store.enter(LogScope.TRAIN_EPOCH)
     log(store, "note", 7.0)
     store.callback_metrics["mine"] = 0.5  # type: ignore[assignment] - users do
     state = store.state_dict({})

@@ -10,7 +10,7 @@ from trainer_hooks.errors import ModuleError
 from trainer_hooks.loggers import InMemoryLogger
 
 
-class Net(Module):
+class WithoutSteps(Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
@@ -47,7 +47,7 @@ class Numbers(DataModule):
 def test_it_is_made_again_with_its_arguments_and_its_state(quiet_trainer, tmp_path) -> None:
     """A checkpoint holds its hyperparameters where Lightning's does, and its state."""
     trainer = quiet_trainer(max_epochs=1)
-    trainer.fit(Net(), Numbers(6, batch_size=3))
+    trainer.fit(WithoutSteps(), Numbers(6, batch_size=3))
     path = tmp_path / "one.ckpt"
     trainer.save_checkpoint(path)
     held = torch.load(path, weights_only=True)
@@ -60,7 +60,7 @@ def test_it_is_made_again_with_its_arguments_and_its_state(quiet_trainer, tmp_pa
 def test_what_the_file_does_not_hold_is_named(quiet_trainer, tmp_path) -> None:
     """A file of a run without it says which argument to pass."""
     trainer = quiet_trainer(max_epochs=1)
-    trainer.fit(Net(), [torch.ones(1, 4)])
+    trainer.fit(WithoutSteps(), [torch.ones(1, 4)])
     path = tmp_path / "one.ckpt"
     trainer.save_checkpoint(path)
     with pytest.raises(ModuleError, match=r"holds no hyperparameter 'count'.*count=\.\.\."):
@@ -79,7 +79,7 @@ def test_loggers_are_given_its_hyperparameters_too(tmp_path) -> None:
         enable_model_summary=False,
         enable_checkpointing=False,
     )
-    trainer.fit(Net(), Numbers(4))
+    trainer.fit(WithoutSteps(), Numbers(4))
     assert logger.hparams == {"count": 4, "batch_size": 2}
 
 
@@ -87,7 +87,7 @@ def test_loggers_are_given_its_hyperparameters_too(tmp_path) -> None:
 def test_it_may_stand_in_the_second_place(quiet_trainer, verb) -> None:
     """Where loaders stand, as in Lightning."""
     numbers, trainer = Numbers(4), quiet_trainer(max_epochs=1)
-    getattr(trainer, verb)(Net(), numbers)
+    getattr(trainer, verb)(WithoutSteps(), numbers)
     assert numbers.seen
     assert trainer.datamodule is numbers
 
@@ -95,7 +95,7 @@ def test_it_may_stand_in_the_second_place(quiet_trainer, verb) -> None:
 def test_its_hyperparameters_may_come_from_a_file(quiet_trainer, tmp_path) -> None:
     """`hparams_file` takes the place of what the checkpoint holds, as for a module."""
     trainer = quiet_trainer(max_epochs=1)
-    trainer.fit(Net(), Numbers(6, batch_size=3))
+    trainer.fit(WithoutSteps(), Numbers(6, batch_size=3))
     trainer.save_checkpoint(tmp_path / "data.ckpt")
     (tmp_path / "data.yaml").write_text("count: 4\nbatch_size: 1\n")
     again = Numbers.load_from_checkpoint(

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from small_modules import ManualLinear, ScheduledLinear
 from torch.optim import SGD
 
 from trainer_hooks import Callback, DataModule, Module
@@ -80,16 +81,10 @@ def test_manual_backward_with_automatic_optimization(Tiny, quiet_trainer, batche
         quiet_trainer().fit(Net(), batches(1))
 
 
-def test_manual_backward_after_a_fit(Tiny, quiet_trainer, batches) -> None:
+def test_manual_backward_after_a_fit(quiet_trainer, batches) -> None:
     """When the run is over, what it offered is gone."""
 
-    class Net(Tiny):
-        automatic_optimization = False
-
-        def training_step(self, batch, batch_idx):
-            self.manual_backward(self.layer(batch).mean())
-
-    net = Net()
+    net = ManualLinear()
     quiet_trainer().fit(net, batches(1))
     with pytest.raises(UsageError, match="outside fit"):
         net.manual_backward(torch.zeros((), requires_grad=True))
@@ -200,15 +195,11 @@ def test_the_default_hooks_do_what_torch_does() -> None:
 # --- in a run ---
 
 
-def test_what_a_run_offers(Tiny, quiet_trainer, batches, MemoryLogger) -> None:
+def test_what_a_run_offers(quiet_trainer, batches, MemoryLogger) -> None:
     """Inside a run the module reads its trainer's counters, loggers and optimizers."""
     logger, seen = MemoryLogger(), []
 
-    class Net(Tiny):
-        def configure_optimizers(self):
-            optimizer = super().configure_optimizers()
-            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
-
+    class ReadsItsRun(ScheduledLinear):
         def training_step(self, batch, batch_idx):
             assert self.trainer is trainer
             assert self.logger is logger
@@ -219,7 +210,7 @@ def test_what_a_run_offers(Tiny, quiet_trainer, batches, MemoryLogger) -> None:
             return super().training_step(batch, batch_idx)
 
     trainer = quiet_trainer(max_epochs=2, logger=logger)
-    net = Net()
+    net = ReadsItsRun()
     trainer.fit(net, batches(2))
     assert seen == [(0, 0), (0, 1), (1, 2), (1, 3)]
     assert net.trainer is trainer
@@ -231,7 +222,7 @@ def test_forms_of_optimizers_and_schedulers(Tiny, quiet_trainer, batches, count)
     """One comes alone, several in a list; without any, an empty list and None."""
     found = {}
 
-    class Net(Tiny):
+    class SeveralOptimizers(Tiny):
         automatic_optimization = False
 
         def configure_optimizers(self):
@@ -244,7 +235,7 @@ def test_forms_of_optimizers_and_schedulers(Tiny, quiet_trainer, batches, count)
             found["schedulers"] = self.lr_schedulers()
 
     trainer = quiet_trainer()
-    trainer.fit(Net(), batches(1))
+    trainer.fit(SeveralOptimizers(), batches(1))
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
     if count == 1:
         assert found["bare"] is trainer.optimizers[0]
@@ -260,7 +251,7 @@ def test_a_wrapped_optimizer_is_like_its_own(Tiny, quiet_trainer, batches) -> No
     """In manual optimization steps count and fire hooks; all else is the optimizer's."""
     events = []
 
-    class Net(Tiny):
+    class StepsByHand(Tiny):
         automatic_optimization = False
 
         def training_step(self, batch, batch_idx):
@@ -289,7 +280,7 @@ def test_a_wrapped_optimizer_is_like_its_own(Tiny, quiet_trainer, batches) -> No
             events.append("after step")
 
     trainer = quiet_trainer()
-    trainer.fit(Net(), batches(2))
+    trainer.fit(StepsByHand(), batches(2))
     one = ["zero_grad", "before backward", "after backward", "before step", "after step"]
     assert events == one * 2
     assert trainer.global_step == 2
@@ -299,7 +290,7 @@ def test_toggling(Tiny, quiet_trainer, batches) -> None:
     """While one optimizer is toggled, only its parameters need gradients; then all as before."""
     seen = []
 
-    class Net(Tiny):
+    class TogglesOptimizers(Tiny):
         automatic_optimization = False
 
         def __init__(self) -> None:
@@ -330,7 +321,7 @@ def test_toggling(Tiny, quiet_trainer, batches) -> None:
             seen.append(self.needs())
             self.untoggle_optimizer(second)
 
-    quiet_trainer().fit(Net(), batches(1))
+    quiet_trainer().fit(TogglesOptimizers(), batches(1))
     everything, first, second = [True, True, False], [True, False, False], [False, True, False]
     assert seen == [first, everything, second, everything, second, everything]
 
@@ -338,11 +329,11 @@ def test_toggling(Tiny, quiet_trainer, batches) -> None:
 def test_printing_goes_through_the_trainer(Tiny, quiet_trainer, batches, capsys) -> None:
     """self.print prints, whether there is a bar or not."""
 
-    class Net(Tiny):
+    class PrintsAtEnd(Tiny):
         def on_train_end(self):
             self.print("done", 1, sep="-")
 
-    quiet_trainer().fit(Net(), batches(1))
+    quiet_trainer().fit(PrintsAtEnd(), batches(1))
     assert capsys.readouterr().out == "done-1\n"
 
 
@@ -378,7 +369,7 @@ def test_optimizer_step_is_the_modules(Tiny, quiet_trainer, batches) -> None:
     """An overridden optimizer_step decides whether and how to step, and its closure trains."""
     calls = []
 
-    class Net(Tiny):
+    class ChoosesRateOfStep(Tiny):
         def training_step(self, batch, batch_idx):
             calls.append("step")
             return super().training_step(batch, batch_idx)
@@ -393,7 +384,7 @@ def test_optimizer_step_is_the_modules(Tiny, quiet_trainer, batches) -> None:
             super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
 
     torch.manual_seed(0)
-    net, rates = Net(), []
+    net, rates = ChoosesRateOfStep(), []
     weights = [net.layer.weight.clone()]
 
     class Watcher(Callback):
@@ -414,12 +405,12 @@ def test_optimizer_step_is_the_modules(Tiny, quiet_trainer, batches) -> None:
 def test_an_overridden_optimizer_step_trains_the_same(Tiny, quiet_trainer, batches) -> None:
     """With the closure handed on, weights are those of a run without the override, bit for bit."""
 
-    class Net(Tiny):
+    class PlainOptimizerStep(Tiny):
         def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
             optimizer.step(closure=optimizer_closure)
 
     results = []
-    for kind in (Tiny, Net):
+    for kind in (Tiny, PlainOptimizerStep):
         torch.manual_seed(0)
         module = kind()
         trainer = quiet_trainer(accumulate_grad_batches=2, gradient_clip_val=0.1, max_epochs=2)
@@ -439,7 +430,7 @@ def test_parts_of_a_step_are_the_modules(Tiny, quiet_trainer, batches, name, is_
     """An overridden part is called with its arguments once a window, in place of the default."""
     calls = []
 
-    class Net(Tiny):
+    class OverridesPart(Tiny):
         pass
 
     def part(*args, **kwargs):
@@ -447,8 +438,8 @@ def test_parts_of_a_step_are_the_modules(Tiny, quiet_trainer, batches, name, is_
         return getattr(Tiny, name)(net, *args, **kwargs)
 
     if not is_set:
-        setattr(Net, name, lambda self, *args, **kwargs: part(*args, **kwargs))
-    net = Net()
+        setattr(OverridesPart, name, lambda self, *args, **kwargs: part(*args, **kwargs))
+    net = OverridesPart()
     if is_set:
         setattr(net, name, part)
     trainer = quiet_trainer(gradient_clip_val=0.5, gradient_clip_algorithm="value")
@@ -469,11 +460,11 @@ def test_parts_of_a_step_are_the_modules(Tiny, quiet_trainer, batches, name, is_
 def test_backward_may_do_without_gradients(Tiny, quiet_trainer, batches) -> None:
     """An overridden backward is what makes gradients: one that makes none trains nothing."""
 
-    class Net(Tiny):
+    class SkipsBackward(Tiny):
         def backward(self, loss):
             pass
 
-    net = Net()
+    net = SkipsBackward()
     before = net.layer.weight.clone()
     quiet_trainer().fit(net, batches(2))
     assert torch.equal(net.layer.weight, before)
@@ -483,34 +474,30 @@ def test_clipping_may_be_the_modules_alone(Tiny, quiet_trainer, batches) -> None
     """An overridden configure_gradient_clipping is called without an option too."""
     given = []
 
-    class Net(Tiny):
+    class ClipsGradients(Tiny):
         def configure_gradient_clipping(
             self, optimizer, gradient_clip_val, gradient_clip_algorithm
         ):
             given.append((gradient_clip_val, gradient_clip_algorithm))
             self.clip_gradients(optimizer, 1e-9, "value")
 
-    net = Net()
+    net = ClipsGradients()
     before = net.layer.weight.clone()
     quiet_trainer().fit(net, batches(2))
     assert given == [(None, "norm")] * 2
     assert torch.allclose(net.layer.weight, before, atol=1e-8)
 
 
-def test_lr_scheduler_step_is_the_modules(Tiny, quiet_trainer, batches) -> None:
+def test_lr_scheduler_step_is_the_modules(quiet_trainer, batches) -> None:
     """An overridden lr_scheduler_step steps the schedulers, without a metric where none is due."""
     calls = []
 
-    class Net(Tiny):
-        def configure_optimizers(self):
-            optimizer = super().configure_optimizers()
-            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
-
+    class KeepsSchedulerStill(ScheduledLinear):
         def lr_scheduler_step(self, scheduler, metric):
             calls.append((scheduler, metric))
 
     trainer = quiet_trainer(max_epochs=2)
-    trainer.fit(Net(), batches(1))
+    trainer.fit(KeepsSchedulerStill(), batches(1))
     [config] = trainer.lr_scheduler_configs
     assert calls == [(config.scheduler, None)] * 2
     assert trainer.optimizers[0].param_groups[0]["lr"] == 0.1
@@ -519,7 +506,7 @@ def test_lr_scheduler_step_is_the_modules(Tiny, quiet_trainer, batches) -> None:
 def test_configure_model_builds_before_the_optimizer(Tiny, quiet_trainer, batches) -> None:
     """Layers that configure_model builds are there when optimizers are made, and are trained."""
 
-    class Net(Tiny):
+    class BuildsLateLayer(Tiny):
         def configure_model(self):
             if not hasattr(self, "late"):
                 self.late = torch.nn.Linear(1, 1)
@@ -527,7 +514,7 @@ def test_configure_model_builds_before_the_optimizer(Tiny, quiet_trainer, batche
         def training_step(self, batch, batch_idx):
             return self.late(self.layer(batch)).mean()
 
-    net = Net()
+    net = BuildsLateLayer()
     trainer = quiet_trainer()
     trainer.fit(net, batches(1))
     trained = {id(p) for p in trainer.optimizers[0].param_groups[0]["params"]}
@@ -558,12 +545,12 @@ def test_configure_callbacks_replace_those_of_their_type_and_key(
     """A module's callback takes the place of the trainer's with the same type and state_key."""
     users, modules = [Keyed("a"), Keyed("b")], [Keyed("b"), Keyed("c")]
 
-    class Net(Tiny):
+    class ReplacesCallbacks(Tiny):
         def configure_callbacks(self):
             return modules
 
     trainer = quiet_trainer(callbacks=users)
-    trainer.fit(Net(), batches(1))
+    trainer.fit(ReplacesCallbacks(), batches(1))
     assert [c.epochs for c in users] == [1, 0]
     assert [c.epochs for c in modules] == [1, 1]
     assert {id(c) for c in trainer.callbacks} == {id(users[0]), *map(id, modules)}
@@ -575,7 +562,7 @@ def test_configure_callbacks_replace_those_of_their_type_and_key(
 def test_configure_callbacks_may_return_one(Tiny, quiet_trainer, batches) -> None:
     """A single callback needs no list, and acts like the trainer's own."""
 
-    class Net(Tiny):
+    class ConfiguresEarlyStopping(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("x", 1.0)
             return super().training_step(batch, batch_idx)
@@ -584,7 +571,7 @@ def test_configure_callbacks_may_return_one(Tiny, quiet_trainer, batches) -> Non
             return EarlyStopping("x", patience=1)
 
     trainer = quiet_trainer(max_epochs=9)
-    trainer.fit(Net(), batches(1))
+    trainer.fit(ConfiguresEarlyStopping(), batches(1))
     assert trainer.current_epoch == 2
     assert trainer.early_stopping_callback is not None
 
@@ -593,7 +580,7 @@ def test_hooks_of_the_module_take_no_trainer(Tiny, quiet_trainer, batches) -> No
     """A module's hooks are called without trainer and module, after those of callbacks."""
     calls = []
 
-    class Net(Tiny):
+    class NotesHooks(Tiny):
         def setup(self, stage):
             calls.append(("setup", stage))
 
@@ -607,7 +594,7 @@ def test_hooks_of_the_module_take_no_trainer(Tiny, quiet_trainer, batches) -> No
         def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
             calls.append(("callback", batch_idx, outputs["loss"].item()))
 
-    quiet_trainer(callbacks=[First()]).fit(Net(), batches(1))
+    quiet_trainer(callbacks=[First()]).fit(NotesHooks(), batches(1))
     assert [call[0] for call in calls] == ["setup", "callback", "module", "teardown"]
     assert calls[1][1:] == calls[2][1:]
 
@@ -616,7 +603,7 @@ def test_loaders_of_the_module(Tiny, quiet_trainer, batches) -> None:
     """A module that has loaders needs none passed; one that is passed counts more."""
     seen = []
 
-    class Net(Tiny):
+    class HasLoaders(Tiny):
         def train_dataloader(self):
             return batches(1)
 
@@ -642,7 +629,7 @@ def test_loaders_of_the_module(Tiny, quiet_trainer, batches) -> None:
         def predict_step(self, batch, batch_idx):
             return batch_idx
 
-    trainer, net = quiet_trainer(), Net()
+    trainer, net = quiet_trainer(), HasLoaders()
     trainer.fit(net)
     trainer.test(net, verbose=False)
     assert seen == ["train"] + ["val"] * 2 + ["test"] * 3
@@ -693,7 +680,7 @@ def test_the_loaders_of_a_data_module(Tiny, quiet_trainer, batches, stage) -> No
     """Each stage asks for the loaders that it needs, and tells setup and teardown its name."""
     calls: list = []
 
-    class Net(Tiny):
+    class HasUnusedLoader(Tiny):
         def validation_step(self, batch, batch_idx): ...
 
         def test_step(self, batch, batch_idx): ...
@@ -714,7 +701,7 @@ def test_the_loaders_of_a_data_module(Tiny, quiet_trainer, batches, stage) -> No
         predict_dataloader=batches(1),
         teardown=None,
     )()
-    getattr(quiet_trainer(), stage)(Net(), datamodule=data)
+    getattr(quiet_trainer(), stage)(HasUnusedLoader(), datamodule=data)
     loaders = {
         "fit": ["train_dataloader", "val_dataloader"],
         "validate": ["val_dataloader"],
@@ -732,12 +719,12 @@ def test_a_data_module_is_told_of_exceptions_and_torn_down(Tiny, quiet_trainer, 
     hooks = {"train_dataloader": batches(1), "on_exception": None, "teardown": None}
     data = noted(DataModule, calls, "data", **hooks)()
 
-    class Net(Tiny):
+    class RaisesInStep(Tiny):
         def training_step(self, batch, batch_idx):
             raise ZeroDivisionError("in the step")
 
     with pytest.raises(ZeroDivisionError) as caught:
-        quiet_trainer().fit(Net(), datamodule=data)
+        quiet_trainer().fit(RaisesInStep(), datamodule=data)
     assert calls[1:] == [("data", "on_exception", caught.value), ("data", "teardown", "fit")]
 
 
@@ -791,14 +778,14 @@ def test_a_data_module_from_datasets(Tiny, quiet_trainer) -> None:
     assert [len(batch) for batch in module.test_dataloader()] == [4, 2]
     assert module.val_dataloader() is None
 
-    class Net(Tiny):
+    class CountsTestSamples(Tiny):
         def validation_step(self, batch, batch_idx):
             pytest.fail("there is no validation data")
 
         def test_step(self, batch, batch_idx):
             self.log("n", float(len(batch)), reduce_fx="sum")
 
-    trainer, net = quiet_trainer(), Net()
+    trainer, net = quiet_trainer(), CountsTestSamples()
     trainer.fit(net, datamodule=module)
     assert trainer.num_training_batches == 2
     assert trainer.test(net, datamodule=module, verbose=False) == [{"n": 6.0}]
@@ -829,12 +816,12 @@ def test_from_datasets_of_a_subclass(quiet_trainer, Tiny) -> None:
     assert next(iter(module.test_dataloader())).tolist() == [1]
     seen = []
 
-    class Net(Tiny):
+    class NotesBatches(Tiny):
         def training_step(self, batch, batch_idx):
             seen.append(batch.tolist())
             return super().training_step(batch, batch_idx)
 
-    quiet_trainer().fit(Net(), datamodule=module)
+    quiet_trainer().fit(NotesBatches(), datamodule=module)
     assert seen == [[[2.0, 2.0]]] * 2
 
 
@@ -942,11 +929,11 @@ def test_a_module_with_a_training_step_has_no_default_validation(
 ) -> None:
     """Where training is the module's own, a method named loss does not make a validation."""
 
-    class Net(Default):
+    class OnlyTrainingStep(Default):
         def training_step(self, batch, batch_idx):
             return self.loss(self(batch), batch)
 
-    trainer, net = quiet_trainer(), Net()
+    trainer, net = quiet_trainer(), OnlyTrainingStep()
     with pytest.warns(TrainerHooksWarning, match="has no validation_step"):
         trainer.fit(net, batches(1), batches(1))
     assert trainer.num_val_batches == []

@@ -6,12 +6,13 @@ import io
 
 import pytest
 import torch
+from small_modules import UnoptimizedLinear
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import ExponentialLR, LambdaLR, ReduceLROnPlateau, StepLR
 
 from trainer_hooks import Band, Callback, Module, TrainerHooksWarning
 from trainer_hooks.errors import MetricError, ModuleError, OptimizationError
-from trainer_hooks.module.optimization import LRSchedulerConfig, needs_closure, parse
+from trainer_hooks.module.optimization import LRSchedulerConfig, needs_closure, parse_optimizers
 
 
 def parameters() -> list[torch.nn.Parameter]:
@@ -28,7 +29,7 @@ def sgd() -> SGD:
 def refusal(returned: object) -> str:
     """Return the message with which a value is refused."""
     with pytest.raises(OptimizationError) as caught:
-        parse(returned, "Net")
+        parse_optimizers(returned, "Net")
     message = str(caught.value)
     assert "Net.configure_optimizers" in message
     return message
@@ -190,7 +191,7 @@ def test_every_form() -> None:
         ([one, {"optimizer": two, "lr_scheduler": decays}], [one, two], [decays]),
     ]
     for returned, optimizers, schedulers in forms:
-        found = parse(returned, "Net")
+        found = parse_optimizers(returned, "Net")
         assert [id(o) for o in found.optimizers] == [id(o) for o in optimizers], returned
         assert [id(c.scheduler) for c in found.schedulers] == [id(s) for s in schedulers], returned
 
@@ -208,9 +209,9 @@ def test_the_settings_of_a_scheduler() -> None:
         "monitor": "acc",
         "strict": False,
     }
-    [config] = parse(([optimizer], [given]), "Net").schedulers
+    [config] = parse_optimizers(([optimizer], [given]), "Net").schedulers
     assert config == LRSchedulerConfig(**given)
-    [config] = parse(([optimizer], [scheduler]), "Net").schedulers
+    [config] = parse_optimizers(([optimizer], [scheduler]), "Net").schedulers
     assert config == LRSchedulerConfig(scheduler, None, "epoch", 1, False, None, True)
 
 
@@ -230,7 +231,7 @@ def test_the_monitor_may_stand_at_both_places(wrap) -> None:
     """A plateau's monitor stands in its own dict, which counts more, or beside the optimizer."""
     optimizer = sgd()
     returned = {"optimizer": optimizer, **wrap(ReduceLROnPlateau(optimizer))}
-    [config] = parse(returned, "Net").schedulers
+    [config] = parse_optimizers(returned, "Net").schedulers
     assert config.reduce_on_plateau
     assert config.monitor == "acc"
 
@@ -247,7 +248,7 @@ def test_a_scheduler_of_the_users_own() -> None:
         def load_state_dict(self, state): ...
 
     own = Own()
-    [config] = parse(([sgd()], [own]), "Net").schedulers
+    [config] = parse_optimizers(([sgd()], [own]), "Net").schedulers
     assert config.scheduler is own
 
 
@@ -256,7 +257,7 @@ def test_what_was_returned_is_not_changed() -> None:
     optimizer = sgd()
     scheduler = {"scheduler": ReduceLROnPlateau(optimizer)}
     returned = {"optimizer": optimizer, "lr_scheduler": scheduler, "monitor": "acc"}
-    parse(returned, "Net")
+    parse_optimizers(returned, "Net")
     assert set(scheduler) == {"scheduler"}
     assert set(returned) == {"optimizer", "lr_scheduler", "monitor"}
 
@@ -270,12 +271,12 @@ def test_only_an_optimizer_that_evaluates_the_loss_needs_a_closure() -> None:
 
 def test_the_number_of_states_must_fit() -> None:
     """States of other numbers of optimizers or schedulers are refused with both numbers."""
-    one = parse(sgd(), "Net")
-    two = parse([sgd(), sgd()], "Net")
+    one = parse_optimizers(sgd(), "Net")
+    two = parse_optimizers([sgd(), sgd()], "Net")
     with pytest.raises(OptimizationError, match=r"holds 2 entries under 'optimizer_states'.*1"):
         one.require_same(two.state_dict())
     optimizer = sgd()
-    scheduled = parse(([optimizer], [StepLR(optimizer, 1)]), "Net")
+    scheduled = parse_optimizers(([optimizer], [StepLR(optimizer, 1)]), "Net")
     with pytest.raises(OptimizationError, match=r"holds 0 entries under 'lr_schedulers'"):
         scheduled.require_same(one.state_dict())
 
@@ -283,10 +284,10 @@ def test_the_number_of_states_must_fit() -> None:
 def test_states_go_into_the_same_places() -> None:
     """What state_dict returns is taken back by optimizers and schedulers in order."""
     optimizer, other = SGD(parameters(), lr=1.0), SGD(parameters(), lr=1.0)
-    saved = parse(([optimizer], [StepLR(optimizer, 1, gamma=0.5)]), "Net")
+    saved = parse_optimizers(([optimizer], [StepLR(optimizer, 1, gamma=0.5)]), "Net")
     optimizer.step()
     saved.schedulers[0].scheduler.step()
-    target = parse(([other], [StepLR(other, 1, gamma=0.5)]), "Net")
+    target = parse_optimizers(([other], [StepLR(other, 1, gamma=0.5)]), "Net")
     target.load_state_dict(saved.state_dict())
     assert other.param_groups[0]["lr"] == 0.5
     assert target.schedulers[0].scheduler.last_epoch == 1
@@ -306,7 +307,7 @@ class Stepping:
         self.weight = torch.nn.Parameter(torch.linspace(-1, 2, 6, dtype=dtype).reshape(2, 3))
         self.is_sparse = kind == "SparseAdam"
         optimizer = getattr(torch.optim, kind)([self.weight], **{"lr": 0.01, **options})
-        self.optimization = parse(optimizer, "Net")
+        self.optimization = parse_optimizers(optimizer, "Net")
 
     def step(self) -> None:
         grad = self.weight.detach() ** 2 - 0.5
@@ -369,7 +370,7 @@ def test_states_take_the_type_of_parameters_that_have_another_one_now() -> None:
 def test_a_resume_in_double_precision_is_exact(quiet_trainer, tmp_path) -> None:
     """An optimizer that keeps a number in another type than the weights goes on bit for bit."""
 
-    class Net(Module):
+    class NAdamRegression(Module):
         def __init__(self) -> None:
             super().__init__()
             torch.manual_seed(0)
@@ -391,7 +392,7 @@ def test_a_resume_in_double_precision_is_exact(quiet_trainer, tmp_path) -> None:
     def trained(
         *callbacks: Callback, precision: str = "64-true", **options: object
     ) -> torch.Tensor:
-        module = Net()
+        module = NAdamRegression()
         trainer = quiet_trainer(callbacks=callbacks, precision=precision, max_epochs=6)
         trainer.fit(module, list(torch.arange(4.0).reshape(4, 1, 1)), **options)
         return module.layer.weight
@@ -478,7 +479,7 @@ def test_a_plateau_may_watch_validation(Scheduled, quiet_trainer, batches) -> No
     """The validation of an epoch is done when the plateau looks."""
     looked = []
 
-    class Net(Scheduled):
+    class PlateauOnValidation(Scheduled):
         def validation_step(self, batch, batch_idx):
             self.log("val", float(self.current_epoch))
 
@@ -490,7 +491,7 @@ def test_a_plateau_may_watch_validation(Scheduled, quiet_trainer, batches) -> No
         plateau = {"scheduler": ReduceLROnPlateau(optimizer), "monitor": "val"}
         return {"optimizer": optimizer, "lr_scheduler": plateau}
 
-    quiet_trainer(max_epochs=3).fit(Net(make), batches(1), batches(1))
+    quiet_trainer(max_epochs=3).fit(PlateauOnValidation(make), batches(1), batches(1))
     assert looked == [0.0, 1.0, 2.0]
 
 
@@ -505,13 +506,13 @@ def test_a_strict_plateau_must_find_its_monitor(
         plateau = {"scheduler": scheduler, "monitor": "val_los", "interval": interval}
         return {"optimizer": optimizer, "lr_scheduler": plateau}
 
-    class Net(Scheduled):
+    class LogsMonitorInTraining(Scheduled):
         def training_step(self, batch, batch_idx):
             self.log("val_loss", 1.0)
             return super().training_step(batch, batch_idx)
 
     with pytest.raises(MetricError) as caught:
-        quiet_trainer().fit(Net(make), batches(1))
+        quiet_trainer().fit(LogsMonitorInTraining(make), batches(1))
     for words in (
         "ReduceLROnPlateau",
         "'val_los'",
@@ -582,14 +583,10 @@ def test_no_configure_optimizers(quiet_trainer, batches) -> None:
         quiet_trainer().fit(Net(), batches(1))
 
 
-def test_training_without_an_optimizer(Tiny, quiet_trainer, batches) -> None:
+def test_training_without_an_optimizer(quiet_trainer, batches) -> None:
     """None means that gradients are computed and nothing steps; limits of steps are kept."""
 
-    class Net(Tiny):
-        def configure_optimizers(self):
-            return None
-
-    module = Net()
+    module = UnoptimizedLinear()
     before = module.layer.weight.clone()
     trainer = quiet_trainer()
     trainer.fit(module, batches(3))
@@ -597,7 +594,7 @@ def test_training_without_an_optimizer(Tiny, quiet_trainer, batches) -> None:
     assert trainer.global_step == trainer.progress.batches_completed == 3
     assert trainer.optimizers == []
     trainer = quiet_trainer(max_epochs=None, max_steps=4)
-    trainer.fit(Net(), batches(3))
+    trainer.fit(UnoptimizedLinear(), batches(3))
     assert trainer.global_step == 4
 
 
@@ -605,7 +602,7 @@ def test_lbfgs_is_given_a_closure(quiet_trainer) -> None:
     """An optimizer that evaluates the loss itself finds the minimum of a parabola."""
     from trainer_hooks import Module
 
-    class Net(Module):
+    class ApproachesTarget(Module):
         def __init__(self) -> None:
             super().__init__()
             self.x = torch.nn.Parameter(torch.tensor([5.0, -3.0]))
@@ -618,7 +615,7 @@ def test_lbfgs_is_given_a_closure(quiet_trainer) -> None:
         def configure_optimizers(self):
             return torch.optim.LBFGS(self.parameters(), line_search_fn="strong_wolfe")
 
-    module, trainer = Net(), quiet_trainer()
+    module, trainer = ApproachesTarget(), quiet_trainer()
     trainer.fit(module, [torch.tensor([[1.0, 2.0]])])
     assert torch.allclose(module.x, torch.tensor([1.0, 2.0]), atol=1e-4)
     assert trainer.global_step == 1
@@ -628,9 +625,9 @@ def test_lbfgs_is_given_a_closure(quiet_trainer) -> None:
 def test_lbfgs_in_half_precision_is_refused(Tiny, quiet_trainer, batches) -> None:
     """Gradients inside an optimizer cannot be unscaled, so 16-mixed is refused with a way out."""
 
-    class Net(Tiny):
+    class OptimizedByLBFGS(Tiny):
         def configure_optimizers(self):
             return torch.optim.LBFGS(self.parameters())
 
     with pytest.raises(OptimizationError, match=r"16-mixed.*LBFGS.*bf16-mixed"):
-        quiet_trainer(precision="16-mixed").fit(Net(), batches(1))
+        quiet_trainer(precision="16-mixed").fit(OptimizedByLBFGS(), batches(1))

@@ -274,8 +274,8 @@ def test_of_one_distribution_in_two_places_the_first_counts(
 def test_the_one_in_the_other_place_is_on_record(sites, run_with_plugins) -> None:
     """The hidden installation has its version, and a reason that names both places."""
     code = (
-        "from trainer_hooks.hooks.installation import installed\n"
-        "for p in installed():\n"
+        "from trainer_hooks.hooks.discovery import installed_plugins\n"
+        "for p in installed_plugins():\n"
         "    if p.distribution == 'acme-twin':\n"
         "        print(p.version, p.status, p.reason)\n"
     )

@@ -165,7 +165,7 @@ def test_a_plugin_that_is_gone_or_changed_is_said(lab, kit, now, said):
 
     class Claiming(Callback):
         def on_before_load(self, trainer, module, path):
-            trainer._session.connector.plugin_records = lambda: now
+            trainer._core.connector.plugin_records = lambda: now
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

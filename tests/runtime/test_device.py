@@ -1,4 +1,4 @@
-"""The device of a run, and what is said of one that cannot be had."""
+"""The choice of the device, and the errors for one that is missing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_device_that_was_asked_for_is_picked(
 
 @pytest.mark.parametrize("accelerator", ["cuda", "gpu", "mps"])
 def test_hardware_that_is_not_there_is_said(machine, accelerator):
-    """Asking for a device that this machine lacks is an error with what to do."""
+    """A device that this machine lacks is an error with an alternative."""
     machine()
     with pytest.raises(OptionError, match=rf"accelerator='{accelerator}'.*finds no such device"):
         pick_device(accelerator, "auto")
@@ -58,7 +58,7 @@ def test_hardware_that_is_not_there_is_said(machine, accelerator):
     "devices", [2, 0, "2", "0,1", [0, 1], [], [-1], True, "two", [None], [True], -1, 1.5, None]
 )
 def test_anything_but_one_device_is_refused(machine, devices):
-    """Several devices, none, and what names no device are refused by the value."""
+    """Several devices, none, and unknown values are errors that show the value."""
     machine(cuda=2)
     with pytest.raises(OptionError, match=r"Trainer\(devices=.*must be 'auto', 1, or a list"):
         pick_device("auto", devices)

@@ -1,4 +1,4 @@
-"""What FSDPStrategy takes, and what it says of what it does not."""
+"""Arguments of FSDPStrategy, and the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from trainer_hooks.errors import ModuleError, OptionError
-from trainer_hooks.runtime import FSDPStrategy
-from trainer_hooks.runtime.materializing import materialize
+from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
+from trainer_hooks.runtime.module_init import materialize
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_nearest_name_is_suggested():
 
 
 def test_what_is_not_here_is_said():
-    """A precision that Lightning has and this package lacks is told as such, with what to do."""
+    """A precision that only Lightning has is an error with an alternative."""
     with pytest.raises(OptionError, match=r"not available\. Use bf16-mixed, and layers of"):
         make_precision("transformer-engine", CPU)
 
@@ -96,7 +96,7 @@ def test_a_scalers_state_comes_back():
 
 
 def test_a_scaled_step_is_the_unscaled_one():
-    """Scaling, unscaling once and stepping gives what a plain step gives."""
+    """Scaling, unscaling once and stepping gives the same as a plain step."""
     weights = []
     for name in ("32-true", "16-mixed"):
         precision = make_precision(name, CPU)

@@ -1,4 +1,4 @@
-"""Random numbers: seeded, captured, put back, isolated."""
+"""Random state: seeded, captured, restored, isolated."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_restored_state_gives_the_same_numbers():
 
 
 def test_a_captured_state_is_a_copy():
-    """Drawing on does not change what was captured, so it can be restored again."""
+    """Further draws do not change a captured state, so it can be restored again."""
     state = rng.capture()
     first = draw()
     rng.restore(state)

@@ -1,13 +1,13 @@
-"""Which process this is, as the environment says, and what does not fit it."""
+"""The topology from environment variables, and errors for contradictory ones."""
 
 from __future__ import annotations
 
 import pytest
 
 from trainer_hooks.errors import OptionError
-from trainer_hooks.runtime.slurm import first_host
-from trainer_hooks.runtime.strategy import DDPStrategy, choose_processes
-from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology, read_topology
+from trainer_hooks.runtime.ddp_strategy import DDPStrategy
+from trainer_hooks.runtime.strategy import resolve_strategy
+from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology, first_host, read_topology
 
 TORCHRUN = {
     "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1",
@@ -29,7 +29,7 @@ def test_one_process_unless_told_otherwise():
 
 
 def test_the_variables_of_torchrun_are_read():
-    """Rank, world, machine and their number come from what torchrun sets."""
+    """Ranks, world size and nodes come from torchrun's variables."""
     found = read_topology(TORCHRUN)
     assert found == Topology(4, 3, 1, 1, 2, "torchrun")
     assert found.origin == "started by torchrun"
@@ -71,18 +71,18 @@ def test_what_tells_too_little_is_refused(environ, words):
     ],
 )
 def test_options_that_do_not_fit_are_refused(strategy, devices, num_nodes, environ, words):
-    """Devices, machines and strategies that are not those of the processes say what to do."""
+    """Devices, nodes and strategies that contradict the ranks are errors with a cure."""
     with pytest.raises(OptionError, match=words):
-        choose_processes(strategy, devices, num_nodes, environ)
+        resolve_strategy(strategy, devices, num_nodes, environ)
 
 
 @pytest.mark.parametrize("devices", ["auto", 2, [0, 1], "0,1", -1, "2"])
 def test_options_that_fit_are_taken(devices):
     """As many devices as there are processes on a machine, however they are spelt."""
     options = DDPStrategy(static_graph=True)
-    assert choose_processes(options, devices, 2, TORCHRUN) == (read_topology(TORCHRUN), options)
-    assert choose_processes("ddp", 1, 1, {})[0] is SINGLE_PROCESS
-    found = choose_processes("ddp_find_unused_parameters_true", "auto", 1, TORCHRUN)[1]
+    assert resolve_strategy(options, devices, 2, TORCHRUN) == (read_topology(TORCHRUN), options)
+    assert resolve_strategy("ddp", 1, 1, {})[0] is SINGLE_PROCESS
+    found = resolve_strategy("ddp_find_unused_parameters_true", "auto", 1, TORCHRUN)[1]
     assert found.find_unused_parameters
 
 
@@ -102,12 +102,12 @@ def test_what_is_to_average_gradients_is_a_function(options, words):
 
 
 def test_the_variables_of_slurm_are_read():
-    """Rank, world, machines, the meeting place and its port come from what srun sets."""
+    """Ranks, world size, nodes, address and port come from srun's variables."""
     found = read_topology(SLURM)
     assert found == Topology(
         6, 3, 1, 1, 2, "SLURM", 3, "node01:18456", reason="SLURM_NTASKS=6"
     )  # fmt: skip
-    assert choose_processes("auto", 2, 3, SLURM)[0] == found
+    assert resolve_strategy("auto", 2, 3, SLURM)[0] == found
     own = {**SLURM, "MASTER_ADDR": "head", "MASTER_PORT": "5"}
     assert read_topology(own).address == "head:5"
     uneven = {**SLURM, "SLURM_NTASKS": "5", "SLURM_TASKS_PER_NODE": "1,2(x2)"}
@@ -149,9 +149,9 @@ def test_the_first_host_is_found_without_scontrol(hosts, first):
 @pytest.mark.parametrize("devices", [2, "2", [0, 1], "0,1"])
 def test_one_process_is_to_start_the_others(devices):
     """Several devices without a launcher are processes that the Trainer starts, or forks."""
-    found = choose_processes("auto", devices, 1, {})[0]
+    found = resolve_strategy("auto", devices, 1, {})[0]
     assert (found.world_size, found.global_rank, found.local_world_size) == (2, 0, 2)
-    assert choose_processes("ddp_notebook", devices, 1, {})[0].starts == "fork"
+    assert resolve_strategy("ddp_notebook", devices, 1, {})[0].starts == "fork"
     assert f"because devices={devices!r}" in found.origin
 
 
@@ -160,4 +160,4 @@ def test_tasks_that_are_to_train_alone_may():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_NTASKS", "2")
         patch.setenv("SLURM_PROCID", "0")
-        assert choose_processes("single_device", "auto", 1)[0] is SINGLE_PROCESS
+        assert resolve_strategy("single_device", "auto", 1)[0] is SINGLE_PROCESS

@@ -1,4 +1,4 @@
-"""Mutate every built-in callback, and see whether the author's kit finds the mutants that matter.
+"""Mutate every built-in callback, and count the mutants that the author's kit finds.
 
 `python tests/testing/mutants.py --jobs 2` takes all of them and prints each that changes a run and
 is not found, and the figures; `--only NAME` those of one case, `--every N` each N-th.
@@ -25,7 +25,7 @@ from judging import Case, changes, states_of
 from mutations import Mutation, mutated, mutations
 
 from trainer_hooks.testing import TinyModule, examine_callback
-from trainer_hooks.testing.checks import CHECKS
+from trainer_hooks.testing.contract import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,12 +54,12 @@ SAMPLED = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a mutant.
+    """The verdict on a mutant.
 
     Attributes:
         case: the callback, as the table of the built-in ones calls it.
-        mutation: what was done to it.
-        change: what it changes in a run, as judged without the kit; empty if nothing was seen.
+        mutation: the fault that it has.
+        change: the change of a run that the judge saw without the kit; empty if there is none.
         found: the check that found it; empty if none did.
     """
 
@@ -82,7 +82,7 @@ def table() -> dict[str, tuple[Any, dict[str, Any]]]:
 
 
 def mutants_of(name: str) -> list[Mutation]:
-    """Return what can be done wrong with the state of a callback of the table."""
+    """Return the faults that the state of a callback of the table can have."""
     with _apart() as folder:
         return list(mutations(states_of(case_of(name), folder)))
 

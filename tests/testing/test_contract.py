@@ -19,8 +19,8 @@ from trainer_hooks.testing import (
     check_callback,
     examine_callback,
 )
-from trainer_hooks.testing.checks import CHECKS
-from trainer_hooks.testing.world import changes, read
+from trainer_hooks.testing.contract import CHECKS
+from trainer_hooks.testing.process_state import process_changes, read_process_state
 
 pytestmark = pytest.mark.slow  # likewise, whole contracts
 
@@ -242,9 +242,9 @@ def test_the_kit_leaves_everything_as_it_was(
     elsewhere = str(tmp_path_factory.mktemp("elsewhere"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KIT_KEPT", "yes")
-    before, numbers = read(), torch.get_rng_state()
+    before, numbers = read_process_state(), torch.get_rng_state()
     assert not examine_callback(Wild).is_passed
-    assert changes(before) == ()
+    assert process_changes(before) == ()
     assert torch.equal(numbers, torch.get_rng_state())
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")

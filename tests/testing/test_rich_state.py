@@ -11,7 +11,7 @@ import torch
 
 from trainer_hooks import Callback
 from trainer_hooks.testing import check_callback, examine_callback
-from trainer_hooks.testing.comparing import differences
+from trainer_hooks.testing.nested_diff import nested_differences
 
 
 class Rich(Callback):
@@ -57,8 +57,8 @@ def test_an_array_that_comes_back_as_another_is_found():
 def test_arrays_and_deques_are_compared():
     """Dtype, shape, values and length all count."""
     array = np.arange(4)
-    assert differences([array, np.float64(1)], [array.copy(), np.float64(1)]) == []
+    assert nested_differences([array, np.float64(1)], [array.copy(), np.float64(1)]) == []
     for other in (array.astype("f8"), array.reshape(2, 2), array + 1):
-        assert len(differences({"a": array}, {"a": other})) == 1
-    assert differences(deque([torch.ones(2)]), deque([torch.ones(2)])) == []
-    assert len(differences(deque([torch.ones(2)]), deque([torch.zeros(2)]))) == 1
+        assert len(nested_differences({"a": array}, {"a": other})) == 1
+    assert nested_differences(deque([torch.ones(2)]), deque([torch.ones(2)])) == []
+    assert len(nested_differences(deque([torch.ones(2)]), deque([torch.zeros(2)]))) == 1

@@ -152,14 +152,12 @@ def test_an_event_of_ones_own(bare) -> None:
     assert routes.seen == [("verify", 3), 3]
 
 
-@pytest.mark.parametrize("of", ["trainer", "callback_handler"])
-def test_another_systems_name_of_a_hook_is_warned_of(of, bare) -> None:
+def test_another_systems_name_of_a_hook_is_warned_of(bare) -> None:
     """A name of Composer's that nobody has a method for does nothing, and that is told."""
     trainer = bare(Callback())
-    fire = trainer.call_event if of == "trainer" else trainer.callback_handler.call_event
     with pytest.warns(UserWarning, match="Composer's name of the hook 'on_train_epoch_start'"):
-        fire("epoch_start")
-    fire("nobodys_business")  # which may well have no listener today
+        trainer.call_event("epoch_start")
+    trainer.call_event("nobodys_business")  # which may well have no listener today
 
 
 def test_another_systems_name_may_be_ones_own(bare) -> None:

@@ -8,9 +8,10 @@ import warnings
 
 import pytest
 import torch
+from small_modules import ValidatedLinear
 from torch import nn
 
-from trainer_hooks import Callback, Module
+from trainer_hooks import Callback
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import (
     CheckpointError,
@@ -35,33 +36,20 @@ def test_a_file_that_only_code_can_open_is_refused_whatever_is_asked(
 def test_weights_only_is_taken_by_all_entry_points(given, bare, batches, tmp_path) -> None:
     """A script that passes it runs as it is."""
 
-    class Net(Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(2, 1)
-
-        def training_step(self, batch, batch_idx):
-            return self.layer(batch).mean()
-
-        def validation_step(self, batch, batch_idx):
-            pass
-
+    class EvaluatesInEachStage(ValidatedLinear):
         def test_step(self, batch, batch_idx):
             pass
 
         def predict_step(self, batch, batch_idx):
             return 1
 
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
     trainer, path = bare(), tmp_path / "net.ckpt"
-    trainer.fit(Net(), batches(1), weights_only=given)
+    trainer.fit(EvaluatesInEachStage(), batches(1), weights_only=given)
     trainer.save_checkpoint(path)
     options = {"ckpt_path": path, "weights_only": given}
-    assert trainer.validate(Net(), batches(1), verbose=False, **options) == [{}]
-    assert trainer.test(Net(), batches(1), verbose=False, **options) == [{}]
-    assert trainer.predict(Net(), batches(1), **options) == [1]
+    assert trainer.validate(EvaluatesInEachStage(), batches(1), verbose=False, **options) == [{}]
+    assert trainer.test(EvaluatesInEachStage(), batches(1), verbose=False, **options) == [{}]
+    assert trainer.predict(EvaluatesInEachStage(), batches(1), **options) == [1]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +117,7 @@ def test_sigterm_is_known_as_soon_as_it_has_come(bare, Tiny, batches, tmp_path) 
 def test_whether_there_is_a_validation(limit, has_step, bare, Tiny, batches) -> None:
     """There is one with a step, loaders and a limit that leaves some."""
 
-    class Net(Tiny):
+    class MayValidate(Tiny):
         if has_step:
 
             def validation_step(self, batch, batch_idx):
@@ -140,7 +128,7 @@ def test_whether_there_is_a_validation(limit, has_step, bare, Tiny, batches) -> 
 
     trainer = bare(limit_val_batches=limit, overfit_batches=0)
     assert trainer.enable_validation is False
-    trainer.fit(Net(), batches(1))
+    trainer.fit(MayValidate(), batches(1))
     assert trainer.enable_validation is bool(limit and has_step)
     assert (trainer.overfit_batches, trainer.barebones) == (0, False)
 

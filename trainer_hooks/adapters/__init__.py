@@ -1,8 +1,8 @@
-"""Other frameworks' callbacks in a Trainer, and ours in theirs.
+"""Adapters: other frameworks' callbacks in a Trainer, and our callbacks in theirs.
 
-A Trainer takes callbacks of other frameworks as they are; what is here adapts them, and is found
-in the entry-point group `trainer_hooks.adapters`. An adapter of your own derives from
-`HostedCallback`.
+A Trainer takes callbacks of other frameworks as they are. Their adapters are entry points of the
+group `trainer_hooks.adapters`; an adapter of your own derives from `HostedCallback`. The functions
+`to_...` export our callbacks (`trainer_hooks.adapters.export`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
-    from trainer_hooks.adapters.hosted import HostedCallback
-    from trainer_hooks.adapters.keeping import keep_opaque
-    from trainer_hooks.adapters.out.accelerated import to_accelerated
-    from trainer_hooks.adapters.out.composer import to_composer
-    from trainer_hooks.adapters.out.lightning import lightning_factory, to_lightning
-    from trainer_hooks.adapters.out.transformers import to_transformers
+    from trainer_hooks.adapters.callback_adapter import HostedCallback, keep_opaque
+    from trainer_hooks.adapters.export.accelerated import to_accelerated
+    from trainer_hooks.adapters.export.composer import to_composer
+    from trainer_hooks.adapters.export.lightning import lightning_factory, to_lightning
+    from trainer_hooks.adapters.export.transformers import to_transformers
 
 __all__ = [
     "HostedCallback",
@@ -33,12 +32,12 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
-            "HostedCallback": "hosted",
-            "keep_opaque": "keeping",
-            "lightning_factory": "out.lightning",
-            "to_accelerated": "out.accelerated",
-            "to_composer": "out.composer",
-            "to_lightning": "out.lightning",
-            "to_transformers": "out.transformers",
+            "HostedCallback": "callback_adapter",
+            "keep_opaque": "callback_adapter",
+            "lightning_factory": "export.lightning",
+            "to_accelerated": "export.accelerated",
+            "to_composer": "export.composer",
+            "to_lightning": "export.lightning",
+            "to_transformers": "export.transformers",
         },
     )

@@ -1,4 +1,4 @@
-"""Where `TrainerCallback` was; it is in `trainer_hooks.compat.accelerated`."""
+"""Former module of `TrainerCallback`, which is in `trainer_hooks.compat.accelerated` now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The callbacks that come with trainer_hooks; each is loaded when it is first used."""
+"""The built-in callbacks; each is imported when its name is first used."""
 
 from __future__ import annotations
 
@@ -8,43 +8,73 @@ from trainer_hooks._lazy import loader_of
 from trainer_hooks.callback import Callback
 
 if TYPE_CHECKING:
-    from trainer_hooks.callbacks.averaging.ema_weight_averaging import EMAWeightAveraging
     from trainer_hooks.callbacks.averaging.model_ema import ModelEmaCallback
     from trainer_hooks.callbacks.averaging.stochastic_weight_averaging import (
         StochasticWeightAveraging,
     )
-    from trainer_hooks.callbacks.averaging.weight_averaging import WeightAveraging
+    from trainer_hooks.callbacks.averaging.weight_averaging import (
+        EMAWeightAveraging,
+        WeightAveraging,
+    )
+    from trainer_hooks.callbacks.batch_limits import (
+        LimitBatchesCallback,
+        LimitEvalStepsCallback,
+        StepBasedEvaluationCallback,
+    )
     from trainer_hooks.callbacks.compression.model_pruning import ModelPruning
     from trainer_hooks.callbacks.compression.quantization_aware_training import (
         QuantizationAwareTraining,
     )
+    from trainer_hooks.callbacks.early_stopping import EarlyStopping
     from trainer_hooks.callbacks.exporting.export import export_for_inference
     from trainer_hooks.callbacks.exporting.export_for_inference_callback import (
         ExportForInferenceCallback,
     )
-    from trainer_hooks.callbacks.finetuning.backbone_finetuning import BackboneFinetuning
-    from trainer_hooks.callbacks.finetuning.base_finetuning import BaseFinetuning
-    from trainer_hooks.callbacks.guarding.free_outputs import FreeOutputs
-    from trainer_hooks.callbacks.guarding.garbage_collection import GarbageCollection
+    from trainer_hooks.callbacks.finetuning import BackboneFinetuning, BaseFinetuning
+    from trainer_hooks.callbacks.guarding.memory_release import FreeOutputs, GarbageCollection
     from trainer_hooks.callbacks.guarding.nan_guard import NaNGuard
     from trainer_hooks.callbacks.guarding.spike_detection import (
         SpikeDetection,
         TrainingSpikeException,
     )
     from trainer_hooks.callbacks.lambda_callback import LambdaCallback
-    from trainer_hooks.callbacks.limiting.limit_batches import LimitBatchesCallback
-    from trainer_hooks.callbacks.limiting.limit_eval_steps import LimitEvalStepsCallback
-    from trainer_hooks.callbacks.limiting.step_based_evaluation import StepBasedEvaluationCallback
-    from trainer_hooks.callbacks.placing.convert_sync_batch_norm import ConvertSyncBatchNormCallback
-    from trainer_hooks.callbacks.placing.move_modules_to_device import MoveModulesToDeviceCallback
-    from trainer_hooks.callbacks.progress.print_metrics import PrintMetricsCallback
-    from trainer_hooks.callbacks.progress.print_progress import PrintProgressCallback
+    from trainer_hooks.callbacks.model_summary import ModelSummary, RichModelSummary
+    from trainer_hooks.callbacks.module_preparation import (
+        ConvertSyncBatchNormCallback,
+        MoveModulesToDeviceCallback,
+    )
+    from trainer_hooks.callbacks.monitors.activation_monitor import ActivationMonitor
+    from trainer_hooks.callbacks.monitors.device_stats_monitor import (
+        DeviceStatsMonitor,
+        SystemMetricsMonitor,
+    )
+    from trainer_hooks.callbacks.monitors.gradient_norm_monitor import GradientNormMonitor
+    from trainer_hooks.callbacks.monitors.learning_rate_monitor import LearningRateMonitor
+    from trainer_hooks.callbacks.monitors.memory_monitor import MemoryMonitor
+    from trainer_hooks.callbacks.monitors.memory_snapshot import MemorySnapshot
+    from trainer_hooks.callbacks.monitors.oom_observer import OOMObserver
+    from trainer_hooks.callbacks.monitors.profiler import Profiler
+    from trainer_hooks.callbacks.monitors.runtime_estimator import RuntimeEstimator
+    from trainer_hooks.callbacks.monitors.slow_step_detector import SlowStepDetector
+    from trainer_hooks.callbacks.monitors.throughput import (
+        Throughput,
+        ThroughputMonitor,
+        measure_flops,
+    )
+    from trainer_hooks.callbacks.prediction_writer import (
+        BasePredictionWriter,
+        WriteInterval,
+    )
+    from trainer_hooks.callbacks.progress.printing import (
+        PrintMetricsCallback,
+        PrintProgressCallback,
+    )
     from trainer_hooks.callbacks.progress.progress_bar import ProgressBar, ProgressBarBase
     from trainer_hooks.callbacks.progress.rich_progress import RichProgressBar, RichProgressBarTheme
     from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
     from trainer_hooks.callbacks.reporting.generate import Generate
     from trainer_hooks.callbacks.reporting.image_visualizer import ImageVisualizer
-    from trainer_hooks.callbacks.reporting.mlperf_callback import MLPerfCallback
+    from trainer_hooks.callbacks.reporting.mlperf import MLPerfCallback
     from trainer_hooks.callbacks.reporting.notify import Notify
     from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
     from trainer_hooks.callbacks.reporting.sample_inspector import SampleInspector
@@ -53,32 +83,11 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
     from trainer_hooks.callbacks.saving.on_exception_checkpoint import OnExceptionCheckpoint
     from trainer_hooks.callbacks.saving.wsd_checkpoint import WSDCheckpointCallback
-    from trainer_hooks.callbacks.stopping.early_stopping import EarlyStopping
-    from trainer_hooks.callbacks.stopping.stop_training import StopTraining, StopTrainingError
-    from trainer_hooks.callbacks.stopping.timer import Timer
-    from trainer_hooks.callbacks.summary.model_summary import ModelSummary
-    from trainer_hooks.callbacks.summary.rich_model_summary import RichModelSummary
-    from trainer_hooks.callbacks.tuning.accumulation import GradientAccumulationScheduler
+    from trainer_hooks.callbacks.timer import Timer
     from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
+    from trainer_hooks.callbacks.tuning.gradient_accumulation import GradientAccumulationScheduler
     from trainer_hooks.callbacks.tuning.lr_finder import LearningRateFinder
-    from trainer_hooks.callbacks.watching.activation_monitor import ActivationMonitor
-    from trainer_hooks.callbacks.watching.device_stats_monitor import DeviceStatsMonitor
-    from trainer_hooks.callbacks.watching.gradient_norm_monitor import GradientNormMonitor
-    from trainer_hooks.callbacks.watching.lr_monitor import LearningRateMonitor
-    from trainer_hooks.callbacks.watching.memory_monitor import MemoryMonitor
-    from trainer_hooks.callbacks.watching.memory_snapshot import MemorySnapshot
-    from trainer_hooks.callbacks.watching.oom_observer import OOMObserver
-    from trainer_hooks.callbacks.watching.peak_flops import measure_flops
-    from trainer_hooks.callbacks.watching.profiler import Profiler
-    from trainer_hooks.callbacks.watching.runtime_estimator import RuntimeEstimator
-    from trainer_hooks.callbacks.watching.slow_step_detector import SlowStepDetector
-    from trainer_hooks.callbacks.watching.system_metrics_monitor import SystemMetricsMonitor
-    from trainer_hooks.callbacks.watching.throughput import Throughput
-    from trainer_hooks.callbacks.watching.throughput_monitor import ThroughputMonitor
-    from trainer_hooks.callbacks.writing.prediction_writer import (
-        BasePredictionWriter,
-        WriteInterval,
-    )
+    from trainer_hooks.errors import StopTraining, StopTrainingError
 
 __all__ = [
     "ActivationMonitor",
@@ -148,7 +157,7 @@ __all__ = [
     "measure_flops",
 ]
 
-_SECOND_NAMES = {
+_FOREIGN_NAMES = {
     "CheckpointSaver": "composer",
     "EarlyStopper": "composer",
     "EarlyStoppingCallback": "accelerated",
@@ -164,78 +173,78 @@ _SECOND_NAMES = {
     "TerminateOnNaNCallback": "accelerated",
     "ThresholdStopper": "composer",
 }
-"""What another system calls a callback that is here under another name, and the system."""
+"""Names of other systems for callbacks here, and the `compat` package that offers each."""
 
 __getattr__ = loader_of(
     __name__,
     {
-        "ActivationMonitor": "watching.activation_monitor",
-        "BackboneFinetuning": "finetuning.backbone_finetuning",
-        "BaseFinetuning": "finetuning.base_finetuning",
-        "BasePredictionWriter": "writing.prediction_writer",
+        "ActivationMonitor": "monitors.activation_monitor",
+        "BackboneFinetuning": "finetuning",
+        "BaseFinetuning": "finetuning",
+        "BasePredictionWriter": "prediction_writer",
         "BatchSizeFinder": "tuning.batch_size_finder",
         "Checkpoint": "saving.checkpoint",
-        "ConvertSyncBatchNormCallback": "placing.convert_sync_batch_norm",
-        "DeviceStatsMonitor": "watching.device_stats_monitor",
-        "EMAWeightAveraging": "averaging.ema_weight_averaging",
-        "EarlyStopping": "stopping.early_stopping",
+        "ConvertSyncBatchNormCallback": "module_preparation",
+        "DeviceStatsMonitor": "monitors.device_stats_monitor",
+        "EMAWeightAveraging": "averaging.weight_averaging",
+        "EarlyStopping": "early_stopping",
         "ExportForInferenceCallback": "exporting.export_for_inference_callback",
-        "FreeOutputs": "guarding.free_outputs",
-        "GarbageCollection": "guarding.garbage_collection",
+        "FreeOutputs": "guarding.memory_release",
+        "GarbageCollection": "guarding.memory_release",
         "Generate": "reporting.generate",
-        "GradientAccumulationScheduler": "tuning.accumulation",
-        "GradientNormMonitor": "watching.gradient_norm_monitor",
+        "GradientAccumulationScheduler": "tuning.gradient_accumulation",
+        "GradientNormMonitor": "monitors.gradient_norm_monitor",
         "ImageVisualizer": "reporting.image_visualizer",
         "LambdaCallback": "lambda_callback",
         "LearningRateFinder": "tuning.lr_finder",
-        "LearningRateMonitor": "watching.lr_monitor",
-        "LimitBatchesCallback": "limiting.limit_batches",
-        "LimitEvalStepsCallback": "limiting.limit_eval_steps",
+        "LearningRateMonitor": "monitors.learning_rate_monitor",
+        "LimitBatchesCallback": "batch_limits",
+        "LimitEvalStepsCallback": "batch_limits",
         "LoadCheckpoint": "saving.load_checkpoint",
-        "MLPerfCallback": "reporting.mlperf_callback",
-        "MemoryMonitor": "watching.memory_monitor",
-        "MemorySnapshot": "watching.memory_snapshot",
+        "MLPerfCallback": "reporting.mlperf",
+        "MemoryMonitor": "monitors.memory_monitor",
+        "MemorySnapshot": "monitors.memory_snapshot",
         "ModelCheckpoint": "saving.model_checkpoint",
         "ModelEmaCallback": "averaging.model_ema",
         "ModelPruning": "compression.model_pruning",
-        "ModelSummary": "summary.model_summary",
-        "MoveModulesToDeviceCallback": "placing.move_modules_to_device",
+        "ModelSummary": "model_summary",
+        "MoveModulesToDeviceCallback": "module_preparation",
         "NaNGuard": "guarding.nan_guard",
         "Notify": "reporting.notify",
-        "OOMObserver": "watching.oom_observer",
+        "OOMObserver": "monitors.oom_observer",
         "OnExceptionCheckpoint": "saving.on_exception_checkpoint",
-        "PrintMetricsCallback": "progress.print_metrics",
-        "PrintProgressCallback": "progress.print_progress",
-        "Profiler": "watching.profiler",
+        "PrintMetricsCallback": "progress.printing",
+        "PrintProgressCallback": "progress.printing",
+        "Profiler": "monitors.profiler",
         "ProgressBar": "progress.progress_bar",
         "ProgressBarBase": "progress.progress_bar",
         "QuantizationAwareTraining": "compression.quantization_aware_training",
-        "RichModelSummary": "summary.rich_model_summary",
+        "RichModelSummary": "model_summary",
         "RichProgressBar": "progress.rich_progress",
         "RichProgressBarTheme": "progress.rich_progress",
         "RunManifest": "reporting.run_manifest",
-        "RuntimeEstimator": "watching.runtime_estimator",
+        "RuntimeEstimator": "monitors.runtime_estimator",
         "SampleInspector": "reporting.sample_inspector",
-        "SlowStepDetector": "watching.slow_step_detector",
+        "SlowStepDetector": "monitors.slow_step_detector",
         "SpikeDetection": "guarding.spike_detection",
-        "StepBasedEvaluationCallback": "limiting.step_based_evaluation",
+        "StepBasedEvaluationCallback": "batch_limits",
         "StochasticWeightAveraging": "averaging.stochastic_weight_averaging",
-        "StopTraining": "stopping.stop_training",
-        "StopTrainingError": "stopping.stop_training",
-        "SystemMetricsMonitor": "watching.system_metrics_monitor",
+        "StopTraining": ":trainer_hooks.errors",
+        "StopTrainingError": ":trainer_hooks.errors",
+        "SystemMetricsMonitor": "monitors.device_stats_monitor",
         "TQDMProgressBar": "progress.tqdm_progress",
-        "Throughput": "watching.throughput",
-        "ThroughputMonitor": "watching.throughput_monitor",
-        "Timer": "stopping.timer",
+        "Throughput": "monitors.throughput",
+        "ThroughputMonitor": "monitors.throughput",
+        "Timer": "timer",
         "TrainingSpikeException": "guarding.spike_detection",
         "WSDCheckpointCallback": "saving.wsd_checkpoint",
         "WeightAveraging": "averaging.weight_averaging",
-        "WriteInterval": "writing.prediction_writer",
+        "WriteInterval": "prediction_writer",
         "export_for_inference": "exporting.export",
-        "measure_flops": "watching.peak_flops",
+        "measure_flops": "monitors.throughput",
     },
     moved={
-        name: f"trainer_hooks.compat.{system}.callbacks" for name, system in _SECOND_NAMES.items()
+        name: f"trainer_hooks.compat.{system}.callbacks" for name, system in _FOREIGN_NAMES.items()
     },
 )
 

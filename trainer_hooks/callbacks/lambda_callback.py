@@ -1,12 +1,13 @@
-"""LambdaCallback: hooks from functions, without a class."""
+"""LambdaCallback: a callback made of functions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.errors import CallbackError, nearest
-from trainer_hooks.hooks import ALIASES, HOOKS, installed_hooks
+from trainer_hooks.errors import CallbackError, did_you_mean
+from trainer_hooks.hooks.discovery import installed_hooks
+from trainer_hooks.hooks.spec import ALIASES, HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,14 +16,14 @@ __all__ = ["LambdaCallback"]
 
 
 class LambdaCallback(Callback):
-    """Call a function at a hook.
+    """Call a function at each of the given hooks.
 
     Args:
-        **hooks: a function for each hook that you want, by the hook's name. It is given what the
-            hook is given, less `self`.
+        **hooks: a function for each hook, by the hook's name. It receives the hook's arguments
+            without `self`.
 
     Raises:
-        CallbackError: there is no hook of that name, or its value cannot be called.
+        CallbackError: no hook has such a name, or the value is not callable.
 
     Example::
 
@@ -36,12 +37,14 @@ class LambdaCallback(Callback):
     def __init__(self, **hooks: Callable[..., object]) -> None:
         known = {*HOOKS, *ALIASES}
         if not known.issuperset(hooks):
+            # Hooks of plugins are looked up only for an unknown name: that reads the entry points.
             known.update(installed_hooks())
         for name, function in hooks.items():
             if name not in known:
                 raise CallbackError(
                     f"hook {name!r} of LambdaCallback: there is no hook of that name."
-                    f"{nearest(name, sorted(known))} The command `trainer-hooks hooks` lists them."
+                    f"{did_you_mean(name, sorted(known))} "
+                    "The command `trainer-hooks hooks` lists them."
                 )
             if name in ALIASES and ALIASES[name] in hooks:
                 raise CallbackError(
@@ -53,12 +56,13 @@ class LambdaCallback(Callback):
                     f"hook {name!r} of LambdaCallback: {function!r} cannot be called. "
                     "Give a function that takes the hook's arguments."
                 )
+            # The relay finds hooks on the instance too, so an attribute makes the hook overridden.
             setattr(self, name, function)
         self._functions = {name: _qualified_name(function) for name, function in hooks.items()}
 
     @property
     def state_key(self) -> str:
-        """The hooks and their functions by name, so that one does not replace another."""
+        """The class name with the hooks and the names of their functions."""
         return self._generate_state_key(**self._functions)
 
     def __repr__(self) -> str:

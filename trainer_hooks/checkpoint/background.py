@@ -1,31 +1,162 @@
-"""Checkpoints written in another thread, while the training goes on."""
+"""Background saves: copy the state in memory, and write it to disk in another thread."""
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from trainer_hooks._log import log
-from trainer_hooks.checkpoint.copying import HostCopier
-from trainer_hooks.errors import CheckpointError, message_of
+from trainer_hooks.errors import CheckpointError, error_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["BackgroundSave", "BackgroundSaves"]
+__all__ = ["BackgroundSave", "BackgroundSaves", "HostCopier"]
+
+
+_Key = tuple[int, bool]
+
+_UNCHANGING = frozenset((str, int, float, bool, bytes, complex, type(None)))
+
+
+class HostCopier:
+    """Copy plain data and tensors to host memory, and reuse the buffers of the previous copy.
+
+    Tensors that share memory share it in the copy too. GPU tensors are copied to pinned memory
+    asynchronously, with one synchronisation at the end.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[_Key, list[torch.UntypedStorage]] = {}
+
+    def copy(self, state: Any) -> Any:
+        """Return a deep copy of `state` with all tensors on the CPU.
+
+        It overwrites the previous copy, which must not be needed any more.
+        """
+        unused, self._buffers = self._buffers, {}
+        storages: dict[tuple[torch.device, int], torch.UntypedStorage] = {}
+        copied: dict[int, Any] = {}
+        streams = {}
+        for tensor in _tensors_in(state):
+            if not _is_ordinary(tensor):
+                copied[id(tensor)] = _like(tensor, tensor.detach().clone().cpu())
+                continue
+            if tensor.device.type == "cuda":
+                streams[tensor.device] = torch.cuda.current_stream(tensor.device)
+            source = tensor.untyped_storage()
+            address = (tensor.device, source.data_ptr())
+            # once for each storage: tied weights and views share it in the copy, too. Empty
+            # storages may all have the address 0
+            if not source.nbytes() or address not in storages:
+                storages[address] = self._copy_of(source, unused)
+            copied[id(tensor)] = _view_of(storages[address], tensor)
+        result = _copied(state, copied)
+        # one wait for all copies, which were queued on the streams that compute the tensors
+        for stream in streams.values():
+            stream.synchronize()
+        return result
+
+    def release(self) -> None:
+        """Free the buffers, once the copy is not needed any more."""
+        self._buffers.clear()
+
+    def _copy_of(
+        self, source: torch.UntypedStorage, unused: dict[_Key, list[torch.UntypedStorage]]
+    ) -> torch.UntypedStorage:
+        """Return a copy of a storage, in a spare buffer if there is one of that size."""
+        is_pinned = source.device.type == "cuda"
+        key = (source.nbytes(), is_pinned)
+        same_size = unused.get(key)
+        if same_size:
+            # first in, first out: each tensor gets the buffer that it had in the last copy
+            buffer = same_size.pop(0)
+        else:
+            buffer = torch.empty(
+                source.nbytes(), dtype=torch.uint8, pin_memory=is_pinned
+            ).untyped_storage()
+        buffer.copy_(source, non_blocking=is_pinned)
+        self._buffers.setdefault(key, []).append(buffer)
+        return buffer
+
+
+def _tensors_in(state: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested containers, in an order that is the same each time."""
+    seen: set[int] = set()
+    left = [state]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict | list | tuple | set | frozenset | deque):
+            if id(value) not in seen:
+                seen.add(id(value))
+                left.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, torch.Tensor) and id(value) not in seen:
+            seen.add(id(value))
+            yield value
+
+
+def _copied(value: Any, known: dict[int, Any]) -> Any:
+    """Return a deep copy; plain containers, most of a state, are copied without `deepcopy`.
+
+    Args:
+        value: the value to copy.
+        known: the copies so far by the id of the original, those of all tensors among them.
+    """
+    kind = type(value)
+    if kind in _UNCHANGING:
+        return value
+    if id(value) in known:
+        return known[id(value)]
+    if kind is dict:
+        made = known[id(value)] = {}
+        for key, item in value.items():
+            made[_copied(key, known)] = _copied(item, known)
+        return made
+    if kind is list:
+        items = known[id(value)] = []
+        items.extend(_copied(item, known) for item in value)
+        return items
+    return copy.deepcopy(value, known)
+
+
+def _is_ordinary(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is a plain strided view of one storage."""
+    return (
+        tensor.layout is torch.strided
+        and tensor.device.type != "meta"
+        and not (tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
+    )
+
+
+def _view_of(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
+    view = torch.empty(0, dtype=tensor.dtype)
+    view.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
+    return _like(tensor, view)
+
+
+def _like(tensor: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+    """Return the tensor `made` as a parameter or with `requires_grad`, as `tensor` is."""
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(made, tensor.requires_grad)
+    return made.requires_grad_(tensor.requires_grad)
+
 
 _PATIENCE_S = 5.0
-"""How long to wait for a file without a word."""
+"""Seconds to wait for a file before that is logged."""
 
 
 class BackgroundSave:
-    """A save that was handed to the other thread.
+    """One save that was passed to the writer thread.
 
     Attributes:
         paths: the files, in the order in which they are written.
-        path: the one that is being written, or was the last.
-        error: why that could not be written; the ones after it are not.
+        path: the file that is being written, or was written last.
+        error: the error that ended the save, if there was one. The files after `path` are not
+            written then.
     """
 
     def __init__(self, paths: tuple[str, ...]) -> None:
@@ -46,12 +177,17 @@ class BackgroundSave:
         return self._ended.is_set() and self.error is not None
 
     def call_off(self) -> bool:
-        """Let nothing be written; return False if the other thread has begun to."""
+        """Cancel the save; return False if the thread has begun to write already."""
         return self._is_taken.acquire(blocking=False)
 
     def run(self, write: Callable[[str], str], note: Callable[[str], None]) -> None:
-        """Write the files and note each that is durable; for the other thread."""
-        if not self._is_taken.acquire(blocking=False):  # called off before this thread had its turn
+        """Write the files in the writer thread, and note each file that is durable.
+
+        Args:
+            write: writes one file and returns its path.
+            note: is called with the path of each durable file.
+        """
+        if not self._is_taken.acquire(blocking=False):  # cancelled before this thread ran
             return
         try:
             for path in self.paths:
@@ -59,34 +195,33 @@ class BackgroundSave:
                 note(write(path))
         except BaseException as error:  # noqa: BLE001 - raised in the main thread, at the next save
             self.error = error
-            log.error("a save in the background failed: %s: %s", self.path, message_of(error))
+            log.error("a save in the background failed: %s: %s", self.path, error_message(error))
         finally:
             self._ended.set()
 
     def wait(self) -> None:
-        """Return when it has ended; say so if that takes long."""
+        """Block until the save has ended; log a warning if that takes more than five seconds."""
         if not self._ended.wait(_PATIENCE_S):
             log.warning("waiting until %s is written", ", ".join(map(repr, self.paths)))
             self._ended.wait()
 
 
 class BackgroundSaves:
-    """Writes one checkpoint after another in another thread; one at a time.
+    """Write checkpoints in a background thread, one at a time.
 
-    The caller is held while the state is copied, and until the save before is done: there is one
-    copy of the state, and never two writers. All methods are for the main thread. The thread is
-    none that dies with the interpreter: an exit waits for it.
+    The caller is held while the state is copied, and until the previous save has ended: there is
+    one copy of the state in memory, and never two writers. All methods are for the main thread.
 
     Args:
-        tell: is called with each file that is durable, in order, in the main thread.
+        notify: is called in the main thread with the path of each durable file, in order.
 
     Attributes:
-        has_news: whether there are files that `tell` was not yet called with.
+        has_news: whether there are durable files that `notify` was not called with yet.
     """
 
-    def __init__(self, tell: Callable[[str], object]) -> None:
+    def __init__(self, notify: Callable[[str], object]) -> None:
         self.has_news = False
-        self._tell = tell
+        self._notify = notify
         self._copier = HostCopier()
         self._written: deque[str] = deque()
         self._save: BackgroundSave | None = None
@@ -97,15 +232,15 @@ class BackgroundSaves:
         paths: tuple[str, ...],
         write: Callable[[dict[str, Any], str], str],
     ) -> BackgroundSave:
-        """Copy a checkpoint, and let it be written; return at once.
+        """Copy a checkpoint in memory, start writing the copy, and return at once.
 
         Args:
             checkpoint: plain data and tensors, which may change as soon as this returns.
             paths: the files, which are written one after another.
-            write: writes one, whole or not at all, and returns its path.
+            write: writes one file, whole or not at all, and returns its path.
 
         Raises:
-            CheckpointError: the save before this one failed, or no thread can be started.
+            CheckpointError: the previous save failed, or no thread can be started.
         """
         self.finish()
         copied = self._copier.copy(checkpoint)
@@ -114,15 +249,16 @@ class BackgroundSaves:
             target=save.run,
             args=(lambda path: write(copied, path), self._note),
             name="checkpoint writer",
-            daemon=False,
+            daemon=False,  # the interpreter's exit waits for it, so that the file is whole
         )
         try:
-            self._save = save  # first: a thread that runs is waited for, whatever happens here
+            # before start(): an interrupt between the two lines must not lose a running thread
+            self._save = save
             thread.start()
         except BaseException as error:
             if save.call_off():
                 self._save = None
-            if isinstance(error, RuntimeError):  # what threading makes of a limit on processes
+            if isinstance(error, RuntimeError):  # threading's error at the limit on threads
                 raise CheckpointError(
                     f"the save of {save.path!r} in the background cannot begin: {error}. Raise the "
                     "limit on processes, or save without async_save and save_in_background."
@@ -130,37 +266,37 @@ class BackgroundSaves:
             raise
         return save
 
-    def tell_news(self) -> None:
-        """Call `tell` with what has become durable since the last time."""
+    def notify_durable(self) -> None:
+        """Call `notify` with each file that has become durable since the last call."""
         self.has_news = False
         while self._written:
-            self._tell(self._written.popleft())
+            self._notify(self._written.popleft())
 
     def catch_up(self) -> None:
-        """Wait until nothing is under way, and tell of it. A failure is kept for `finish`."""
+        """Wait until no save is pending, and notify of all files; a save's error is not raised."""
         while True:
             save = self._save
             if save is not None:
                 save.wait()
-            self.tell_news()
-            if self._save is save:  # else one who was told has saved again
+            self.notify_durable()
+            if self._save is save:  # else a callback of `notify` has started another save
                 return
 
     def finish(self) -> None:
-        """Wait until nothing is under way, and tell of it.
+        """Wait until no save is pending, and notify of all files.
 
         Raises:
-            CheckpointError: it could not be written; the message names the file and the reason.
+            CheckpointError: the save failed; the message names the file and the reason.
         """
         self.catch_up()
         save, self._save = self._save, None
         if save is not None and save.error is not None:
             raise CheckpointError(
-                f"the save of {save.path!r} in the background failed: {message_of(save.error)}"
+                f"the save of {save.path!r} in the background failed: {error_message(save.error)}"
             ) from save.error
 
     def release(self) -> None:
-        """Let go of the memory of the copy, once nothing is under way."""
+        """Free the memory of the copy, unless a save still needs it."""
         if self._save is None:
             self._copier.release()
 

@@ -1,4 +1,9 @@
-"""In what two checkpoints differ: each value by its path."""
+"""Differences of two checkpoints: each value by its path.
+
+Not by deepdiff, which compares NumPy arrays: every tensor would have to be converted as a whole,
+and bfloat16, quantized and sparse tensors cannot be. Here torch compares tensors in chunks, with a
+tolerance, and counts the elements that differ.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer_hooks.checkpoint.contents import dtype_name
+from trainer_hooks.checkpoint.inspection import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trainer_hooks.checkpoint.inspection import Contents
+    from trainer_hooks.checkpoint.inspection import CheckpointContents
 
-__all__ = ["Difference", "How", "Tolerance", "differences"]
+__all__ = ["Difference", "DifferenceType", "Tolerance", "differences"]
 
 _CHUNK = 1 << 22
 """Elements of two tensors that are compared at once, so that memory stays small."""
@@ -36,8 +41,8 @@ _PARTS = {
 }
 
 
-class How(StrEnum):
-    """In what way two values differ."""
+class DifferenceType(StrEnum):
+    """The ways in which two values differ."""
 
     ONLY_A = "only in A"
     ONLY_B = "only in B"
@@ -50,40 +55,40 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """By how much two numbers may differ and still count as equal: `atol + rtol * |b|`."""
+    """The distance up to which two numbers count as equal: `atol + rtol * |b|`."""
 
     atol: float = 0.0
     rtol: float = 0.0
 
     def takes(self, a: complex, b: complex) -> bool:
-        """Return whether two numbers count as equal. NaN is equal to NaN."""
-        if a == b or (a != a and b != b):  # NaN is not itself
+        """Return whether two numbers count as equal. NaN equals NaN."""
+        if a == b or (a != a and b != b):  # NaN is the only number that differs from itself
             return True
         try:
             is_finite = math.isfinite(abs(a)) and math.isfinite(abs(b))
             return is_finite and abs(a - b) <= self.atol + self.rtol * abs(b)
-        except OverflowError:  # an int beyond what a float can be
+        except OverflowError:  # an int that is too large for a float
             return False
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference.
+    """One difference between two checkpoints.
 
     Attributes:
-        part: of a checkpoint, such as `"weights"`; `"others"` if it has no name.
-        path: where: the weight's name, or the keys and indices that lead to the value.
-        how: in what way.
+        part: the part of a checkpoint, such as `"weights"`; `"others"` for a part without a name.
+        path: the weight's name, or the keys and indices that lead to the value.
+        how: the type of difference.
         a: the value in the first file; a tensor's shape or dtype where that differs.
-        b: the value in the second.
-        max_abs: of two tensors, the greatest difference; NaN where only one of them is NaN.
-        differing: of two tensors, how many elements differ.
-        elements: of two tensors, how many there are.
+        b: the value in the second file.
+        max_abs: for two tensors, the greatest absolute difference; NaN where one of them is NaN.
+        differing: for two tensors, the number of elements that differ.
+        elements: for two tensors, the number of elements.
     """
 
     part: str
     path: str
-    how: How
+    how: DifferenceType
     a: Any = None
     b: Any = None
     max_abs: float = 0.0
@@ -91,36 +96,36 @@ class Difference:
     elements: int = 0
 
 
-def differences(a: Contents, b: Contents, tolerance: Tolerance) -> Iterator[Difference]:
-    """Give in what two files differ, in the order of what they hold; wall times are no part."""
+def differences(
+    a: CheckpointContents, b: CheckpointContents, tolerance: Tolerance
+) -> Iterator[Difference]:
+    """Yield the differences of two checkpoints in the order of their keys, without wall times."""
     a, b = _without_times(a), _without_times(b)
     for key in dict.fromkeys([*a.data, *b.data]):
         part = _PARTS.get(str(key), "others")
-        walk = _Walk(part, tolerance)
+        walk = _Comparison(part, tolerance)
         if part == "weights":
             yield from walk.mappings(a.weights, b.weights, "", is_weights=True)
-        elif part == "callbacks":  # each by its key, even if one of the files has none
+        elif part == "callbacks":  # one by one, even if one of the files has no callbacks at all
             yield from walk.mappings(a.callbacks, b.callbacks, str(key))
         elif key not in b.data:
-            yield Difference(part, str(key), How.ONLY_A, a.data[key])
+            yield Difference(part, str(key), DifferenceType.ONLY_A, a.data[key])
         elif key not in a.data:
-            yield Difference(part, str(key), How.ONLY_B, None, b.data[key])
+            yield Difference(part, str(key), DifferenceType.ONLY_B, None, b.data[key])
         else:
             yield from walk.values(a.data[key], b.data[key], str(key))
 
 
-def _without_times(contents: Contents) -> Contents:
-    """Return what a file holds without the wall times of its training."""
+def _without_times(contents: CheckpointContents) -> CheckpointContents:
+    """Return the contents without the wall times of the training."""
     if "wall_times" not in contents.own:
         return contents
     own = {key: value for key, value in contents.own.items() if key != "wall_times"}
     return replace(contents, data={**contents.data, "trainer_hooks": own})
 
 
-class _Walk:
-    """A way through two values of the same place at once."""
-
-    # not deepdiff: large tensors are compared in pieces, by torch
+class _Comparison:
+    """A walk through two values side by side."""
 
     def __init__(self, part: str, tolerance: Tolerance) -> None:
         self._part = part
@@ -128,36 +133,36 @@ class _Walk:
         self._seen: dict[tuple[int, int], Any] = {}
 
     def values(self, a: Any, b: Any, path: str) -> Iterator[Difference]:
-        """Give the differences of two values."""
+        """Yield the differences of two values."""
         a, b = _comparable(a), _comparable(b)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             yield from self._tensors(a, b, path)
         elif _is_number(a) and _is_number(b):
             if not self._tolerance.takes(a, b):
-                yield Difference(self._part, path, How.VALUE, a, b)
+                yield Difference(self._part, path, DifferenceType.VALUE, a, b)
         elif _family(a) is not _family(b):
-            yield Difference(self._part, path, How.TYPE, a, b)
+            yield Difference(self._part, path, DifferenceType.TYPE, a, b)
         elif isinstance(a, dict | list | tuple):
-            if (id(a), id(b)) in self._seen:  # told already, or going in circles
+            if (id(a), id(b)) in self._seen:  # shared by several paths, or a cycle
                 return
-            self._seen[id(a), id(b)] = (a, b)
+            self._seen[id(a), id(b)] = (a, b)  # referenced, so that the ids stay theirs
             if isinstance(a, dict):
                 yield from self.mappings(a, b, path)
             else:
                 yield from self._sequences(a, b, path)
         elif a != b:
-            yield Difference(self._part, path, How.VALUE, a, b)
+            yield Difference(self._part, path, DifferenceType.VALUE, a, b)
 
     def mappings(
         self, a: dict[Any, Any], b: dict[Any, Any], path: str, *, is_weights: bool = False
     ) -> Iterator[Difference]:
-        """Give the differences of two dicts, key by key."""
+        """Yield the differences of two dicts, key by key."""
         for key in dict.fromkeys([*a, *b]):
             place = str(key) if is_weights else _below(path, key)
             if key not in b:
-                yield Difference(self._part, place, How.ONLY_A, a[key])
+                yield Difference(self._part, place, DifferenceType.ONLY_A, a[key])
             elif key not in a:
-                yield Difference(self._part, place, How.ONLY_B, None, b[key])
+                yield Difference(self._part, place, DifferenceType.ONLY_B, None, b[key])
             else:
                 yield from self.values(a[key], b[key], place)
 
@@ -165,35 +170,35 @@ class _Walk:
         for number in range(max(len(a), len(b))):
             place = f"{path}[{number}]"
             if number >= len(b):
-                yield Difference(self._part, place, How.ONLY_A, a[number])
+                yield Difference(self._part, place, DifferenceType.ONLY_A, a[number])
             elif number >= len(a):
-                yield Difference(self._part, place, How.ONLY_B, None, b[number])
+                yield Difference(self._part, place, DifferenceType.ONLY_B, None, b[number])
             else:
                 yield from self.values(a[number], b[number], place)
 
     def _tensors(self, a: Tensor, b: Tensor, path: str) -> Iterator[Difference]:
         if a.shape != b.shape:
-            yield Difference(self._part, path, How.SHAPE, tuple(a.shape), tuple(b.shape))
+            yield Difference(self._part, path, DifferenceType.SHAPE, tuple(a.shape), tuple(b.shape))
         elif a.dtype != b.dtype:
-            yield Difference(self._part, path, How.DTYPE, dtype_name(a), dtype_name(b))
+            yield Difference(self._part, path, DifferenceType.DTYPE, dtype_name(a), dtype_name(b))
         else:
             most, count = _compare(_dense(a), _dense(b), self._tolerance)
             if count:
                 yield Difference(
-                    self._part, path, How.TENSOR, a, b, most, count, elements=a.numel()
+                    self._part, path, DifferenceType.TENSOR, a, b, most, count, elements=a.numel()
                 )
 
 
 def _below(path: str, key: Any) -> str:
-    """Return the path of a dict's item: `path.key` where that reads as a name."""
+    """Return the path of a dict's item: `path.key` if the key is an identifier."""
     if not isinstance(key, str):
         return f"{path}[{key!r}]"
-    # an example of a key is "Counter{'what': 'batches'}"
+    # a state key may be "Counter{'what': 'batches'}"
     return f"{path}.{key}" if key.isidentifier() else f'{path}["{key}"]'
 
 
 def _comparable(value: Any) -> Any:
-    """Return what a value is compared as: NumPy's as torch's or Python's, a deque as a list."""
+    """Return a value in a comparable form: NumPy's as torch's or Python's, a deque as a list."""
     if isinstance(value, deque):
         return list(value)
     if type(value).__module__ != "numpy":
@@ -201,7 +206,7 @@ def _comparable(value: Any) -> Any:
     if value.ndim == 0:
         return value.item()
     if value.dtype.kind in "biufc":
-        with suppress(TypeError):  # numbers that torch does not have
+        with suppress(TypeError):  # a dtype that torch lacks, such as long double
             return torch.from_numpy(value.copy())
     return str(value.dtype), value.shape, value.tobytes()
 
@@ -211,7 +216,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _family(value: Any) -> type:
-    """Return the type, where kinds of dicts and kinds of tensors are the same."""
+    """Return the type, with dict and Tensor standing for all their subclasses."""
     for family in (dict, Tensor):
         if isinstance(value, family):
             return family
@@ -229,7 +234,7 @@ def _compare(a: Tensor, b: Tensor, tolerance: Tolerance) -> tuple[float, int]:
     for start in range(0, a.numel(), _CHUNK):
         one, other = a[start : start + _CHUNK], b[start : start + _CHUNK]
         same = _same(one, other, tolerance)
-        differing = int((~same).sum())
+        differing = int((~same).sum())  # one copy to the host for each chunk
         if differing:
             count += differing
             gaps = (_wide(one[~same]) - _wide(other[~same])).abs()
@@ -239,7 +244,7 @@ def _compare(a: Tensor, b: Tensor, tolerance: Tolerance) -> tuple[float, int]:
 
 
 def _same(a: Tensor, b: Tensor, tolerance: Tolerance) -> Tensor:
-    """Return which elements count as equal."""
+    """Return the mask of the elements that count as equal."""
     if a.dtype.is_floating_point or a.dtype.is_complex:
         return torch.isclose(
             _wide(a), _wide(b), rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True
@@ -250,5 +255,5 @@ def _same(a: Tensor, b: Tensor, tolerance: Tolerance) -> Tensor:
 
 
 def _wide(tensor: Tensor) -> Tensor:
-    """Return the numbers in a dtype that holds them all, whatever they are stored as."""
+    """Return the numbers as float64 or complex128, which hold all smaller dtypes exactly."""
     return tensor.to(torch.complex128 if tensor.dtype.is_complex else torch.float64)

@@ -1,35 +1,216 @@
-"""Values that torch's safe loading does not know, written as plain data that it does.
+"""Encoding of a state as plain data that `torch.load(weights_only=True)` opens, and back.
 
 A deque becomes `{"__trainer_hooks__": "deque", "items": [...], "maxlen": 3}`, a date
-`{"__trainer_hooks__": "date", "parts": [2026, 1, 31]}`. What torch knows stays as it is, so another
-tool finds numbers, texts, lists, dicts and tensors where they were. A dict of the user's own that
-has the key `"__trainer_hooks__"` is written as one of these too, so it cannot be mistaken for one.
+`{"__trainer_hooks__": "date", "parts": [2026, 1, 31]}`. Values that torch can load stay as they
+are, so another tool finds numbers, texts, lists, dicts and tensors in their usual places. A dict of
+the user that has the key `"__trainer_hooks__"` is encoded as well, so that it cannot be mistaken
+for an encoded value.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import pathlib
 from collections import Counter, OrderedDict, defaultdict, deque
+from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from reprlib import Repr
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.checkpoint.codecs import FACTORIES, codec_of, is_special
+from trainer_hooks.errors import CheckpointError, CheckpointStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
+    "CODECS",
     "DEEPEST",
+    "FACTORIES",
     "MAPPINGS",
     "SEQUENCES",
     "TAG",
+    "Codec",
     "Encoder",
-    "ForeignValueError",
+    "UnsavableValueError",
+    "codec_of",
+    "decode",
+    "encode_state",
+    "find_unsavable",
+    "require_plain",
     "with_items",
 ]
+
+
+_HUGE = 2000
+"""Bits from which torch's safe unpickler refuses an int."""
+
+FACTORIES: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset)
+}
+"""The default factories that a defaultdict may be saved with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """The encoding of one type.
+
+    Attributes:
+        name: the type's name in a file.
+        take_apart: returns the parts of a value, each of which can be encoded; raises ValueError
+            with the rule for a value that cannot be written.
+        put_together: rebuilds the value from its parts.
+    """
+
+    name: str
+    take_apart: Callable[[Any], list[Any]]
+    put_together: Callable[..., Any]
+
+
+def codec_of(value: object) -> Codec | None:
+    """Return the codec of a value whose type torch cannot load, or None.
+
+    NumPy is not imported: its values are recognised by the module of their type.
+    """
+    kind = type(value)
+    if kind.__module__ == "numpy":
+        return _numpy_codec(value)
+    return _BY_TYPE.get(kind)
+
+
+# --- dates and paths ---
+
+
+def _date_parts(value: dt.date) -> list[Any]:
+    return [value.year, value.month, value.day]
+
+
+def _time_parts(value: dt.time | dt.datetime) -> list[Any]:
+    return [
+        value.hour, value.minute, value.second, value.microsecond, value.tzinfo, value.fold,
+    ]  # fmt: skip
+
+
+def _time(hour: int, minute: int, second: int, micro: int, zone: Any, fold: int) -> dt.time:
+    return dt.time(hour, minute, second, micro, zone, fold=fold)
+
+
+def _datetime(*parts: Any) -> dt.datetime:
+    return dt.datetime(*parts[:-1], fold=parts[-1])  # noqa: DTZ001 - its zone is among the parts
+
+
+def _zone_parts(value: dt.timezone) -> list[Any]:
+    offset, name = value.utcoffset(None), value.tzname(None)
+    return [offset] if name == dt.timezone(offset).tzname(None) else [offset, name]
+
+
+_PATHS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath, pathlib.PureWindowsPath,
+    )
+}  # fmt: skip
+
+
+def _path(kind: str, text: str) -> pathlib.PurePath:
+    """Rebuild a path; one of another operating system becomes a pure path."""
+    try:
+        path: pathlib.PurePath = _PATHS[kind](text)
+    except NotImplementedError:
+        path = _PATHS[f"Pure{kind}"](text)
+    return path
+
+
+# --- NumPy ---
+
+_PLAIN_KINDS = frozenset("?biufcmMSUV")
+"""The dtype kinds of NumPy whose elements are plain bytes."""
+
+
+def _numpy_codec(value: Any) -> Codec | None:
+    import numpy as np
+
+    kind = type(value)
+    if kind is np.ndarray:
+        return _ARRAY
+    if kind is np.str_:
+        return _NUMPY_STR
+    if kind is np.bytes_:
+        return _NUMPY_BYTES
+    return _SCALAR if isinstance(value, np.generic) else None
+
+
+def _array_parts(value: Any) -> list[Any]:
+    import numpy as np
+
+    # not numpy.save: as a tensor, the data becomes a zip part with a checksum of its own
+    dtype = value.dtype
+    spec = dtype.str if dtype.names is None else dtype.descr
+    if dtype.hasobject or dtype.kind not in _PLAIN_KINDS or np.dtype(spec) != dtype:
+        raise ValueError(f"an array of dtype {dtype} cannot be written as plain bytes")
+    raw = bytearray(value.tobytes())
+    data = torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
+    return [spec, list(value.shape), data]
+
+
+def _array(spec: Any, shape: list[int], data: torch.Tensor) -> Any:
+    import numpy as np
+
+    dtype = np.dtype(spec)
+    if dtype.hasobject:
+        raise ValueError(f"an array of dtype {dtype} is not plain bytes")
+    raw = bytearray(data.cpu().numpy().tobytes())
+    return np.ndarray(tuple(shape), dtype, raw) if raw else np.empty(tuple(shape), dtype)
+
+
+def _numpy_str(text: str) -> Any:
+    import numpy as np
+
+    return np.str_(text)
+
+
+def _numpy_bytes(raw: bytes) -> Any:
+    import numpy as np
+
+    return np.bytes_(raw)
+
+
+_ARRAY = Codec("numpy.ndarray", _array_parts, _array)
+_SCALAR = Codec(
+    "numpy.generic",
+    lambda value: _array_parts(value.reshape(())),
+    lambda *parts: _array(*parts)[()],
+)
+# not as arrays, in which they would lose trailing zeros
+_NUMPY_STR = Codec("numpy.str_", lambda value: [str.__str__(value)], _numpy_str)
+_NUMPY_BYTES = Codec(
+    "numpy.bytes_", lambda value: [bytes.__getitem__(value, slice(None))], _numpy_bytes
+)
+
+_BY_TYPE: dict[type, Codec] = {
+    int: Codec("int", lambda value: [hex(value)], lambda text: int(text, 16)),
+    bytes: Codec("bytes", lambda _: [], bytes),
+    bytearray: Codec("bytearray", lambda _: [], bytearray),
+    dt.date: Codec("date", _date_parts, dt.date),
+    dt.time: Codec("time", _time_parts, _time),
+    dt.datetime: Codec("datetime", lambda v: _date_parts(v) + _time_parts(v), _datetime),
+    dt.timedelta: Codec("timedelta", lambda v: [v.days, v.seconds, v.microseconds], dt.timedelta),
+    dt.timezone: Codec("timezone", _zone_parts, dt.timezone),
+}
+for _kind in _PATHS.values():
+    _BY_TYPE[_kind] = Codec("path", lambda value: [type(value).__name__, str(value)], _path)
+
+CODECS: dict[str, Codec] = {
+    codec.name: codec for codec in (_ARRAY, _SCALAR, _NUMPY_STR, _NUMPY_BYTES, *_BY_TYPE.values())
+}
+
 
 TAG = "__trainer_hooks__"
 
 DEEPEST = 64
-"""Levels of containers in one another. torch's own limit depends on the stack at that moment."""
+"""Levels of nested containers. torch's own limit depends on the stack's depth at the save."""
 
 _LEAVES = frozenset(
     {
@@ -38,8 +219,9 @@ _LEAVES = frozenset(
     }
 )  # fmt: skip
 _ATOMS = frozenset({type(None), bool, float, str})
-"""Leaves that are always plain; a long list of them is passed through quickly."""
+"""Leaves that never need encoding: long lists of them skip the call of `encode`."""
 
+_BYTES = (bytes, bytearray)
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 SEQUENCES: dict[type, str] = {kind: kind.__name__ for kind in (list, tuple, set, frozenset, deque)}
 MAPPINGS: dict[type, str] = {
@@ -47,13 +229,13 @@ MAPPINGS: dict[type, str] = {
 }
 
 
-class ForeignValueError(ValueError):
-    """Raised for a value that cannot be written as plain data.
+class UnsavableValueError(ValueError):
+    """Raised for a value that cannot be encoded as plain data.
 
     Attributes:
-        path: its place.
-        value: it.
-        rule: why not, where that is not for its type alone.
+        path: the keys and indices that lead to the value.
+        value: the value.
+        rule: the rule that it breaks; empty where its type alone is the reason.
     """
 
     def __init__(self, path: str, value: object, rule: str = "") -> None:
@@ -64,13 +246,14 @@ class ForeignValueError(ValueError):
 
 
 class Encoder:
-    """Writes the values of one file as plain data.
+    """Encode the values of one checkpoint as plain data.
 
-    What needs no change is handed back as it is, and what is shared stays shared.
+    A value that needs no change is returned as the same object, and shared objects stay shared.
 
     Args:
-        whole: all that the file will hold. A tensor that is a small part of a bigger one is copied,
-            so that the file holds that part alone, unless the others are in the file too.
+        whole: everything that the file will hold. A tensor that is a small part of a bigger
+            storage is cloned, so that the file holds that part alone, unless the rest of the
+            storage is in the file too.
     """
 
     def __init__(self, whole: Any) -> None:
@@ -81,11 +264,18 @@ class Encoder:
     def encode(self, value: Any, path: str = "") -> Any:
         """Return `value` as plain data.
 
+        Args:
+            value: the value.
+            path: the keys and indices that lead to the value, for messages.
+
         Raises:
-            ForeignValueError: it holds what only code could rebuild, or itself.
+            UnsavableValueError: the value contains itself, or an object that only code can rebuild.
         """
         kind = type(value)
-        if kind in _LEAVES and not is_special(value):
+        if kind in _LEAVES and not (
+            # values that torch's safe unpickler refuses, although it accepts their types
+            value.bit_length() > _HUGE if kind is int else kind in _BYTES and not value
+        ):
             return value
         if id(value) in self._done:
             return self._done[id(value)][1]
@@ -93,21 +283,22 @@ class Encoder:
         if kind in _TENSORS:
             encoded = self._tensor(value, path)
         elif kind in SEQUENCES or kind in MAPPINGS:
-            self._enter(value, path)
+            if id(value) in self._open or len(self._open) >= DEEPEST:
+                raise self._nesting_error(value, path)
+            self._open.add(id(value))
             encoded = self._mapping(value, path) if kind in MAPPINGS else self._items(value, path)
             self._open.discard(id(value))
         else:
             encoded = self._single(value, path)
-        self._done[id(value)] = (value, encoded)  # the value too, for its id to stay its own
+        # with the value itself: while it is referenced, no other object can get its id
+        self._done[id(value)] = (value, encoded)
         return encoded
 
-    def _enter(self, value: Any, path: str) -> None:
+    def _nesting_error(self, value: Any, path: str) -> UnsavableValueError:
         if id(value) in self._open:
-            raise ForeignValueError(path, value, "it holds itself")
-        if len(self._open) >= DEEPEST:
-            shown = path if len(path) < 60 else f"{path[:60]}..."
-            raise ForeignValueError(shown, value, f"it lies more than {DEEPEST} levels deep")
-        self._open.add(id(value))
+            return UnsavableValueError(path, value, "it holds itself")
+        shown = path if len(path) < 60 else f"{path[:60]}..."
+        return UnsavableValueError(shown, value, f"it lies more than {DEEPEST} levels deep")
 
     def _items(self, value: Any, path: str) -> Any:
         items = [
@@ -155,32 +346,35 @@ class Encoder:
             if known is factory:
                 return name
         known_ones = ", ".join(FACTORIES)
-        raise ForeignValueError(f"{path} (its factory)", factory, f"it must be one of {known_ones}")
+        raise UnsavableValueError(
+            f"{path} (its factory)", factory, f"it must be one of {known_ones}"
+        )
 
     def _require_attributes(self, value: Any, path: str) -> None:
-        """Make sure of what was attached to a mapping: it is saved with it."""
+        """Raise if an attribute set on a mapping would be lost or changed by the file."""
         if type(value) is Counter:
-            raise ForeignValueError(path, value, "something is attached to it as an attribute")
+            raise UnsavableValueError(path, value, "something is attached to it as an attribute")
         for name, attached in vars(value).items():
             if self.encode(attached, f"{path}.{name}") is not attached:
-                raise ForeignValueError(f"{path}.{name}", attached, "as an attribute it is lost")
+                raise UnsavableValueError(f"{path}.{name}", attached, "as an attribute it is lost")
 
     def _single(self, value: Any, path: str) -> dict[str, Any]:
         codec = codec_of(value)
         if codec is None:
-            raise ForeignValueError(path, value)
+            raise UnsavableValueError(path, value)
         try:
             parts = codec.take_apart(value)
         except ValueError as error:
-            raise ForeignValueError(path, value, str(error)) from error
+            raise UnsavableValueError(path, value, str(error)) from error
         return {TAG: codec.name, "parts": [self.encode(part, path) for part in parts]}
 
     def _tensor(self, value: torch.Tensor, path: str) -> torch.Tensor:
-        """Return the tensor without what was attached to it, and without what lies around it."""
+        """Return the tensor without its Python attributes and unrelated parts of its storage."""
         if value.is_meta:
-            raise ForeignValueError(path, value, "it is on the device meta, and has no values")
+            raise UnsavableValueError(path, value, "it is on the device meta, and has no values")
         bare = value
-        if vars(value):  # any object may be attached to a tensor, and would be saved with it
+        # torch.save would pickle attributes set on a tensor, which may be objects of any class
+        if vars(value):
             bare = value.detach()
             if type(value) is torch.nn.Parameter:
                 bare = torch.nn.Parameter(bare, value.requires_grad)
@@ -188,9 +382,12 @@ class Encoder:
                 bare.requires_grad_()
         if not _is_in_memory(bare):
             if bare.layout is torch._mkldnn:  # type: ignore[attr-defined]  # noqa: SLF001
-                raise ForeignValueError(path, value, "it has a layout of this machine: to_dense()")
+                raise UnsavableValueError(
+                    path, value, "it has a layout of this machine: to_dense()"
+                )
             return bare
         storage = bare.untyped_storage()
+        # torch.save writes the whole storage of a view: a row of a large tensor would be as large
         views = self._used.get(storage.data_ptr())
         if views is None or 2 * sum(views.values()) >= storage.nbytes():
             return bare
@@ -201,17 +398,18 @@ class Encoder:
 
 
 def with_items(mapping: Any, items: Any) -> Any:
-    """Return a mapping of the same kind with other items."""
+    """Return a new mapping of the same class with other items."""
     made = type(mapping)()
     for key, item in items:
         made[key] = item
-    if isinstance(mapping, OrderedDict):  # a state_dict has its modules' versions as an attribute
+    # Module.state_dict() keeps the versions of its modules in the attribute `_metadata`
+    if isinstance(mapping, OrderedDict):
         vars(made).update(vars(mapping))
     return made
 
 
 def _is_in_memory(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is a view of one stretch of memory."""
+    """Return whether a tensor is a dense view of one storage."""
     return (
         tensor.layout is torch.strided
         and not tensor.is_meta
@@ -221,7 +419,7 @@ def _is_in_memory(tensor: torch.Tensor) -> bool:
 
 
 def _storage_use(whole: Any) -> dict[int, dict[Any, int]]:
-    """Return how many bytes of each stretch of memory the tensors in `whole` show, view by view."""
+    """Return, for each storage by its address, the bytes that each view of it in `whole` covers."""
     used: dict[int, dict[Any, int]] = {}
     seen: set[int] = set()
     left = [whole]
@@ -237,3 +435,129 @@ def _storage_use(whole: Any) -> dict[int, dict[Any, int]]:
             left.extend(value)
             left.extend(value.values() if kind in MAPPINGS else ())
     return used
+
+
+_CONTAINERS: dict[str, Any] = {name: kind for kind, name in (SEQUENCES | MAPPINGS).items()}
+
+
+def decode(value: Any, source: str) -> Any:
+    """Return a value as it was before an `Encoder` encoded it.
+
+    Args:
+        value: the data read from a file.
+        source: the file, for messages.
+
+    Raises:
+        CheckpointError: no `Encoder` wrote this data, or a newer version did.
+    """
+    return _Decoder(source).decode(value)
+
+
+class _Decoder:
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._done: dict[int, Any] = {}
+        self._depth = 0
+
+    def decode(self, value: Any) -> Any:
+        kind = type(value)
+        if kind not in (list, tuple) and kind not in MAPPINGS:
+            return value
+        if id(value) in self._done:
+            return self._done[id(value)]
+        if self._depth > 3 * DEEPEST:  # a dict with encoded keys has three levels for one
+            raise self._wrong("it holds itself, or is nested too deep")
+        self._depth += 1
+        decoded: Any
+        if kind is dict and TAG in value:
+            decoded = self._tagged(value)
+        elif kind in MAPPINGS:
+            items = [self.decode(item) for item in value.values()]
+            is_same = all(map(is_, items, value.values()))
+            decoded = value if is_same else with_items(value, zip(value, items, strict=True))
+        else:
+            items = [self.decode(item) for item in value]
+            decoded = value if all(map(is_, items, value)) else kind(items)
+        self._depth -= 1
+        self._done[id(value)] = decoded
+        return decoded
+
+    def _tagged(self, value: dict[Any, Any]) -> Any:
+        name = value[TAG]
+        try:
+            if name in CODECS:
+                return CODECS[name].put_together(*self.decode(value["parts"]))
+            return self._container(name, value)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise self._wrong(f"{name!r} ({type(error).__name__}: {error})") from error
+
+    def _container(self, name: Any, value: dict[Any, Any]) -> Any:
+        items = self.decode(value["items"])
+        kind = _CONTAINERS.get(name)
+        if kind is None:
+            raise self._wrong(f"{name!r}, which this version does not know")
+        if kind is deque:
+            return deque(items, value["maxlen"])
+        if kind is Counter:
+            return Counter(dict(items))
+        if kind is defaultdict:
+            factory = value["factory"]
+            return defaultdict(None if factory is None else FACTORIES[factory], items)
+        return kind(items)
+
+    def _wrong(self, what: str) -> CheckpointError:
+        return CheckpointError(
+            f"checkpoint {self._source!r} holds a value that cannot be put together: {what}. It is "
+            "damaged, or was written by a newer version. Upgrade trainer-hooks, or resume from "
+            "another one."
+        )
+
+
+_SHORT = Repr()
+_SHORT.maxother = _SHORT.maxstring = 80
+
+
+def find_unsavable(value: Any) -> tuple[str, Any] | None:
+    """Return the path and the first value in `value` that a checkpoint cannot hold, or None."""
+    try:
+        Encoder(value).encode(value)
+    except UnsavableValueError as error:
+        return error.path, error.value
+    return None
+
+
+def require_plain(value: Any, owner: str) -> None:
+    """Raise unless `value` can be saved and loaded back safely.
+
+    Raises:
+        CheckpointStateError: it cannot; the message names the owner and the position in the value.
+    """
+    encode_state(value, owner, Encoder(value))
+
+
+def encode_state(value: Any, owner: str, encoder: Encoder) -> Any:
+    """Return a state as data that torch opens without running code.
+
+    Args:
+        value: the state.
+        owner: the callback or key that the state belongs to, for messages.
+        encoder: the encoder of the whole checkpoint.
+
+    Raises:
+        CheckpointStateError: it holds an object that only code could rebuild; the message names
+            the owner and the position in the value.
+    """
+    try:
+        return encoder.encode(value)
+    except UnsavableValueError as error:
+        item = error.value
+        named = f"{type(item).__module__}.{type(item).__qualname__}"
+        rule = f" {error.rule[0].upper()}{error.rule[1:]}." if error.rule else ""
+        raise CheckpointStateError(
+            f"the state of {owner} holds {_SHORT.repr(item)} of type {named} at state{error.path}: "
+            "a checkpoint holds only plain data (numbers, texts, bytes, dates, paths, containers of"
+            " those), arrays and tensors, and no subclasses of them, so that opening one runs no "
+            f"code.{rule} Save plain data and rebuild the object in load_state_dict. Parts of the "
+            "state of another framework's callback can be named: "
+            "trainer_hooks.adapters.keep_opaque(callback, key)."
+        ) from error

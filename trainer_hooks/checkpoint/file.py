@@ -1,4 +1,14 @@
-"""Write a checkpoint whole or not at all; read one without running code."""
+"""Checkpoint files and sharded folders: write atomically, verify, read without running code.
+
+A checkpoint of several processes may be a folder::
+
+    NAME.ckpt/
+        .metadata, __0_0.distcp, __1_0.distcp...   tensors, by torch.distributed.checkpoint
+        run.pt                                     the rest, as a checkpoint file holds it
+        seal.json                                  written last: size and checksum of each file
+
+A folder without a seal is no checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +25,32 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.checkpoint import seal
-from trainer_hooks.checkpoint.folder import RUN, check_folder, folder_summary, is_folder
-from trainer_hooks.checkpoint.parts import write_whole
-from trainer_hooks.checkpoint.seal import Summary
-from trainer_hooks.checkpoint.target import is_remote, located, modified_at
-from trainer_hooks.checkpoint.verified import load_verified
+from trainer_hooks.checkpoint.atomic_write import (
+    is_sharded_folder,
+    write_atomically,
+)
+from trainer_hooks.checkpoint.encoding import decode
+from trainer_hooks.checkpoint.migrations import migrate
+from trainer_hooks.checkpoint.paths import absolute_path, is_remote, modified_at
+from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors
+from trainer_hooks.checkpoint.seal import CheckpointSummary, load_verified
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import IO
 
-    from trainer_hooks.checkpoint.sums import Sums
+    from trainer_hooks.checkpoint.seal import Checksums
 
-__all__ = ["read_checkpoint", "summarize", "verify_checkpoint", "write_checkpoint"]
+__all__ = [
+    "load_checkpoint",
+    "load_with_meta_tensors",
+    "read_checkpoint",
+    "summarize",
+    "verify_checkpoint",
+    "write_checkpoint",
+]
+
 
 _SHOWN = 10
 
@@ -45,33 +67,34 @@ def write_checkpoint(
 ) -> str:
     """Write `checkpoint` to `path`, making its folder; return the absolute path, or the address.
 
-    It is written beside the target, synced to disk, and moved into place, so that a process killed
-    at any moment leaves either the old file or the new one. What killed processes left unfinished
-    in the folder is removed first. To another store (`s3://...`) it is sent whole, and read back.
+    The file is written beside the target, synced to disk, and moved, so that a process killed at
+    any moment leaves either the old file or the new one. Leftovers of killed processes in the
+    folder are deleted first. To another store (`s3://...`) the file is uploaded and read back.
 
     Args:
         checkpoint: plain data and tensors.
-        path: where.
-        dump: writes it into an open file, as another kind of file; sealed `torch.save` unless
-            given.
-        module: the name of the module's class, which the file's summary tells.
+        path: the file, or an address.
+        dump: writes the checkpoint into an open file in another format; by default it is a
+            sealed `torch.save` file.
+        module: the name of the module's class, for the summary.
         saved_at: when it is saved, in nanoseconds since 1970; now, unless given.
-        origin: what tells its run from others, for the summary.
-        process: what tells this process from others, for the summary.
+        origin: the run's origin, for the summary.
+        process: the identity of this process, for the summary.
 
     Raises:
         CheckpointError: it cannot be written; the file that was there before is untouched.
     """
-    target = located(path)
+    target = absolute_path(path)
     now = time.time_ns() if saved_at is None else saved_at
-    summary = Summary.of(checkpoint, now, module, origin, process)
+    summary = CheckpointSummary.of(checkpoint, now, module, origin, process)
 
     def write(file: IO[bytes]) -> None:
         if dump is not None:
             dump(checkpoint, file)
         else:
             torch.save(checkpoint, file)
-            seal.seal(file, summary)
+            seal.write_seal(file, summary)
+        # durable before it is renamed: after a power cut the name must not show an empty file
         file.flush()
         os.fsync(file.fileno())
 
@@ -79,8 +102,8 @@ def write_checkpoint(
         if is_remote(target):
             _send(write, target)
         else:
-            write_whole(Path(target), write)
-    except (OSError, RuntimeError, ValueError) as error:
+            write_atomically(Path(target), write)
+    except (OSError, RuntimeError, ValueError) as error:  # torch raises RuntimeError on a full disk
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(
@@ -90,8 +113,61 @@ def write_checkpoint(
     return target
 
 
+def load_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> dict[str, Any]:
+    """Return the checkpoint at `path` in the present format, its values decoded.
+
+    A checkpoint that trainer_hooks did not write is returned unchanged.
+
+    Args:
+        path: a checkpoint, or weights in a `.safetensors` file.
+        map_location: where its tensors go, as in `torch.load`.
+
+    Raises:
+        CheckpointNotFoundError: there is no such file.
+        CheckpointError: it is damaged, no checkpoint, of a newer format, or would need code to be
+            run.
+    """
+    checkpoint = _read_and_decode(path, map_location)
+    if has_shards(checkpoint):
+        from trainer_hooks.checkpoint.sharded_folder import with_tensors
+
+        return with_tensors(checkpoint, path, map_location)
+    return checkpoint
+
+
+def load_with_meta_tensors(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the checkpoint at `path`; the tensors of a sharded folder are on the meta device.
+
+    `read_shards` reads those that are needed.
+    """
+    checkpoint = _read_and_decode(path, "cpu")
+    if has_shards(checkpoint):
+        from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors
+
+        return with_empty_tensors(checkpoint, path)
+    return checkpoint
+
+
+def _read_and_decode(path: str | os.PathLike[str], map_location: Any) -> dict[str, Any]:
+    if Path(path).suffix == SAFETENSORS_SUFFIX:  # has neither a seal nor a format
+        checkpoint = read_safetensors(path, map_location)
+    else:
+        checkpoint = read_checkpoint(path, map_location)
+    if "trainer_hooks" not in checkpoint:
+        return checkpoint
+    # migrated before decoding: format 1 was not encoded, so its migration encodes it first
+    present = migrate(checkpoint, str(path))
+    return {key: decode(value, str(path)) for key, value in present.items()}
+
+
+def has_shards(checkpoint: dict[str, Any]) -> bool:
+    """Return whether the tensors of a checkpoint lie beside it, in shards of a folder."""
+    own = checkpoint.get("trainer_hooks")
+    return isinstance(own, dict) and "shards" in own
+
+
 def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> dict[str, Any]:
-    """Return the checkpoint at `path`, its tensors on `map_location`.
+    """Return the checkpoint at `path` as it was written, its tensors on `map_location`.
 
     Raises:
         CheckpointNotFoundError: there is no such file.
@@ -106,14 +182,14 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
                 return load_verified(
                     content,
                     lambda sums: _require_undamaged(file, name, sums),
-                    lambda source: _load(source, name, map_location=map_location),
+                    lambda source: _unpickle(source, name, map_location=map_location),
                 )
         except OSError as error:
             raise _unreadable(name, error) from error
 
 
 def verify_checkpoint(path: str | os.PathLike[str]) -> None:
-    """Make sure that the file at `path` is what was written; nothing of it is loaded.
+    """Raise unless the file at `path` is as it was written. Nothing of it is loaded.
 
     Raises:
         CheckpointNotFoundError: there is no such file.
@@ -126,18 +202,18 @@ def verify_checkpoint(path: str | os.PathLike[str]) -> None:
         _require_undamaged(file, str(path))
 
 
-def summarize(path: str) -> Summary:
-    """Return what the checkpoint at `path` is, from its last bytes; nothing is verified.
+def summarize(path: str) -> CheckpointSummary:
+    """Return the summary of the checkpoint at `path` from its last bytes. Nothing is verified.
 
-    Of a file that another tool wrote, the part that tells is loaded, without its tensors.
+    A file that another tool wrote has no seal: its data is loaded without the tensors.
 
     Raises:
         CheckpointNotFoundError: there is no such file.
-        CheckpointError: it is no checkpoint, or too damaged to tell.
+        CheckpointError: it is no checkpoint, or too damaged for a summary.
     """
     if _is_folder(path):
         try:
-            return folder_summary(Path(located(path)))
+            return seal.folder_summary(Path(absolute_path(path)))
         except (OSError, ValueError) as error:
             raise _damaged(path, error) from error
     if is_remote(path):
@@ -159,24 +235,25 @@ def summarize(path: str) -> Summary:
         raise _damaged(path, error) from error
     if summary is not None:
         return summary
+    # without a seal, another tool wrote it
     with _at_hand(path) as local:
-        checkpoint = _load(local, path, map_location="cpu", mmap=True)
-        return Summary.of(checkpoint, modified_at(path))
+        checkpoint = _unpickle(local, path, map_location="cpu", mmap=True)  # tensors are not read
+        return CheckpointSummary.of(checkpoint, modified_at(path))
 
 
 def _is_folder(path: str | os.PathLike[str]) -> bool:
-    return not is_remote(path) and Path(located(path)).is_dir() and is_folder(located(path))
+    return not is_remote(path) and is_sharded_folder(absolute_path(path))
 
 
 def _read_run(path: str | os.PathLike[str], map_location: Any) -> dict[str, Any]:
-    """Return what a folder of several processes holds beside their tensors, all verified."""
+    """Return `run.pt` of a sharded folder, after all files of the folder are verified."""
     _require_undamaged_folder(path)
-    return _load(Path(located(path), RUN), str(path), map_location=map_location)
+    return _unpickle(Path(absolute_path(path), seal.RUN), str(path), map_location=map_location)
 
 
 def _require_undamaged_folder(path: str | os.PathLike[str]) -> None:
     try:
-        check_folder(Path(located(path)))
+        seal.check_folder(Path(absolute_path(path)))
     except ValueError as error:
         raise _damaged(str(path), error) from error
     except OSError as error:
@@ -186,6 +263,7 @@ def _require_undamaged_folder(path: str | os.PathLike[str]) -> None:
 def _send(write: Callable[[IO[bytes]], None], target: str) -> None:
     from trainer_hooks.checkpoint import remote
 
+    # to a local file first: sealing seeks in the file, and an upload must be all or nothing
     with TemporaryDirectory(prefix="trainer_hooks-") as folder:
         local = Path(folder, "unsent")
         with local.open("w+b") as file:
@@ -195,14 +273,14 @@ def _send(write: Callable[[IO[bytes]], None], target: str) -> None:
 
 @contextmanager
 def _at_hand(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give the local file that is at `path`, or is a copy of it while the context is open."""
+    """Yield a local file: the one at `path`, or a temporary copy of a remote one."""
     if is_remote(path):
         from trainer_hooks.checkpoint import remote
 
-        with remote.fetched(str(path)) as local:
+        with remote.downloaded(str(path)) as local:
             yield local
         return
-    file = Path(located(path))
+    file = Path(absolute_path(path))
     if file.is_dir():
         raise CheckpointNotFoundError(
             f"checkpoint {str(path)!r} is not there: it is a folder without a seal, and so no "
@@ -213,22 +291,22 @@ def _at_hand(path: str | os.PathLike[str]) -> Iterator[Path]:
     yield file
 
 
-def _load(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, Any]:
+def _unpickle(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
-            # torch's own way to read int8 weights
+            # torch itself causes this warning when it reads int8 weights
             warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
             checkpoint = torch.load(file, weights_only=True, **options)
     except pickle.UnpicklingError as error:
-        found = re.search(r"GLOBAL (\S+)", str(error))
+        refused = re.search(r"GLOBAL (\S+)", str(error))
         raise CheckpointError(
             f"checkpoint {name!r} cannot be opened: it is no checkpoint, is damaged, or holds "
             "objects that only code could rebuild, which is never run here"
-            f"{f' (it asks for {found[1]})' if found else ''}. Save plain data and tensors."
+            f"{f' (it asks for {refused[1]})' if refused else ''}. Save plain data and tensors."
         ) from error
     except MemoryError:
-        raise
-    except Exception as error:  # whatever a damaged file makes torch stumble over
+        raise  # the machine is too small, the file may be whole
+    except Exception as error:  # torch raises errors of many types for a damaged file
         raise CheckpointError(
             f"checkpoint {name!r} cannot be read: it is truncated or no checkpoint "
             f"({_first_line(error)}). Resume from an earlier one."
@@ -244,10 +322,10 @@ def _load(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, Any]:
     return checkpoint
 
 
-def _require_undamaged(file: Path, name: str, sums: Sums | None = None) -> None:
+def _require_undamaged(file: Path, name: str, sums: Checksums | None = None) -> None:
     try:
         with file.open("rb") as content:
-            seal.check(content, sums)
+            seal.verify_seal(content, sums)
     except ValueError as error:
         raise _damaged(name, error) from error
     except OSError as error:
@@ -268,11 +346,12 @@ def _damaged(name: str, error: Exception) -> CheckpointError:
 
 
 def _root_of(error: BaseException) -> BaseException:
-    """Return the system's error that torch stumbled over, which says more than torch's own."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, OSError):
-        found = found.__cause__ or found.__context__
-    return found or error
+    """Return the operating system's error behind torch's error; it says more than torch's own."""
+    cause: BaseException | None = error
+    # "No space left on device" is the context of torch's "unexpected pos"
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return cause or error
 
 
 def _first_line(error: Exception) -> str:
@@ -281,7 +360,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _others(file: Path) -> str:
-    """Name what lies beside a missing file, which is often what was meant."""
+    """List the checkpoints beside a missing file: often one of them was meant."""
     if not file.parent.is_dir():
         return f" Its folder {str(file.parent)!r} does not exist either."
     names = sorted(entry.name for entry in file.parent.glob("*.ckpt"))

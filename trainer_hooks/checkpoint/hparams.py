@@ -1,4 +1,9 @@
-"""Hyperparameters: the arguments a module was made with, kept so that it can be made again."""
+"""Hyperparameters: a module's arguments, kept in checkpoints so that it can be built again.
+
+Dataclasses, Enums and Namespaces, the usual forms of a configuration, are saved as plain values.
+Their classes come from the annotations of the arguments, so that opening a file runs no code that
+the file names.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +13,99 @@ from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint.objects import annotations_of, plain_of, rebuilt
-from trainer_hooks.checkpoint.plain import find_foreign
-from trainer_hooks.errors import ModuleError, TrainerHooksWarning, nearest
+from trainer_hooks.checkpoint.encoding import find_unsavable
+from trainer_hooks.errors import ModuleError, TrainerHooksWarning, did_you_mean
 
 if TYPE_CHECKING:
     from types import FrameType
 
 __all__ = [
     "HyperParameters",
-    "arguments_from",
+    "annotations_of",
     "arguments_of_init",
-    "is_whole",
-    "savable",
-    "selected",
+    "init_arguments_from",
+    "is_hparams_object",
+    "rebuild",
+    "savable_hparams",
+    "select_hparams",
+    "to_plain",
 ]
+
+
+_NAMESPACES = (Namespace, SimpleNamespace)
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value with its dataclasses, Enums and Namespaces as plain data."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}
+    if isinstance(value, _NAMESPACES):
+        return {name: to_plain(item) for name, item in vars(value).items()}
+    if isinstance(value, Enum):
+        return value.name
+    if type(value) is dict:
+        return {key: to_plain(item) for key, item in value.items()}
+    # exact types: a named tuple could not be rebuilt from a list of items
+    if type(value) in (list, tuple):
+        return type(value)(map(to_plain, value))
+    return value
+
+
+def rebuild(value: Any, annotation: Any) -> Any:
+    """Rebuild from plain data the object that an annotation names; other values are returned as is.
+
+    Args:
+        value: plain data, as `to_plain` returns it.
+        annotation: the type of an argument or a field, or None.
+
+    Raises:
+        TypeError: the class takes other arguments than it did when the value was saved.
+        ValueError: the class rejects an argument.
+    """
+    # of a union the first alternative counts that rebuilds anything: `Config | None` is common
+    if get_origin(annotation) in (Union, UnionType):
+        made = (rebuild(value, kind) for kind in get_args(annotation))
+        return next((one for one in made if one is not value), value)
+    if get_origin(annotation) in (list, tuple) and type(value) is get_origin(annotation):
+        kinds = [kind for kind in get_args(annotation) if kind is not Ellipsis]
+        kinds = kinds * len(value) if len(kinds) == 1 else kinds
+        items = (rebuild(item, kind) for item, kind in zip(value, kinds, strict=False))
+        return type(value)(items) if len(kinds) == len(value) else value
+    if not isinstance(annotation, type):
+        return value
+    if isinstance(value, Mapping):
+        if is_dataclass(annotation):
+            kinds_of = _hints(annotation)
+            return annotation(**{k: rebuild(v, kinds_of.get(k)) for k, v in value.items()})
+        if issubclass(annotation, _NAMESPACES):
+            return annotation(**value)
+    elif issubclass(annotation, Enum) and value in annotation.__members__:
+        return annotation[value]
+    return value
+
+
+def annotations_of(kind: type[Any]) -> dict[str, Any]:
+    """Return the annotated types of a class's `__init__` arguments, those of its bases included."""
+    annotations: dict[str, Any] = {}
+    # bases first, so that the annotation of a subclass overrides theirs
+    for base in reversed(kind.__mro__):
+        made_by = vars(base).get("__init__")
+        if inspect.isfunction(made_by):
+            annotations.update(_hints(made_by))
+    return annotations
+
+
+def _hints(annotated: Any) -> dict[str, Any]:
+    """Return annotations as types; a name that cannot be resolved at run time is left out."""
+    try:
+        return get_type_hints(annotated)
+    except NameError:  # a name imported under TYPE_CHECKING
+        known = inspect.get_annotations(annotated)
+        return {name: hint for name, hint in known.items() if not isinstance(hint, str)}
 
 
 class HyperParameters(dict[str, Any]):
@@ -37,7 +117,7 @@ class HyperParameters(dict[str, Any]):
         except KeyError:
             raise AttributeError(
                 f"no hyperparameter {name!r}: there are {', '.join(map(repr, self)) or 'none'}."
-                f"{nearest(name, self)}"
+                f"{did_you_mean(name, self)}"
             ) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -48,36 +128,46 @@ class HyperParameters(dict[str, Any]):
 
 
 def arguments_of_init(owner: object, frame: FrameType | None) -> dict[str, Any]:
-    """Return the arguments that `owner` is being made with, found in the `__init__` frames.
+    """Return the arguments that `owner` is being built with, from the stack's `__init__` frames.
 
-    A subclass's arguments come before those that it hands to its base class.
+    The arguments of a base class override those of the subclass that calls it.
+
+    Args:
+        owner: the object under construction.
+        frame: the frame of an `__init__` of it.
+
+    Raises:
+        ModuleError: the frame is not of its `__init__`.
     """
-    found: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    # a base class is entered after its subclass, so its frame comes first here
     while frame is not None and frame.f_code.co_name == "__init__":
         values = inspect.getargvalues(frame)
         if not values.args or values.locals.get(values.args[0]) is not owner:
-            break
+            break  # the __init__ of another object, which builds this one
         arguments = {name: values.locals[name] for name in values.args[1:]}
+        # getargvalues() does not list keyword-only arguments
         count = frame.f_code.co_argcount
         keyword_only = frame.f_code.co_varnames[count : count + frame.f_code.co_kwonlyargcount]
         arguments.update({name: values.locals[name] for name in keyword_only})
         if values.keywords is not None:
             arguments.update(values.locals[values.keywords])
-        found.append(arguments)
+        calls.append(arguments)
         frame = frame.f_back
-    if not found:
+    if not calls:
         raise ModuleError(
             f"save_hyperparameters() of {type(owner).__qualname__} was called outside __init__: "
             "call it in __init__, or pass the hyperparameters as a dict."
         )
     merged: dict[str, Any] = {}
-    for arguments in found:
+    for arguments in calls:
         merged.update(arguments)
+    # a method that uses super() or __class__ has a cell of that name among its locals
     return {name: value for name, value in merged.items() if name != "__class__"}
 
 
-def is_whole(wanted: tuple[Any, ...]) -> bool:
-    """Return whether hyperparameters were given as a whole: a mapping, Namespace or dataclass."""
+def is_hparams_object(wanted: tuple[Any, ...]) -> bool:
+    """Return whether one object holds all hyperparameters: a mapping, Namespace or dataclass."""
     if len(wanted) != 1 or isinstance(wanted[0], type):
         return False
     return isinstance(wanted[0], Mapping | Namespace) or is_dataclass(wanted[0])
@@ -89,16 +179,21 @@ def _items_of(whole: Any) -> dict[str, Any]:
     return {one.name: getattr(whole, one.name) for one in fields(whole)}
 
 
-def selected(
+def select_hparams(
     arguments: Mapping[str, Any], wanted: tuple[Any, ...], ignore: str | Iterable[str] | None
 ) -> HyperParameters:
-    """Return the wanted ones of `arguments`, or the items of what was given instead.
+    """Return the wanted arguments, or the items of the object that was passed instead of names.
+
+    Args:
+        arguments: the arguments of `__init__`.
+        wanted: names of arguments, or one mapping, Namespace or dataclass; empty for all.
+        ignore: names to leave out.
 
     Raises:
         ModuleError: a name is no argument.
     """
     ignored = {ignore} if isinstance(ignore, str) else set(ignore or ())
-    if is_whole(wanted):
+    if is_hparams_object(wanted):
         (whole,) = wanted
         chosen = dict(whole) if isinstance(whole, Mapping) else _items_of(whole)
     elif wanted:
@@ -106,7 +201,8 @@ def selected(
             if name not in arguments:
                 raise ModuleError(
                     f"save_hyperparameters({name!r}): no such argument of __init__; there are "
-                    f"{', '.join(map(repr, arguments)) or 'none'}.{nearest(str(name), arguments)}"
+                    f"{', '.join(map(repr, arguments)) or 'none'}."
+                    f"{did_you_mean(str(name), arguments)}"
                 )
         chosen = {name: arguments[name] for name in wanted}
     else:
@@ -114,45 +210,45 @@ def selected(
     return HyperParameters({k: v for k, v in chosen.items() if k not in ignored})
 
 
-def savable(
-    hparams: Mapping[str, Any], kind: type[Any], told: Mapping[str, Any] | None = None
+def savable_hparams(
+    hparams: Mapping[str, Any], kind: type[Any], warned: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return those that a checkpoint can hold, and warn of the others, but for those told of.
+    """Return the hyperparameters that a checkpoint can hold, and warn of each other one.
 
     Args:
         hparams: the hyperparameters.
-        kind: the class that is made with them; its annotations say what an object is made of again.
-        told: those of which it was said before.
+        kind: the class that is built with them; its annotations say which objects can be rebuilt.
+        warned: those that a warning was given for already.
     """
     annotations, kept = annotations_of(kind), {}
     for name, value in hparams.items():
-        found, plain = find_foreign(value), value
-        if found is not None:
-            plain = plain_of(value)
-            if find_foreign(plain) is None and _comes_back(value, plain, annotations.get(name)):
-                found = None
-        if found is None:
-            kept[name] = copy.deepcopy(plain)
+        unsavable, plain = find_unsavable(value), value
+        if unsavable is not None:
+            plain = to_plain(value)
+            if find_unsavable(plain) is None and _comes_back(value, plain, annotations.get(name)):
+                unsavable = None
+        if unsavable is None:
+            kept[name] = copy.deepcopy(plain)  # the user may change a list or dict later
             continue
-        if told is not None and told.get(name) is value:
+        if warned is not None and warned.get(name) is value:
             continue
         kinds = (Enum, Namespace)
-        is_config = found[1] is value and (is_dataclass(value) or isinstance(value, kinds))
+        is_config = unsavable[1] is value and (is_dataclass(value) or isinstance(value, kinds))
         advice = f"Annotate it in __init__ ({name}: {type(value).__name__}), pass" * is_config
         warn(
             f"hyperparameter {name!r} of {kind.__qualname__} is left out of checkpoints: it holds "
-            f"{type(found[1]).__qualname__}, and a checkpoint holds only plain data and tensors. "
-            f"{advice or 'Pass'} it to load_from_checkpoint(..., {name}=...) then, or leave it out "
-            f"with save_hyperparameters(ignore=[{name!r}]).",
+            f"{type(unsavable[1]).__qualname__}, and a checkpoint holds only plain data and "
+            f"tensors. {advice or 'Pass'} it to load_from_checkpoint(..., {name}=...) then, or "
+            f"leave it out with save_hyperparameters(ignore=[{name!r}]).",
             TrainerHooksWarning,
         )
     return kept
 
 
-def arguments_from(
+def init_arguments_from(
     kind: type[Any], saved: Mapping[str, Any], replaced: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
-    """Return the arguments to make an object again with.
+    """Return the arguments to build an object with, from its saved hyperparameters.
 
     Args:
         kind: its class.
@@ -161,13 +257,13 @@ def arguments_from(
         path: the checkpoint, for messages.
 
     Raises:
-        ModuleError: one is lacking that `__init__` needs, or one cannot be made again.
+        ModuleError: a required argument is missing, or one cannot be rebuilt.
     """
     annotations, arguments = annotations_of(kind), {}
     for name, value in saved.items():
         if name not in replaced:
             try:
-                arguments[name] = rebuilt(value, annotations.get(name))
+                arguments[name] = rebuild(value, annotations.get(name))
             except (TypeError, ValueError) as error:
                 raise ModuleError(
                     f"hyperparameter {name!r} in checkpoint {path!r} does not make a "
@@ -176,6 +272,7 @@ def arguments_from(
                 ) from error
     arguments.update(replaced)
     parameters = inspect.signature(kind.__init__).parameters
+    # hyperparameters may hold more than arguments, for example of a base class
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         arguments = {name: value for name, value in arguments.items() if name in parameters}
     lacking = [
@@ -196,8 +293,9 @@ def arguments_from(
 
 
 def _comes_back(value: Any, plain: Any, annotation: Any) -> bool:
-    """Return whether an object is made again from its plain data, as the annotation says."""
+    """Return whether an equal object is rebuilt from its plain data and the annotation."""
     try:
-        return bool(rebuilt(plain, annotation) == value)
+        return bool(rebuild(plain, annotation) == value)
+    # the class may reject its own values; comparing arrays gives no single truth value
     except (TypeError, ValueError):
         return False

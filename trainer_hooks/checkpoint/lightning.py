@@ -1,4 +1,4 @@
-"""Checkpoints of Lightning 2.x: what in them says where a training stood, and the same in ours."""
+"""The checkpoint layout of Lightning 2.x: read its position, and write ours under its keys."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from trainer_hooks.errors import CheckpointError
 __all__ = [
     "DATA_HPARAMS",
     "VERSION",
-    "Place",
+    "LightningProgress",
     "is_lightning",
+    "lightning_progress",
     "loops_of",
-    "place_of",
 ]
 
 VERSION = "2.6.0"
-"""The version of Lightning whose layout the keys have that its checkpoints have too."""
+"""The version of Lightning whose layout our files have in the keys that Lightning knows."""
 
 DATA_HPARAMS = "datamodule_hyper_parameters"
 """The key under which a checkpoint holds the hyperparameters of the data module."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a training stood.
+class LightningProgress:
+    """The training position that a Lightning checkpoint holds.
 
     Attributes:
-        epochs: whole epochs; the index of the one under way.
+        epochs: epochs completed; the index of the running one.
         batches: batches of all epochs.
-        batches_in_epoch: batches of the epoch under way, 0 between two epochs.
+        batches_in_epoch: batches of the running epoch, 0 between two epochs.
         steps: optimizer steps.
-        batches_stepped: batches that closed a window.
+        batches_stepped: batches that ended an accumulation window.
     """
 
     epochs: int
@@ -43,25 +43,30 @@ class Place:
 
 
 def is_lightning(checkpoint: dict[str, Any]) -> bool:
-    """Return whether Lightning has written a checkpoint."""
+    """Return whether Lightning wrote a checkpoint."""
     return "pytorch-lightning_version" in checkpoint and "trainer_hooks" not in checkpoint
 
 
-def place_of(checkpoint: dict[str, Any], source: str) -> Place:
-    """Return where the training of a Lightning checkpoint stood.
+def lightning_progress(checkpoint: dict[str, Any], source: str) -> LightningProgress:
+    """Return the training position in a Lightning checkpoint.
 
     Batches count as done when their step is: a checkpoint saved after a batch is written before
     Lightning counts that batch as completed.
 
+    Args:
+        checkpoint: the checkpoint.
+        source: the file, for messages.
+
     Raises:
-        CheckpointError: it does not say, as those of versions before 2.0 do not.
+        CheckpointError: it holds no position, as those of versions before 2.0.
     """
     try:
         loop = checkpoint["loops"]["fit_loop"]
         batches = loop["epoch_loop.batch_progress"]
         begun = loop["epoch_progress"]["current"]["started"]
         is_over = batches["is_last_batch"]
-        return Place(
+        return LightningProgress(
+            # `started` counts the running epoch, which is not completed
             epochs=begun if is_over else max(0, begun - 1),
             batches=batches["total"]["processed"],
             batches_in_epoch=0 if is_over else batches["current"]["processed"],
@@ -78,7 +83,7 @@ def place_of(checkpoint: dict[str, Any], source: str) -> Place:
 
 
 def loops_of(progress: dict[str, Any]) -> dict[str, Any]:
-    """Return our counters as Lightning writes its loops, so that it can read our checkpoints.
+    """Return our counters in the layout of Lightning's loops, so that it can read our checkpoints.
 
     Args:
         progress: the state of `trainer_hooks.clock.progress.Progress`.

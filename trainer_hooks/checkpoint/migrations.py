@@ -1,4 +1,4 @@
-"""Formats of a checkpoint, and how one of an older format becomes one of the present."""
+"""Formats of a checkpoint, and the migrations from each format to the next."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ __all__ = ["FORMAT", "MIGRATIONS", "migrate"]
 
 
 def _to_2(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Encoded values, versions of callback states, and loops as Lightning writes them.
+    """Migrate from format 1 to 2: encoded values, state versions, loops as Lightning writes them.
 
-    Format 1 held plain data alone: what looks like an encoded value there was a user's own dict.
+    Format 1 held plain data alone: a dict there that looks like an encoded value is a user's own.
     """
+    # so that decoding returns a dict that only looks encoded unchanged
     encoder = Encoder(checkpoint)
     changed = {key: encoder.encode(value) for key, value in checkpoint.items()}
     own = {**changed["trainer_hooks"]}
@@ -28,13 +29,13 @@ def _to_2(checkpoint: dict[str, Any]) -> dict[str, Any]:
     if progress is not None:
         own["progress"] = progress
         changed["loops"] = loops_of(progress)
-        # whether it was saved inside a batch was not noted
+        # format 1 did not record whether it was saved inside a batch; most checkpoints were not
         own |= {"world_size": 1, "inside_batch": False, "stream": _stream_of_2(own["stream"])}
     return {**changed, "trainer_hooks": own}
 
 
 def _stream_of_2(stream: dict[str, Any]) -> dict[str, Any]:
-    """Positions of loaders that keep their own, and whether workers drew random numbers."""
+    """Add the loader positions and whether workers drew random numbers to a stream's state."""
     keeps_position = stream.get("loader") is not None
     return {
         **stream,
@@ -44,10 +45,13 @@ def _stream_of_2(stream: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to_3(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """What moves in a run, each by its name; format 2 knew nothing of modes and generators."""
+    """Migrate from format 2 to 3: an entry for every part of the state registry.
+
+    Format 2 had no modes and no generators.
+    """
     own = checkpoint["trainer_hooks"]
     if "progress" not in own:
-        return checkpoint
+        return checkpoint  # weights alone
     empty: dict[str, Any] = {
         "clock": {}, "wall_times": {}, "history": {}, "evaluated": {}, "evaluators": {},
         "loggers": [], "modes": {}, "generators": {}, "loop": {},
@@ -56,7 +60,7 @@ def _to_3(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 MIGRATIONS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (_to_2, _to_3)
-"""From format 1 to 2, from 2 to 3, and so on. Each has an example in tests/checkpoint/examples."""
+"""Migrations from format 1 to 2, from 2 to 3. tests/checkpoint/examples has a file of each."""
 
 FORMAT = len(MIGRATIONS) + 1
 """Number of the present layout of a checkpoint, kept in `checkpoint["trainer_hooks"]`."""
@@ -66,31 +70,33 @@ def migrate(checkpoint: dict[str, Any], source: str) -> dict[str, Any]:
     """Return a checkpoint in the present format.
 
     Args:
-        checkpoint: one that trainer_hooks has written; it is not changed.
-        source: where it comes from, for messages.
+        checkpoint: a checkpoint that trainer_hooks wrote; it is not changed.
+        source: the file, for messages.
 
     Raises:
-        CheckpointError: its format is newer, or none.
+        CheckpointError: its format is newer, or missing.
     """
     own = checkpoint["trainer_hooks"]
-    found = own.get("format") if isinstance(own, dict) else None
-    if type(found) is not int or found < 1:
+    number = own.get("format") if isinstance(own, dict) else None
+    if type(number) is not int or number < 1:  # not isinstance: True is an int, too
         raise CheckpointError(
             f"checkpoint {source!r} says nothing of its format: it is damaged, or was changed by "
             "another tool. Resume from another one."
         )
-    if found > FORMAT:
+    if number > FORMAT:
         raise CheckpointError(
-            f"checkpoint {source!r} has format {found}, saved by trainer_hooks "
+            f"checkpoint {source!r} has format {number}, saved by trainer_hooks "
             f"{own.get('version')}: this version knows formats up to {FORMAT}. Upgrade "
             "trainer-hooks."
         )
     try:
-        for change in MIGRATIONS[found - 1 :]:
+        for change in MIGRATIONS[number - 1 :]:
             checkpoint = change(checkpoint)
+    # a file that another program edited may lack any key
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"checkpoint {source!r} is not what a file of format {found} is: it is damaged, or was "
-            f"changed by another tool ({type(error).__name__}: {error}). Resume from another one."
+            f"checkpoint {source!r} is not what a file of format {number} is: it is damaged, or "
+            f"was changed by another tool ({type(error).__name__}: {error}). Resume from another "
+            "one."
         ) from error
     return {**checkpoint, "trainer_hooks": {**checkpoint["trainer_hooks"], "format": FORMAT}}

@@ -1,4 +1,4 @@
-"""Checkpoints in other stores, through fsspec: `s3://`, `gs://`, `memory://` and so on."""
+"""Checkpoints in remote stores, through fsspec: `s3://`, `gs://`, `memory://` and so on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
-from trainer_hooks.checkpoint.parts import SUFFIX
-from trainer_hooks.checkpoint.sums import summed
+from trainer_hooks.checkpoint.atomic_write import PART_SUFFIX
+from trainer_hooks.checkpoint.seal import checksum
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
 if TYPE_CHECKING:
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "copy",
+    "downloaded",
     "exists",
-    "fetched",
     "files_in",
     "modified_at",
-    "obstacle",
     "read_tail",
     "remove",
+    "unusable_reason",
     "upload",
 ]
 
 _FLAT = frozenset({"abfs", "abfss", "az", "gcs", "gs", "memory", "oci", "s3", "s3a"})
 
 
-def obstacle(address: str) -> str:
+def unusable_reason(address: str) -> str:
     """Return why an address cannot be used here, or an empty string. Nothing is contacted."""
     protocol = address.partition("://")[0]
     try:
@@ -49,51 +49,53 @@ def obstacle(address: str) -> str:
 
 
 def upload(source: Path, address: str, what: str = "checkpoint") -> None:
-    """Put a local file at an address, whole or not at all.
+    """Upload a local file to an address, whole or not at all.
 
-    It is sent under another name, read back and compared, and only then given its name.
+    It is sent under another name, read back and compared, and only then renamed.
 
     Args:
         source: the file.
-        address: where.
-        what: what an error calls it.
+        address: the target.
+        what: the name of the file's role in messages, such as "checkpoint".
 
     Raises:
-        CheckpointError: the store does not answer, or gives back something else; what was at the
-            address before is still there.
+        CheckpointError: the store does not answer, or returns other bytes; the file that was at
+            the address before is untouched.
     """
     folder, _, name = address.rpartition("/")
-    part = f"{folder}/.{name}.{token_hex(4)}{SUFFIX}"
+    part = f"{folder}/.{name}.{token_hex(4)}{PART_SUFFIX}"
     rule = "could not be written: what was there before is untouched"
     with _reported(address, rule, what):
         store, unfinished = _opened(part)
         final = _opened(address)[1]
         try:
-            if not _is_flat(address):
+            if not _is_flat(address):  # in S3, a "folder" may be a bucket
                 store.makedirs(_opened(folder)[1], exist_ok=True)
             store.put_file(str(source), unfinished)
+            # read back, since not every store verifies a checksum of an upload
             with source.open("rb") as sent, store.open(unfinished, "rb") as stored:
-                if summed(sent) != summed(stored):
+                if checksum(sent) != checksum(stored):
                     raise OSError("what was read back differs from what was sent")
             _rename(store, unfinished, final, is_flat=_is_flat(address))
         except BaseException:
             _discard(store, unfinished)
             raise
+        # fsspec caches listings, which would still show the file that was there before
         store.invalidate_cache()
         if store.size(final) != source.stat().st_size:
             raise OSError("it has another size after it was given its name")
 
 
 @contextmanager
-def fetched(address: str) -> Iterator[Path]:
-    """Bring a remote file here for as long as the context is open.
+def downloaded(address: str) -> Iterator[Path]:
+    """Download a remote file to a temporary folder for as long as the context is open.
 
     Raises:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: the store does not answer.
     """
     with TemporaryDirectory(prefix="trainer_hooks-") as folder:
-        local = Path(folder, "fetched")
+        local = Path(folder, "downloaded")
         if not exists(address):
             raise CheckpointNotFoundError(
                 f"checkpoint {address!r} is not there. Check the address."
@@ -114,7 +116,7 @@ def read_tail(address: str, count: int) -> bytes:
 
 
 def modified_at(address: str) -> int:
-    """Return when a remote file was written, in nanoseconds since 1970; 0 if the store forgot."""
+    """Return when a remote file was written, in nanoseconds since 1970; 0 if that is not known."""
     with _reported(address, "could not be read"):
         store, path = _opened(address)
         try:
@@ -127,19 +129,19 @@ def exists(address: str) -> bool:
     """Return whether there is a file at an address."""
     with _reported(address, "could not be looked up"):
         store, path = _opened(address)
-        store.invalidate_cache()
+        store.invalidate_cache()  # another process may have written it since the last listing
         return bool(store.exists(path))
 
 
 def copy(source: str, address: str) -> None:
-    """Make the file at `address` the same as the one at `source`, of the same store."""
+    """Copy a file inside one store."""
     with _reported(address, "could not be written"):
         store, path = _opened(source)
         store.cp_file(path, _opened(address)[1])
 
 
 def remove(address: str) -> None:
-    """Remove a remote file, if it is there."""
+    """Delete a remote file, if it is there."""
     with _reported(address, "could not be removed"):
         store, path = _opened(address)
         if store.exists(path):
@@ -147,7 +149,7 @@ def remove(address: str) -> None:
 
 
 def files_in(folder: str, extension: str, depth: int = 0) -> list[str]:
-    """Return the addresses of the files of an extension in a folder and `depth` levels below it."""
+    """Return the addresses of files with an extension in a folder and `depth` levels below it."""
     with _reported(folder, "could not be listed"):
         store, path = _opened(folder)
         store.invalidate_cache()
@@ -162,12 +164,12 @@ def files_in(folder: str, extension: str, depth: int = 0) -> list[str]:
 
 
 def _is_flat(address: str) -> bool:
-    """Return whether a store has no folders, only names; making one might make a bucket."""
+    """Return whether a store has no folders, only names."""
     return address.partition("://")[0] in _FLAT
 
 
 def _rename(store: Any, old: str, new: str, *, is_flat: bool) -> None:
-    """Give a file its name; in a flat store a copy appears whole or not at all."""
+    """Rename a file; in a flat store by copying, as a copy appears whole or not at all."""
     if is_flat:
         store.cp_file(old, new)
         store.rm_file(old)
@@ -176,7 +178,7 @@ def _rename(store: Any, old: str, new: str, *, is_flat: bool) -> None:
 
 
 def _opened(address: str) -> tuple[Any, str]:
-    """Return the store of an address and the path inside it."""
+    """Return the file system of an address and the path inside it."""
     from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
     store, path = url_to_fs(address)
@@ -184,21 +186,22 @@ def _opened(address: str) -> tuple[Any, str]:
 
 
 def _discard(store: Any, path: str) -> None:
-    """Remove what an upload that failed left; the error on its way is what matters."""
+    """Delete the leftover of a failed upload, without hiding the upload's error."""
     try:
         if store.exists(path):
             store.rm_file(path)
-    except Exception:  # noqa: BLE001 - the store that just failed
-        log.debug("what an upload that failed left at %s was not removed", path, exc_info=True)
+    except Exception:  # noqa: BLE001 - the upload's own error is being raised
+        log.debug("the leftover of a failed upload at %s was not removed", path, exc_info=True)
 
 
 @contextmanager
 def _reported(address: str, rule: str, what: str = "checkpoint") -> Iterator[None]:
-    """Turn whatever a store raises, each its own kind, into a `CheckpointError`."""
+    """Turn any error of a store into a `CheckpointError`."""
     try:
         yield
     except (CheckpointError, MemoryError):
         raise
+    # each store's package raises errors of its own, often not even OSError
     except Exception as error:
         raise CheckpointError(
             f"{what} {address!r} {rule} ({type(error).__name__}: {error}). Check the address, "

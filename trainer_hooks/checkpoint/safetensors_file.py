@@ -1,4 +1,4 @@
-"""Weights as a safetensors file, which other tools and languages read."""
+"""Weights as a safetensors file, which other tools and languages can read."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, Usage
 if TYPE_CHECKING:
     import os
 
-__all__ = ["SUFFIX", "dump_safetensors", "is_safetensors", "read_safetensors", "require_writable"]
+__all__ = [
+    "SAFETENSORS_SUFFIX",
+    "dump_safetensors",
+    "is_safetensors",
+    "read_safetensors",
+    "require_weights_only",
+]
 
-SUFFIX = ".safetensors"
+SAFETENSORS_SUFFIX = ".safetensors"
 
 _KEPT = ("epoch", "global_step", "hparams_name", "hyper_parameters", "trainer_hooks")
-"""What of a checkpoint stands in the metadata, as JSON, beside the weights."""
+"""The parts of a checkpoint that go to the file's metadata, as JSON."""
 
 
 def is_safetensors(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path's name says that it is a safetensors file."""
-    return Path(path).suffix == SUFFIX
+    """Return whether a path ends in `.safetensors`."""
+    return Path(path).suffix == SAFETENSORS_SUFFIX
 
 
-def require_writable(path: str | os.PathLike[str], *, weights_only: bool) -> None:
-    """Make sure that a checkpoint may be written as a safetensors file.
+def require_weights_only(path: str | os.PathLike[str], *, weights_only: bool) -> None:
+    """Raise unless a checkpoint can be written as a safetensors file.
 
     Raises:
         UsageError: it is to hold more than weights.
@@ -44,8 +50,8 @@ def require_writable(path: str | os.PathLike[str], *, weights_only: bool) -> Non
 def dump_safetensors(checkpoint: dict[str, Any], file: IO[bytes]) -> None:
     """Write a checkpoint's weights into an open file.
 
-    A weight that is tied to another is written once, and named in the metadata. Hyperparameters
-    stand there too, those that JSON can hold; others, such as tuples and tensors, are left out.
+    A tied weight is written once, and its other names go to the metadata. So do hyperparameters
+    that JSON can hold; others, such as tuples and tensors, are left out.
 
     Raises:
         CheckpointError: a weight is no dense tensor.
@@ -66,7 +72,7 @@ def dump_safetensors(checkpoint: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def read_safetensors(path: str | os.PathLike[str], map_location: Any = "cpu") -> dict[str, Any]:
-    """Return what `dump_safetensors` wrote; of another tool's file the weights alone.
+    """Return the checkpoint that `dump_safetensors` wrote; of another tool's file the weights.
 
     Args:
         path: the file.
@@ -114,7 +120,7 @@ def _library(path: object) -> Any:
 
 
 def _distinct(weights: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Return each weight once, in memory of its own, and which names stand for which others."""
+    """Return each weight once, in memory of its own, and a map from tied names to written names."""
     tensors: dict[str, torch.Tensor] = {}
     tied: dict[str, str] = {}
     first: dict[Any, str] = {}
@@ -131,10 +137,11 @@ def _distinct(weights: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[st
             )
         start = value.untyped_storage().data_ptr()
         place = (start, value.storage_offset(), value.shape, value.stride(), value.dtype)
-        if value.numel() and place in first:
+        if value.numel() and place in first:  # empty tensors may all have the address 0
             tied[name] = first[place]
             continue
         first[place] = name
+        # safetensors refuses tensors that share memory, so views of one storage are cloned
         is_alone = start not in memory
         is_whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
         memory.add(start)

@@ -1,52 +1,79 @@
-"""The seal of a checkpoint: its size, a checksum and what it is, told at the end of the file.
+"""The seal of a checkpoint file: its size, checksums and a summary, stored at the end of the file.
 
-It is the comment of a zip file, which torch and other tools pass over. A zip file stores a checksum
-of each part's data, but none of the directory that says where the parts are; the seal covers that,
-so that together they cover all that is read.
+The seal is the comment of the zip file that `torch.save` writes, which torch and other tools
+ignore. A zip file stores a checksum of each part's data, but none of the directory that says where
+the parts are. The seal adds that, so that together they cover every byte that is read.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import IO, TYPE_CHECKING, Any
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
-from trainer_hooks.checkpoint.sums import damaged_part
+from trainer_hooks.checkpoint.atomic_write import SEAL, sync_folder
+
+__all__ = [
+    "HEADER",
+    "RUN",
+    "TAIL",
+    "CheckpointSummary",
+    "ChecksummedReader",
+    "checksum",
+    "damaged_part",
+    "fast_crc32",
+    "load_verified",
+    "read_summary",
+    "verify_seal",
+    "write_seal",
+]
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-    from trainer_hooks.checkpoint.sums import Sums
+    Checksums = Mapping[int, tuple[int, int]]
+    """The length and the CRC-32 of stretches of a file, by their offsets."""
 
-__all__ = ["TAIL", "Summary", "check", "read_summary", "seal"]
 
 TAIL = 2048
-"""Bytes from the end of a file that hold its seal."""
+"""Bytes from the end of a file that contain its seal: remote files are read from there."""
 
+HEADER = b"PK\x03\x04"
+"""The signature of a zip part, and so of a zip file."""
+
+RUN = "run.pt"
 _MAGIC = b"trainer_hooks:"
 _END = b"PK\x05\x06"
 _END_SIZE = 22
 _CRC_DIGITS = 8
+_HEADER_SIZE = 30
+_CHUNK = 1 << 18
+_READ = 1 << 20
+_MOST_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a checkpoint is, told without loading it.
+class CheckpointSummary:
+    """The facts about a checkpoint that can be read without loading it.
 
     Attributes:
-        saved_at: when it was saved, in nanoseconds since 1970; later in one training is greater.
+        saved_at: when it was saved, in nanoseconds since 1970; strictly increasing in one training.
         module: the name of the module's class; empty if unknown.
         is_resumable: whether it holds more than weights.
         epoch: epochs completed.
         batches: training batches completed.
         step: optimizer steps completed.
-        origin: what its run has in common with a restart of it, and not with others; empty if
+        origin: a digest that the run shares with its restarts, and not with other runs; empty if
             unknown.
-        process: what saved it; empty if unknown.
+        process: the identity of the process that saved it; empty if unknown.
     """
 
     saved_at: int
@@ -66,8 +93,8 @@ class Summary:
         module: str = "",
         origin: str = "",
         process: str = "",
-    ) -> Summary:
-        """Return what `checkpoint` is; another tool may have filled it in another way."""
+    ) -> CheckpointSummary:
+        """Return the summary of a checkpoint, of another tool's as far as its keys are known."""
         own, loops = checkpoint.get("trainer_hooks"), checkpoint.get("loops")
         progress = own.get("progress") if isinstance(own, dict) else None
         if progress is None and isinstance(loops, dict):  # where format 1 has it
@@ -84,52 +111,84 @@ class Summary:
         )
 
 
-def seal(file: IO[bytes], summary: Summary) -> None:
-    """Put the seal at the end of a zip file that is open for reading and writing.
+def _count(state: Any, name: str) -> int:
+    """Return a counter of a state, or 0 if there is none."""
+    value = state.get(name) if isinstance(state, dict) else None
+    return value if isinstance(value, int) else 0
+
+
+def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:
+    """Write the seal at the end of a zip file.
+
+    Args:
+        file: the file, open for reading and writing.
+        summary: the facts about the checkpoint.
 
     Raises:
-        ValueError: it is no zip file, or has a comment already.
+        ValueError: the file is no zip file, or has a comment already.
     """
     with ZipFile(file) as parts:
-        directory = parts.start_dir
+        directory = parts.start_dir  # undocumented: the offset of the zip directory
     end = file.seek(0, io.SEEK_END)
     file.seek(directory)
     listing = file.read()
+    # torch.save writes no comment, so its file ends with the fixed-size end record
     if listing[-_END_SIZE : -_END_SIZE + len(_END)] != _END:
         raise ValueError("the zip file does not end with its directory")
     text = json.dumps({"size": end, "directory": directory, **asdict(summary)}).encode()
     length = struct.pack("<H", len(_MAGIC) + _CRC_DIGITS + len(text))
+    # the checksum covers the comment's length as well, as it will be in the file
     listing = listing[:-2] + length
     file.seek(end - 2)
     file.write(length + _MAGIC + _checksum(listing, text) + text)
 
 
-def check(file: IO[bytes], sums: Sums | None = None) -> None:
-    """Compare a file with its seal, if it has one, and each part with the checksum beside it.
-
-    torch does not: a bit that changed on the disk would become another weight. What is no zip file
-    at all is left to torch to refuse.
+def read_summary(tail: bytes) -> CheckpointSummary | None:
+    """Return the summary in a seal, or None without a seal. Nothing is verified.
 
     Args:
-        file: the file, open.
-        sums: the stretches of it that were summed up already, when it was read.
+        tail: the last `TAIL` bytes of a file, or all of a shorter one.
 
     Raises:
-        ValueError: it is not what was written; the message says what differs.
+        ValueError: there is a seal, and it cannot be read.
+    """
+    comment = _read_comment(tail)
+    if comment is None:
+        return None
+    facts = json.loads(comment[0])
+    try:
+        names = CheckpointSummary.__slots__  # a newer version may have written more
+        return CheckpointSummary(**{name: facts[name] for name in names if name in facts})
+    except TypeError as error:
+        raise ValueError(f"its seal cannot be read: {error}") from error
+
+
+def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
+    """Compare a file with its seal, if it has one, and each zip part with its stored checksum.
+
+    torch does not verify them: a bit that flipped on the disk would become another weight. A file
+    that is no zip file passes, and torch refuses it.
+
+    Args:
+        file: the open file.
+        sums: the checksums of stretches that were computed while the file was read.
+
+    Raises:
+        ValueError: the file is not as it was written; the message names the difference.
     """
     size = file.seek(0, io.SEEK_END)
-    record = _record(_tail(file, size))
-    if record is not None:
-        text, crc, length = record
-        told = json.loads(text)
-        if told["size"] + length != size:
-            raise ValueError(f"it has {size} bytes, and {told['size'] + length} were written")
-        file.seek(told["directory"])
-        listing = file.read(told["size"] - told["directory"])
+    comment = _read_comment(_tail(file, size))
+    if comment is not None:
+        text, crc, length = comment
+        facts = json.loads(text)
+        if facts["size"] + length != size:
+            raise ValueError(f"it has {size} bytes, and {facts['size'] + length} were written")
+        file.seek(facts["directory"])
+        listing = file.read(facts["size"] - facts["directory"])
         if _checksum(listing, text) != crc:
             raise ValueError("its directory has another checksum")
     try:
-        if is_zipfile(file):
+        if is_zipfile(file):  # a file without a zip directory is left to torch to refuse
             with ZipFile(file) as parts:
                 damaged = damaged_part(parts, file.fileno(), sums or {})
             if damaged is not None:
@@ -138,46 +197,21 @@ def check(file: IO[bytes], sums: Sums | None = None) -> None:
         raise ValueError(str(error) or type(error).__name__) from error
 
 
-def read_summary(tail: bytes) -> Summary | None:
-    """Return what the seal says, or None without one. What it says is not verified.
-
-    Args:
-        tail: the last `TAIL` bytes of a file, or all of a shorter one.
-
-    Raises:
-        ValueError: there is a seal, and it cannot be read.
-    """
-    record = _record(tail)
-    if record is None:
-        return None
-    told = json.loads(record[0])
-    try:
-        names = Summary.__slots__
-        return Summary(**{name: told[name] for name in names if name in told})
-    except TypeError as error:
-        raise ValueError(f"its seal cannot be read: {error}") from error
-
-
-def _count(state: Any, name: str) -> int:
-    """Return a counter of a state, or 0 where there is none."""
-    value = state.get(name) if isinstance(state, dict) else None
-    return value if isinstance(value, int) else 0
-
-
-def _record(tail: bytes) -> tuple[bytes, bytes, int] | None:
-    """Return a seal's text, its checksum, and the length of the whole; None without a seal."""
-    # zipfile wants the whole file, of which the rest may be far away
+def _read_comment(tail: bytes) -> tuple[bytes, bytes, int] | None:
+    """Return a seal's text, its checksum and the length of the comment; None without a seal."""
+    # not zipfile: it needs the whole file, and of a remote one only the tail was downloaded
     start = tail.rfind(_END + b"\x00\x00\x00\x00")
     comment = tail[start + _END_SIZE :] if start >= 0 else b""
     if not comment.startswith(_MAGIC):
         return None
     crc, text = comment[len(_MAGIC) :][:_CRC_DIGITS], comment[len(_MAGIC) + _CRC_DIGITS :]
     try:
-        told = json.loads(text)
+        facts = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError("its end is missing or damaged") from error
-    if not isinstance(told, dict) or not all(
-        isinstance(told.get(name), int) and told[name] >= 0
+    # a truncated or edited comment may still be JSON
+    if not isinstance(facts, dict) or not all(
+        isinstance(facts.get(name), int) and facts[name] >= 0
         for name in ("size", "directory", "saved_at")
     ):
         raise ValueError("its seal is damaged")
@@ -191,3 +225,249 @@ def _tail(file: IO[bytes], size: int) -> bytes:
 
 def _checksum(listing: bytes, text: bytes) -> bytes:
     return f"{zlib.crc32(text, zlib.crc32(listing)):0{_CRC_DIGITS}x}".encode()
+
+
+def seal_folder(
+    folder: Path, sums: Mapping[str, tuple[int, int]], summary: CheckpointSummary
+) -> None:
+    """Write and sync the seal of a folder whose files are all durable."""
+    # a checksum of the seal itself, since nothing else covers it
+    text = json.dumps({**asdict(summary), "files": {k: list(v) for k, v in sums.items()}})
+    with (folder / SEAL).open("w", encoding="utf-8") as file:
+        file.write(f"{text}\n{zlib.crc32(text.encode()):08x}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(folder)
+
+
+def check_folder(folder: Path) -> None:
+    """Compare all files of a folder with its seal.
+
+    Raises:
+        ValueError: a file is not as it was written; the message names the difference.
+        OSError: a file cannot be read.
+    """
+    files = _read_folder_seal(folder)["files"]
+    for name, written in files.items():
+        if not (folder / name).is_file():
+            raise ValueError(f"{name} is missing")
+        size = (folder / name).stat().st_size
+        if size != written[0]:  # a truncated file is found without reading it
+            raise ValueError(f"{name} has {size} bytes, and {written[0]} were written")
+        if list(file_checksum(folder / name)) != written:
+            raise ValueError(f"{name} has another checksum")
+
+
+def folder_summary(folder: Path) -> CheckpointSummary:
+    """Return the summary in the seal of a folder. Nothing is verified.
+
+    Raises:
+        ValueError: the seal cannot be read.
+    """
+    facts = _read_folder_seal(folder)
+    return CheckpointSummary(
+        **{name: facts[name] for name in CheckpointSummary.__slots__ if name in facts}
+    )
+
+
+def _read_folder_seal(folder: Path) -> dict[str, Any]:
+    # "replace": a damaged byte must fail the checksum, not the decoding
+    text, _, crc = (folder / SEAL).read_text(encoding="utf-8", errors="replace").partition("\n")
+    if crc.strip() != f"{zlib.crc32(text.encode()):08x}":
+        raise ValueError("its seal is damaged")
+    facts: dict[str, Any] = json.loads(text)
+    return facts
+
+
+def file_checksum(file: Path) -> tuple[int, int]:
+    """Return the size and the CRC-32 of a file."""
+    with file.open("rb") as content:
+        return checksum(content)
+
+
+def checksum(file: IO[bytes]) -> tuple[int, int]:
+    """Return the length and the CRC-32 of all that can be read from a file."""
+    crc32 = _crc32()
+    length = crc = 0
+    while chunk := file.read(_READ):
+        length, crc = length + len(chunk), crc32(chunk, crc)
+    return length, crc
+
+
+def fast_crc32() -> Callable[[Any, int], int] | None:
+    """Return isal's CRC-32, ten times as fast as zlib's, or None if it is not installed."""
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return None
+    crc32: Callable[[Any, int], int] = isal_zlib.crc32
+    return crc32
+
+
+def _crc32() -> Callable[[Any, int], int]:
+    return fast_crc32() or zlib.crc32
+
+
+def damaged_part(parts: ZipFile, descriptor: int, sums: Checksums) -> str | None:
+    """Return the name of a zip part that differs from its checksum, or None.
+
+    Without checksums from the read, several threads share the work: computing a checksum takes
+    longer than reading the bytes.
+
+    Args:
+        parts: the zip file.
+        descriptor: the same file, open.
+        sums: the checksums of stretches that were read already; of a part that is one of them,
+            only the header is read again.
+    """
+    listed = parts.infolist()
+    is_damaged = partial(_is_damaged, parts, descriptor, sums, _crc32())
+    if sums:  # the bytes were read and summed up already, so threads would not pay
+        return next((part.filename for part in listed if is_damaged(part)), None)
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        results = zip(listed, pool.map(is_damaged, listed), strict=True)
+        return next((part.filename for part, is_bad in results if is_bad), None)
+
+
+def _is_damaged(
+    parts: ZipFile,
+    descriptor: int,
+    sums: Checksums,
+    crc32: Callable[[Any, int], int],
+    part: ZipInfo,
+) -> bool:
+    if part.compress_type == ZIP_STORED:
+        place = _place_of(part, descriptor)
+        if place is None:
+            return True
+        known = sums.get(place)
+        return (known or _sum_of(part, place, descriptor, crc32)) != (part.file_size, part.CRC)
+    try:
+        with parts.open(part) as content:  # reading to the end compares the checksum
+            while content.read(_CHUNK):
+                pass
+    except BadZipFile:
+        return True
+    return False
+
+
+def _place_of(part: ZipInfo, descriptor: int) -> int | None:
+    """Return the offset of a part's data, or None if no matching header stands before it."""
+    header = os.pread(descriptor, _HEADER_SIZE, part.header_offset)
+    if len(header) < _HEADER_SIZE or not header.startswith(HEADER):
+        return None
+    name_length, extra_length = struct.unpack_from("<HH", header, _HEADER_SIZE - 4)
+    name = os.pread(descriptor, name_length, part.header_offset + _HEADER_SIZE)
+    is_utf8 = part.flag_bits & 0x800  # the zip format's flag; without it names are in code page 437
+    if name.decode("utf-8" if is_utf8 else "cp437", "replace") != part.orig_filename:
+        return None
+    place: int = part.header_offset + _HEADER_SIZE + name_length + extra_length
+    return place
+
+
+def _sum_of(
+    part: ZipInfo, place: int, descriptor: int, crc32: Callable[[Any, int], int]
+) -> tuple[int, int]:
+    """Return the length and the CRC-32 of a part that is stored uncompressed."""
+    length, crc, buffer = 0, 0, memoryview(bytearray(_CHUNK))
+    while length < part.file_size:
+        count = os.preadv(descriptor, [buffer[: part.file_size - length]], place + length)
+        if not count:
+            break
+        crc = crc32(buffer[:count], crc)
+        length += count
+    return length, crc
+
+
+class ChecksummedReader(io.RawIOBase):
+    """A raw file that computes checksums while it is read, when the bytes are in the CPU cache.
+
+    Attributes:
+        sums: the length and checksum of each stretch that was read, by its offset.
+    """
+
+    def __init__(self, file: IO[bytes], crc32: Callable[[Any, int], int]) -> None:
+        super().__init__()
+        self.sums: dict[int, tuple[int, int]] = {}
+        self._descriptor = file.fileno()
+        self._crc32 = crc32
+        self._place = 0
+
+    def readable(self) -> bool:
+        """Return True: the file is open for reading."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True: reads may begin at any offset."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Set the offset of the next read, and return it."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place}.get(whence)
+        self._place = offset + (os.fstat(self._descriptor).st_size if base is None else base)
+        return self._place
+
+    def tell(self) -> int:
+        """Return the offset of the next read."""
+        return self._place
+
+    def readinto(self, target: Any) -> int:
+        """Fill `target` from the current offset, store the checksum, and return the bytes read."""
+        place, crc = self._place, 0
+        with memoryview(target).cast("B") as whole:
+            while self._place - place < len(whole):
+                done = self._place - place
+                with whole[done : done + _CHUNK] as chunk:
+                    count = os.preadv(self._descriptor, [chunk], self._place)
+                    crc = self._crc32(chunk[:count], crc)
+                if not count:
+                    break
+                self._place += count
+        length = self._place - place
+        self.sums[place] = (length, crc)
+        return length
+
+
+_Loaded = TypeVar("_Loaded")
+
+
+def load_verified(
+    file: IO[bytes],
+    verify: Callable[[Checksums], object],
+    load: Callable[[IO[bytes]], _Loaded],
+) -> _Loaded:
+    """Return the result of `load`, once `verify` has passed, at about the cost of one of the two.
+
+    No result is returned before the file is verified. If both fail, the error of `verify` is
+    raised, because it names the cause.
+
+    Args:
+        file: the open file.
+        verify: compares the file with its seal; gets the checksums that are known already.
+        load: reads the open file that it gets.
+    """
+    crc32 = fast_crc32()
+    is_zip = file.read(len(HEADER)) == HEADER  # the same test as torch's
+    file.seek(0)
+    if crc32 is None or not is_zip:
+        return _load_beside(lambda: verify({}), lambda: load(file))
+    summed = ChecksummedReader(file, crc32)
+    try:
+        loaded = load(summed)  # type: ignore[arg-type]  # a raw file, of which only reading is used
+    except Exception:
+        verify({})  # its error says more, if the file is damaged
+        raise
+    verify(summed.sums)
+    return loaded
+
+
+def _load_beside(verify: Callable[[], object], load: Callable[[], _Loaded]) -> _Loaded:
+    with ThreadPoolExecutor(1, thread_name_prefix="checkpoint verifier") as pool:
+        verified = pool.submit(verify)
+        try:
+            loaded = load()
+        except Exception:
+            verified.result()  # its error says more, if the file is damaged
+            raise
+        verified.result()
+        return loaded

@@ -1,19 +1,22 @@
-"""Put saved weights into a module, and say exactly what does not fit."""
+"""Load saved weights into a module, list misfits, and remove keys from a checkpoint."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks.errors import CheckpointError
+from trainer_hooks.errors import CheckpointError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from torch import nn
 
-__all__ = ["load_weights", "require_fitting"]
+__all__ = ["IgnoreKeys", "check_ignore_keys", "load_weights", "remove_keys", "require_fitting"]
+
 
 _SHOWN = 8
 
@@ -26,7 +29,7 @@ def load_weights(
     Args:
         module: the module.
         state_dict: the saved weights.
-        source: where they come from, for messages.
+        source: the file that they come from, for messages.
         strict: whether every name must be on both sides.
 
     Raises:
@@ -39,11 +42,18 @@ def load_weights(
 def require_fitting(
     module: nn.Module, state_dict: Mapping[str, Any], source: str, *, strict: bool = True
 ) -> None:
-    """Make sure that `state_dict` can be loaded into `module`; the arguments are `load_weights`'s.
+    """Raise unless `state_dict` can be loaded into `module`.
+
+    Args:
+        module: the module.
+        state_dict: the saved weights.
+        source: the file that they come from, for messages.
+        strict: whether every name must be on both sides.
 
     Raises:
         CheckpointError: names or shapes differ; the message lists them.
     """
+    # not load_state_dict's own errors: it has copied some weights by the time it raises
     own = module.state_dict()
     missing = [name for name in own if name not in state_dict]
     unexpected = [name for name in state_dict if name not in own]
@@ -72,3 +82,57 @@ def _listed(kind: str, names: list[str]) -> str:
         return ""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{kind}: {', '.join(names[:_SHOWN])}{more}"
+
+
+IgnoreKeys = list[str] | tuple[str, ...] | Callable[[dict[str, Any]], object]
+"""Patterns of keys such as `"state_dict/head.*"`, or a function that changes the checkpoint."""
+
+
+def check_ignore_keys(value: object, where: str) -> IgnoreKeys | None:
+    """Return `value` if it is None, a function, or a list of key patterns.
+
+    Raises:
+        OptionError: it is something else.
+    """
+    if value is None or callable(value):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value):
+        return value
+    raise OptionError(
+        f"ignore_keys {value!r} of {where}: it must be a list of patterns of keys, or a function "
+        "that is given the checkpoint and changes it. Pass such as ['state_dict/head.*']."
+    )
+
+
+def remove_keys(checkpoint: dict[str, Any], keys: IgnoreKeys) -> list[str]:
+    """Remove the parts of a checkpoint that `keys` match.
+
+    The keys of nested dicts are joined by `/`: `"optimizer_states"` is a whole part,
+    `"state_dict/head.weight"` one weight. `*` and `?` match as in file names.
+
+    Args:
+        checkpoint: a dict of dicts, which is changed.
+        keys: patterns, or a function that changes the checkpoint itself.
+
+    Returns:
+        The patterns that matched nothing.
+    """
+    if callable(keys):
+        keys(checkpoint)
+        return []
+    used: set[str] = set()
+    for owner, key, path in list(_paths(checkpoint)):  # a list: the dicts are changed meanwhile
+        matching = [pattern for pattern in keys if fnmatchcase(path, pattern)]
+        if matching:
+            used.update(matching)
+            owner.pop(key, None)
+    return [pattern for pattern in keys if pattern not in used]
+
+
+def _paths(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yield each dict, a key in it and the key's path; a dict comes before its items."""
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        yield tree, key, path
+        if isinstance(value, dict):
+            yield from _paths(value, f"{path}/")

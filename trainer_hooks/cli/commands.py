@@ -1,8 +1,10 @@
-"""What the modules of the commands share.
+"""The parts that all commands share.
 
 Each command is a module with two functions: `add_parser(commands)` declares its arguments and sets
-`run` as their default, and `run(arguments)` does it and returns the exit code. torch is imported
-inside of `run`, by those that need it, so that the others answer at once.
+`run` as their default; `run(arguments)` carries it out and returns the exit code. The training
+commands are the exception: `cli/run/command.py` lists them for the help, and `main` hands their
+arguments to its `run_training`. A command that
+needs torch imports it inside `run`, so that the others answer at once.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ __all__ = [
     "USAGE_ERROR",
     "Commands",
     "add_target",
-    "failed",
+    "install_hint",
     "is_free",
-    "number_under",
-    "to_install",
+    "number_below",
+    "print_failure",
 ]
 
 USAGE_ERROR = 2
@@ -38,20 +40,23 @@ PIPE_CLOSED = 141
 
 
 class Commands(Protocol):
-    """To what a command adds its parser: what `ArgumentParser.add_subparsers` returns."""
+    """The object to which a command adds its parser; made by `ArgumentParser.add_subparsers`."""
 
     def add_parser(self, name: str, **kwargs: Any) -> argparse.ArgumentParser:
         """Return the parser of a new command."""
 
 
-def failed(command: str, reason: str) -> int:
-    """Tell in one line why a command cannot be done, and return the exit code."""
+def print_failure(command: str, reason: str) -> int:
+    """Print in one line why a command failed, and return the exit code."""
     print(f"trainer-hooks {command}: error: {' '.join(reason.split())}", file=sys.stderr)
     return USAGE_ERROR
 
 
-def to_install(error: ModuleNotFoundError, extra: str, *packages: str) -> str:
-    """Return what to install where an optional package is missing; raise what is another fault."""
+def install_hint(error: ModuleNotFoundError, extra: str, *packages: str) -> str:
+    """Return the line that installs a missing optional package.
+
+    An import that failed for another reason is raised again.
+    """
     package = (error.name or "").partition(".")[0]
     if package not in packages:
         raise error
@@ -59,12 +64,12 @@ def to_install(error: ModuleNotFoundError, extra: str, *packages: str) -> str:
 
 
 def add_target(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    """Declare the name of what a command writes, and the folder where to.
+    """Declare the name of the project or package that a command creates, and its folder.
 
     Args:
-        parser: the command's.
-        name: what the name is called in the help.
-        text: what it is.
+        parser: the command's parser.
+        name: the metavariable of the name in the help.
+        text: the description of the name in the help.
     """
     parser.add_argument("name", metavar=name, help=text)
     parser.add_argument(
@@ -75,12 +80,12 @@ def add_target(parser: argparse.ArgumentParser, name: str, text: str) -> None:
     )
 
 
-def number_under(limit: float, rule: str) -> Callable[[str], float]:
-    """Return what reads an argument that is a number from 0 to under `limit`.
+def number_below(limit: float, rule: str) -> Callable[[str], float]:
+    """Return an argument type for a number from 0 to below `limit`.
 
     Args:
         limit: the first number that is too large.
-        rule: what the argument must be, in words.
+        rule: the rule for the argument, in words, for the error message.
     """
 
     def read(text: str) -> float:
@@ -96,5 +101,5 @@ def number_under(limit: float, rule: str) -> Callable[[str], float]:
 
 
 def is_free(folder: Path) -> bool:
-    """Return whether a folder is empty, or is not there yet."""
+    """Return whether a folder is empty or does not exist."""
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

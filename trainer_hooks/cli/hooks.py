@@ -1,4 +1,4 @@
-"""`trainer-hooks hooks [NAME]`: the catalogue, or all about one hook."""
+"""`trainer-hooks hooks [NAME]`: list the hook catalogue, or describe one hook."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import aligned, show_table
-from trainer_hooks.cli.commands import failed
-from trainer_hooks.cli.plugins.survey import prints_diverted
-from trainer_hooks.errors import nearest
-from trainer_hooks.hooks import (
-    HOOKS,
-    Match,
-    installed_hooks,
-    is_isolated,
+from trainer_hooks.adapters.hook_names import (
+    HookMatch,
+    find_hooks,
     known_names,
-    look_up,
     names_elsewhere,
-    places_of,
 )
+from trainer_hooks.cli.commands import print_failure
+from trainer_hooks.cli.plugins.survey import prints_diverted
+from trainer_hooks.errors import did_you_mean
+from trainer_hooks.hooks.discovery import installed_hooks
+from trainer_hooks.hooks.loop_tree import positions_of
+from trainer_hooks.hooks.relay import is_isolated
+from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
     from trainer_hooks.cli.commands import Commands
-    from trainer_hooks.hooks import HookSpec
+    from trainer_hooks.hooks.spec import HookSpec
 
 __all__ = ["add_parser", "example_of", "run", "signature_of"]
 
@@ -56,22 +56,23 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List the hooks or tell of one, and return the exit code."""
+    """List the hooks or describe one, and return the exit code."""
     with prints_diverted():
         hooks = {**HOOKS, **installed_hooks()}
     if arguments.name is None:
         _list(hooks, is_json=arguments.json)
         return 0
-    matches = look_up(arguments.name, hooks)
+    matches = find_hooks(arguments.name, hooks)
     if not matches:
-        return failed(
+        return print_failure(
             "hooks",
             f"{arguments.name!r} is no hook, here or in another framework."
-            f"{nearest(arguments.name, known_names(hooks))} List them with: trainer-hooks hooks",
+            f"{did_you_mean(arguments.name, known_names(hooks))} "
+            "List them with: trainer-hooks hooks",
         )
     if arguments.json:
-        found = {"name": arguments.name, "hooks": [_details(match) for match in matches]}
-        print(json.dumps(found, indent=2))
+        record = {"name": arguments.name, "hooks": [_details(match) for match in matches]}
+        print(json.dumps(record, indent=2))
         return 0
     for index, match in enumerate(matches):
         if index:
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def signature_of(spec: HookSpec) -> str:
-    """Return the first line of a hook's method, with types; several lines if it is long."""
+    """Return the signature of a hook's method with types, on several lines if it is long."""
     assert spec.declared is not None
     # Signature.format breaks long ones from Python 3.13 on
     parameters = []
@@ -99,7 +100,7 @@ def signature_of(spec: HookSpec) -> str:
 
 
 def example_of(spec: HookSpec) -> str:
-    """Return a callback with this hook, to copy."""
+    """Return the source of an example callback that overrides this hook."""
     arguments = ", ".join(("self", *spec.arguments))
     if "dataloader_idx" in spec.arguments:
         arguments += "=0"
@@ -135,13 +136,13 @@ def _summary(spec: HookSpec) -> dict[str, Any]:
         "name": spec.name,
         "fires": spec.summary,
         "arguments": list(spec.arguments),
-        "elsewhere": names_elsewhere(spec),
+        "elsewhere": names_elsewhere(spec.name),
         "is_isolated": is_isolated(spec.name),
         "supplier": spec.supplier or "trainer_hooks",
     }
 
 
-def _details(match: Match) -> dict[str, Any]:
+def _details(match: HookMatch) -> dict[str, Any]:
     spec = match.spec
     return {
         **_summary(spec),
@@ -149,14 +150,14 @@ def _details(match: Match) -> dict[str, Any]:
         "signature": signature_of(spec),
         "places": [
             {"path": list(place.path), "above": place.above, "below": place.below}
-            for place in places_of(spec.name)
+            for place in positions_of(spec.name)
         ],
         "example": example_of(spec),
     }
 
 
-def _page(match: Match, asked: str) -> Iterator[str]:
-    """Give the lines that tell of a hook."""
+def _page(match: HookMatch, asked: str) -> Iterator[str]:
+    """Yield the lines that describe a hook."""
     spec = match.spec
     yield f"{spec.name} ({match.owner}: {asked})" if match.owner else spec.name
     yield spec.summary
@@ -168,13 +169,13 @@ def _page(match: Match, asked: str) -> Iterator[str]:
         if is_isolated(spec.name)
         else "the run ends: the callbacks after it have no turn"
     )
-    yield from aligned([*names_elsewhere(spec).items(), ("if one fails", isolated)])
+    yield from aligned([*names_elsewhere(spec.name).items(), ("if one fails", isolated)])
     yield ""
     if spec.supplier:
         yield f"fired by {spec.supplier}, through trainer.call_event({spec.name!r}, ...)"
     else:
         yield "where it stands in the loop:"
-    for place in places_of(spec.name):
+    for place in positions_of(spec.name):
         yield f"  {' > '.join(text.partition(' (')[0] for text in place.path)}"
         between = [
             f"{word} {hook}"

@@ -1,4 +1,4 @@
-"""The command `trainer-hooks`: what it can do, and with which options."""
+"""The entry point of the command `trainer-hooks`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainer_hooks.cli.port import command as port
 from trainer_hooks.cli.report import command as report
 from trainer_hooks.cli.report import plot
 from trainer_hooks.cli.run import command as run_command
-from trainer_hooks.cli.run.completion import is_completing, words_to_complete
+from trainer_hooks.cli.run.arguments import is_completing, words_to_complete
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None and is_completing():
         words = _complete()
     try:
-        code = run_command.run_training(words) if run_command.is_training(words) else _answer(words)
+        code = (
+            run_command.run_training(words)
+            if run_command.is_training(words)
+            else _run_other_command(words)
+        )
         sys.stdout.flush()
     except BrokenPipeError:
         # Python flushes once more as it exits, and would fail again
@@ -58,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complete() -> list[str]:
-    """Answer a shell that completes a line, and exit; return the words of a training's line."""
+    """Complete a line for the shell and exit; return the arguments of a training command."""
     import argcomplete
 
     words = words_to_complete()
@@ -67,7 +71,7 @@ def _complete() -> list[str]:
     return words
 
 
-def _answer(words: Sequence[str]) -> int:
+def _run_other_command(words: Sequence[str]) -> int:
     parser = _parser()
     arguments = parser.parse_args(words)
     if arguments.command is None:

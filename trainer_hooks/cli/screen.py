@@ -1,4 +1,4 @@
-"""Headings, text and tables: with rich on a terminal, as plain text elsewhere."""
+"""Headings, text and tables: drawn with rich on a terminal, plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ _WIDTH = 88
 
 
 class Screen:
-    """Write to the standard output, each thing at once, so that other processes' lines follow it.
+    """Write to standard output and flush after each part.
+
+    Without the flush, lines of child processes would appear before earlier lines of this one.
 
     Args:
-        is_terminal: whether the output is one; found out unless given.
+        is_terminal: whether the output is a terminal; detected unless given.
     """
 
     def __init__(self, is_terminal: bool | None = None) -> None:
@@ -33,11 +35,11 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """How many characters a line of text holds."""
+        """The width of a text line, in characters."""
         return _WIDTH if self._console is None else min(_WIDTH, self._console.width)
 
     def heading(self, title: str) -> None:
-        """Begin a section."""
+        """Write a section heading."""
         if self._console is None:
             print(f"\n{title}\n{'-' * len(title)}", flush=True)
         else:
@@ -45,7 +47,7 @@ class Screen:
             self._console.rule(f"[bold cyan]{title}", align="left", style="cyan")
 
     def text(self, text: str, indent: int = 0) -> None:
-        """Write a paragraph, wrapped."""
+        """Write a wrapped paragraph."""
         space = " " * indent
         wrapped = textwrap.wrap(
             text,
@@ -58,7 +60,7 @@ class Screen:
         self.lines(wrapped)
 
     def lines(self, lines: Sequence[str], style: str = "") -> None:
-        """Write lines as they are."""
+        """Write lines without wrapping them."""
         for line in lines:
             if self._console is None:
                 print(line, flush=True)
@@ -67,11 +69,11 @@ class Screen:
                 self._console.print(line, style=style, markup=False, soft_wrap=True)
 
     def verdict(self, text: str, *, is_good: bool) -> None:
-        """Write a result: green or red on a terminal."""
+        """Write a result, green or red on a terminal."""
         self.lines([text], style="bold green" if is_good else "bold red")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write a table with a row of headings."""
+        """Write a table with a header row."""
         if self._console is None:
             rule = ["-" * max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
             self.lines(aligned([columns, rule, *rows]))

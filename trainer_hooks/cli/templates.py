@@ -1,4 +1,4 @@
-"""Files that a command writes from templates, with names filled in."""
+"""Files that a command creates from templates."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SUFFIX = ".template"
 def write_templates(
     folder: Traversable, target: Path, package: str, names: Mapping[str, str]
 ) -> Iterator[Path]:
-    """Write a file for each template of a folder; yield their paths in the target.
+    """Write a file for each template in a folder, and yield the paths relative to the target.
 
     Args:
-        folder: holds the templates.
-        target: where to; nothing is overwritten.
-        package: what stands for PACKAGE in a path.
-        names: what is filled in.
+        folder: the folder with the templates.
+        target: the folder to write to; no existing file is overwritten.
+        package: the text that replaces PACKAGE in a path.
+        names: the values of the placeholders in the templates.
     """
     for path, template in sorted(_templates(folder)):
         place = Path(path.removesuffix(_SUFFIX).replace("PACKAGE", package))

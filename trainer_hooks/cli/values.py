@@ -1,6 +1,6 @@
-"""Values of a checkpoint as text and as JSON.
+"""Checkpoint values as text and as JSON.
 
-A file may come from anywhere: what it holds is made harmless for a terminal, and finite.
+A checkpoint file is untrusted input: its values are escaped for a terminal and limited in size.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks._text import printable
-from trainer_hooks.checkpoint import dtype_name, tensor_bytes
+from trainer_hooks.checkpoint.inspection import dtype_name, tensor_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["JsonWriter", "counted", "flat", "printable", "shortened", "size_text"]
+__all__ = ["JsonWriter", "count_with_noun", "flatten", "printable", "short_text", "size_text"]
 
 _LONGEST_TENSOR = 1000
 """Elements of a tensor that are written out as JSON."""
@@ -31,7 +31,7 @@ _WIDTH = 240
 
 
 class _Short(Repr):
-    """`repr`, cut short; of a tensor its kind, or its value if it is a single number."""
+    """A `repr` that is cut short; a tensor shows its type, or the value of a single number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,17 +52,17 @@ class _Short(Repr):
 _SHORT = _Short()
 
 
-def shortened(value: Any) -> str:
-    """Return a value in a few words."""
+def short_text(value: Any) -> str:
+    """Return a short text for a value."""
     text = printable(_SHORT.repr(value))
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
-def flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Give the values of nested mappings, with dots between the keys; empty ones are left out."""
+def flatten(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested mappings with dotted keys; empty mappings yield nothing."""
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         elif value is not None:
             yield f"{prefix}{name}", value
 
@@ -74,18 +74,18 @@ def size_text(size: int) -> str:
     return decimal(size)
 
 
-def counted(number: int, noun: str) -> str:
+def count_with_noun(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 tensor` or `1,234 tensors`."""
     # inflect knows all plurals; ours take an s
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class JsonWriter:
-    """Turns values into what JSON knows.
+    """Converts values to plain JSON types.
 
-    Tensors become dicts of dtype, shape and, up to 1000 elements, values; bytes a dict with their
-    hexadecimal digits; NaN and infinities texts; NumPy's arrays of up to 1000 elements lists; what
-    JSON does not know the text that it has.
+    Tensors become dicts of dtype, shape and, up to 1000 elements, values. Bytes become a dict with
+    hexadecimal digits, NaN and infinities strings, NumPy arrays of up to 1000 elements lists. Any
+    other object becomes its text.
     """
 
     # not `json.dumps(default=...)`, which is asked neither about NaN nor about keys
@@ -94,7 +94,7 @@ class JsonWriter:
         self._left = _MOST_VALUES
 
     def write(self, value: Any) -> Any:
-        """Return `value` as JSON knows it.
+        """Return `value` as plain JSON types.
 
         Raises:
             ValueError: there are too many values.

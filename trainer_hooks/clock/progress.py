@@ -1,4 +1,4 @@
-"""How far a training has come: counters that carry their own state."""
+"""Progress: the counters of a training, which save and restore themselves."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["EpochStage", "Progress"]
 
 
 class EpochStage(StrEnum):
-    """Where in a training epoch a run stands; what a resume has still to do follows from it."""
+    """The stage of a training epoch, from which a resume knows the work that remains."""
 
     BETWEEN = "between"
-    """No epoch is under way: the next thing is its start hooks."""
+    """Before an epoch: its start hooks come next."""
     BATCHES = "batches"
-    """Inside an epoch: the next thing is its next batch, or its end if there is none."""
+    """Inside an epoch: its next batch comes next, or its end if there is none."""
     VALIDATING = "validating"
-    """All batches are done and ended: the next thing is the epoch's validation if it is due."""
+    """After the last batch: the epoch's validation comes next, if it is due."""
     CLOSING = "closing"
-    """All batches are done and the epoch's validation too: the next thing is its end hooks."""
+    """After the epoch's validation: its end hooks come next."""
     ENDED = "ended"
-    """The end hooks are done: the next thing is to count the epoch as completed."""
+    """After the end hooks: counting the epoch as completed comes next."""
 
 
 @dataclass(slots=True)
@@ -29,24 +29,25 @@ class Progress:
     """Counters of the training of one module.
 
     Attributes:
-        epochs_completed: whole epochs; the index of the epoch under way (`current_epoch`).
-        batches_completed: batches of all epochs, skipped ones included.
-        batches_in_epoch: batches of the epoch under way.
+        epochs_completed: completed epochs; also the index of the current epoch (`current_epoch`).
+        batches_completed: completed batches of all epochs, skipped ones included.
+        batches_in_epoch: completed batches of the current epoch.
         batches_in_last_epoch: batches of the epoch that was completed last.
-        batches_in_window: batches whose gradients are accumulated and not yet stepped with.
+        batches_in_window: batches of the unfinished accumulation window.
         has_gradients: whether one of those batches gave gradients; skipped ones do not.
-        is_batch_open: whether the last batch has still to be logged and validated after, where that
-            is due; so it is while its `on_train_batch_end` and a validation after it run.
+        is_batch_open: whether the last batch has still to be logged, and to be followed by a
+            validation that is due; true during its `on_train_batch_end` and that validation.
         steps_completed: optimizer steps, over all optimizers (`global_step`).
-        batches_stepped: batches that closed a window; the x axis of what loggers are given.
-        microbatch_size: samples of a part of a batch, as `microbatch_size="auto"` found it, or 0.
-        samples_completed: samples of the batches completed, as the module counts them.
-        tokens_completed: tokens of them, likewise.
+        batches_stepped: completed accumulation windows. Minus one, it is the x axis of logged
+            values in a fit (`present_step`). The name is the key in checkpoints.
+        microbatch_size: samples of a microbatch that `microbatch_size="auto"` chose, or 0.
+        samples_completed: samples of the completed batches, as the module counts them.
+        tokens_completed: tokens of the completed batches, as the module counts them.
         validated_at: `batches_completed` at the last validation inside fit, or -1.
-        is_validation_requested: whether `trainer.request_validation()` has still to be served.
-        is_checkpoint_requested: whether `trainer.request_checkpoint()` has still to be served.
-        is_epoch_end_requested: whether `trainer.end_epoch()` has still to be served.
-        stage: where in the epoch the run stands.
+        is_validation_requested: whether a `trainer.request_validation()` is not fulfilled yet.
+        is_checkpoint_requested: whether a `trainer.request_checkpoint()` is not fulfilled yet.
+        is_epoch_end_requested: whether a `trainer.end_epoch()` is not fulfilled yet.
+        stage: the stage of the epoch.
     """
 
     epochs_completed: int = 0
@@ -69,18 +70,24 @@ class Progress:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nothing was trained yet."""
+        """Whether no batch and no epoch is completed."""
         return self.batches_completed == 0 and self.epochs_completed == 0
 
     def begin_epoch(self) -> None:
-        """Open the next epoch."""
+        """Begin the next epoch."""
         self.batches_in_epoch = 0
         self.batches_in_window = 0
         self.is_epoch_end_requested = False
         self.stage = EpochStage.BATCHES
 
     def count_batch(self, closes_window: bool, samples: int = 1, tokens: int = 0) -> None:
-        """Count a batch that was done, and where it was a window's last, the window."""
+        """Count a completed batch.
+
+        Args:
+            closes_window: whether it was the last of its accumulation window.
+            samples: its number of samples.
+            tokens: its number of tokens.
+        """
         self.batches_completed += 1
         self.samples_completed += samples
         self.tokens_completed += tokens
@@ -92,23 +99,23 @@ class Progress:
             self.batches_stepped += 1
 
     def close_window(self) -> None:
-        """Count a window whose batches are all done."""
+        """Count an accumulation window whose batches are counted already."""
         self.batches_in_window = 0
         self.batches_stepped += 1
 
     def abandon_window(self) -> None:
-        """Leave out the batches whose gradients were accumulated and are not stepped with."""
+        """Drop the unfinished accumulation window, whose gradients are not stepped with."""
         self.batches_in_window = 0
         self.has_gradients = False
 
     def abandon_epoch(self) -> None:
-        """Go back to the start of the epoch under way; what it counted over all epochs stays."""
+        """Go back to the start of the current epoch; counts over all epochs stay."""
         self.abandon_window()
         self.batches_in_epoch = 0
         self.stage = EpochStage.BETWEEN
 
     def complete_epoch(self) -> None:
-        """Count the epoch under way as completed."""
+        """Count the current epoch as completed."""
         self.epochs_completed += 1
         self.batches_in_last_epoch = self.batches_in_epoch
         self.batches_in_epoch = 0
@@ -119,10 +126,11 @@ class Progress:
         return {**asdict(self), "stage": str(self.stage)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the counters back; a counter that the state does not know starts where it is.
+        """Restore the counters; one that the state lacks, as an older one may, stays as it is.
 
-        What was asked for before, as in a `setup` hook, still stands.
+        Requests that were made before, as in a `setup` hook, stay.
         """
+        # before the counters are set: an unknown stage raises and leaves them as they are
         stage = EpochStage(state_dict.get("stage", self.stage))
         validates, saves = self.is_validation_requested, self.is_checkpoint_requested
         for field in fields(self):

@@ -1,52 +1,143 @@
-"""Time: an amount or a place in a training, in one unit, written as in `"500ba"`."""
+"""Time: an amount of training or a moment of it, in one unit, written as in `"500ba"`."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from trainer_hooks.clock.time_texts import FRACTIONAL, UNITS, TimeUnit, parts_of
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["UNITS", "Time", "TimeUnit", "parse_span", "parse_time"]
+__all__ = ["FRACTIONAL", "UNITS", "Time", "TimeUnit", "parse_amount", "parse_span", "parse_time"]
+
+
+class TimeUnit(StrEnum):
+    """The unit of a `Time`."""
+
+    ITERATION = "iter"
+    EPOCH = "ep"
+    BATCH = "ba"
+    STEP = "st"
+    SAMPLE = "sp"
+    TOKEN = "tok"
+    DURATION = "dur"
+    SECOND = "sec"
+
+
+UNITS: dict[TimeUnit, str] = {
+    TimeUnit.ITERATION: "iterations",
+    TimeUnit.EPOCH: "epochs",
+    TimeUnit.BATCH: "batches",
+    TimeUnit.STEP: "optimizer steps",
+    TimeUnit.SAMPLE: "samples",
+    TimeUnit.TOKEN: "tokens",
+    TimeUnit.DURATION: "share of the whole training",
+    TimeUnit.SECOND: "seconds",
+}
+"""The units, with their names in words."""
+
+_KNOWN = {unit.value: unit for unit in TimeUnit}
+FRACTIONAL = frozenset({TimeUnit.DURATION, TimeUnit.SECOND})
+_MOST = 2**63 - 1
+_MOST_SECONDS = int(timedelta.max.total_seconds())
+_NUMBER = r"\d+(?:_\d+)*"
+_COUNTED = re.compile(rf"({_NUMBER}(?:\.(?:{_NUMBER})?)?(?:e[+-]?\d{{1,3}})?)\s*([a-z]+)", re.I)
+# each unit at most once, in this order: "1d2h30m10s"
+_SPAN = re.compile(
+    r"\s*".join(
+        rf"(?:({_NUMBER}(?:\.\d+)?)\s*{unit})?"
+        for unit in ("d(?:ays?)?", "h(?:rs?|ours?)?", "m(?:ins?|inutes?)?", "s(?:ecs?|econds?)?")
+    ),
+    re.I,
+)
+_BARE = re.compile(rf"{_NUMBER}(?:\.{_NUMBER})?")
+# days, hours, minutes and seconds with colons, as schedulers of clusters write them
+_CLOCK = re.compile(r"(\d+):(\d\d):(\d\d):(\d\d)")
+_SECONDS_OF = (86_400, 3_600, 60, 1)
+
+
+def parse_amount(value: object, unit: str | None) -> tuple[int | float, TimeUnit] | str:
+    """Return a number and its unit, or the rule that `value` and `unit` break, as a text.
+
+    Args:
+        value: a text or a timedelta, or a number of `unit`.
+        unit: the unit of a number; None for a text or a timedelta.
+    """
+    if unit is not None:
+        if unit not in _KNOWN:
+            return f"there is no unit {unit!r}"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return "beside a unit there must be a number"
+        return _checked(Fraction(value) if math.isfinite(value) else None, _KNOWN[unit])
+    if isinstance(value, timedelta):
+        return _checked(Fraction(value // timedelta(microseconds=1), 10**6), TimeUnit.SECOND)
+    if isinstance(value, str):
+        return _parsed(value.strip())
+    return "it must be a number and a unit"
+
+
+def _parsed(text: str) -> tuple[int | float, TimeUnit] | str:
+    """Return number and unit of a text, or the rule that it breaks."""
+    if (match := _COUNTED.fullmatch(text)) and match[2].lower() in _KNOWN:
+        return _checked(Fraction(Decimal(match[1].replace("_", ""))), _KNOWN[match[2].lower()])
+    match = _SPAN.fullmatch(text) or _CLOCK.fullmatch(text)
+    if match and any(match.groups()):
+        parts = [Fraction((part or "0").replace("_", "")) for part in match.groups()]
+        seconds = sum(part * each for part, each in zip(parts, _SECONDS_OF, strict=True))
+        return _checked(Fraction(seconds), TimeUnit.SECOND)
+    return "it has no unit" if _BARE.fullmatch(text) else "it must be a number and a unit"
+
+
+def _checked(number: Fraction | None, unit: TimeUnit) -> tuple[int | float, TimeUnit] | str:
+    """Return a number as int or float, as its unit requires, or the rule that it breaks."""
+    most = _MOST_SECONDS if unit is TimeUnit.SECOND else _MOST
+    if number is None or not 0 <= number <= most:
+        return f"its number must be from 0 to {most}"
+    if unit in FRACTIONAL:
+        return float(number), unit
+    if number.denominator != 1:
+        return f"{UNITS[unit]} are counted in whole numbers"
+    return int(number), unit
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Time:
-    """An amount of training, or the place in one that it leads to: a number and a unit.
+    """An amount of training, or the moment after that amount: a number and a unit.
 
     ::
 
         Time("500ba")         # a text: 500 batches
-        Time("1h30m")         # wall time, in seconds from here on
+        Time("1h30m")         # wall time, which is kept in seconds
         Time(10, "ep")        # a number and a unit
-        Time("10ep") / 4      # arithmetic in one unit; parts of a count are left out: 2ep
+        Time("10ep") / 4      # arithmetic in one unit; counts are rounded down: 2ep
         Time("30sec") < Time("1m")
 
     Units are `iter` (iterations), `ep` (epochs), `ba` (batches), `st` (optimizer steps), `sp`
     (samples), `tok` (tokens), `dur` (a share of the whole training) and `sec`; wall time may also
     be written as `"1d2h30m10s"`, `"1.5h"`, `"90min"`, `"2 hours"`, `"DD:HH:MM:SS"` or a timedelta.
     Case does not matter. Numbers may have underscores and exponents, as in `"50_000sp"` and
-    `"1e9tok"`; only `dur` and wall time take broken ones. Two times are equal if they have one unit
-    and one value; to order, add, subtract or divide times of different units is an error.
+    `"1e9tok"`; only `dur` and wall time take fractions. Two times are equal if unit and value are;
+    comparing, adding, subtracting or dividing times of different units is an error.
 
     Args:
         value: a text, a timedelta, another `Time`, or a number of `unit`.
-        unit: what a number counts.
+        unit: the unit of a number.
 
     Attributes:
-        value: how many; never negative.
-        unit: of what.
+        value: the number; never negative.
+        unit: the unit.
 
     Raises:
-        OptionError: it is none of these, has no unit, or its number breaks the unit's rule.
+        OptionError: the value is none of these, has no unit, or its number breaks the unit's rule.
     """
 
     value: int | float
@@ -57,6 +148,7 @@ class Time:
         if isinstance(parts, str):
             shown = repr(value) if unit is None else f"{value!r}, {unit!r}"
             raise OptionError(f"Time({shown}): {parts}. {_advice(UNITS)}")
+        # a frozen dataclass refuses plain assignments
         object.__setattr__(self, "value", parts[0])
         object.__setattr__(self, "unit", parts[1])
 
@@ -79,11 +171,12 @@ class Time:
     @property
     def exact(self) -> Fraction:
         """The value without the rounding of floats: 0.1 is one tenth."""
+        # by way of repr: Fraction(0.1) is the binary value nearest to one tenth, and not one tenth
         return Fraction(repr(self.value)) if isinstance(self.value, float) else Fraction(self.value)
 
     @property
     def exact_value(self) -> int | Fraction:
-        """The same, but a count as an int, with which it is quicker to reckon."""
+        """The value without rounding; a count as an int, with which arithmetic is faster."""
         return self.value if isinstance(self.value, int) else self.exact
 
     def __lt__(self, other: Time) -> bool:
@@ -117,14 +210,14 @@ class Time:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Time | float) -> Time:
-        """Return the part of it, or of a time of the same unit the ratio in `dur`."""
+        """Return a fraction of this time; for a time as divisor the ratio of both, in `dur`."""
         if isinstance(divisor, Time):
             ratio = self.exact / _not_zero(self._alike(divisor, "/"), self)
             return Time(float(ratio), TimeUnit.DURATION)
         return self._of(self.exact / _not_zero(_number(divisor, self, "/"), self))
 
     def _of(self, value: Fraction) -> Time:
-        """Return a time of the same unit; of a count its whole part."""
+        """Return a time of the same unit; a count is rounded down."""
         if value < 0:
             raise OptionError(
                 f"time {float(value):g}{self.unit.value}, reckoned with {self!r}: a time is never "
@@ -143,15 +236,15 @@ class Time:
 
 
 def parse_span(value: object, name: str, where: str) -> float:
-    """Return the wall time in seconds that an argument says; it may be zero.
+    """Return an argument that is a wall time in seconds; it may be zero.
 
     Args:
-        value: what was given: a text, a `Time`, a timedelta, or the arguments of one as a dict.
+        value: a text, a `Time`, a timedelta, or the keyword arguments of one as a dict.
         name: the argument's name, for messages.
-        where: whose argument it is.
+        where: the class or function of the argument, for messages.
 
     Raises:
-        OptionError: it is none of these, negative, or of another unit.
+        OptionError: the value is none of these, negative, or of another unit.
     """
     parts: tuple[int | float, TimeUnit] | str
     try:
@@ -177,17 +270,17 @@ def parse_time(
     units: Collection[TimeUnit] = tuple(TimeUnit),
     bare: TimeUnit | None = None,
 ) -> Time:
-    """Return the time above zero that an argument says.
+    """Return an argument that is a time above zero.
 
     Args:
-        value: what was given: a text, a `Time`, or for wall time a timedelta.
+        value: a text, a `Time`, or for wall time a timedelta.
         name: the argument's name, for messages.
-        where: whose argument it is.
-        units: those that make sense there.
-        bare: what a whole number without a unit counts; None where there must be a unit.
+        where: the class or function of the argument, for messages.
+        units: the allowed units.
+        bare: the unit of a whole number without one; None if it must have a unit.
 
     Raises:
-        OptionError: it is none of these, not above zero, or of another unit.
+        OptionError: the value is none of these, not above zero, or of another unit.
     """
     takes_bare = bare is not None and isinstance(value, int) and not isinstance(value, bool)
     parts = _read(value, bare if takes_bare else None)
@@ -204,14 +297,14 @@ def parse_time(
 
 
 def _read(value: object, unit: str | None) -> tuple[int | float, TimeUnit] | str:
-    """Return a number and its unit, or the rule that they break; see `parts_of`."""
+    """Return a number and its unit, or the rule that they break, as `parse_amount`."""
     if isinstance(value, Time) and unit is None:
         return value.value, value.unit
-    return parts_of(value, unit)
+    return parse_amount(value, unit)
 
 
 def _advice(units: Collection[TimeUnit]) -> str:
-    """Return what to write instead, and the units that there are."""
+    """Return an example and the list of allowed units, for a message."""
     chosen = [unit for unit in TimeUnit if unit in units]
     examples = {TimeUnit.SECOND: "1h30m", TimeUnit.BATCH: "500ba"}
     example = next((examples[u] for u in chosen if u in examples), f"10{chosen[0].value}")

@@ -1,1 +1,1 @@
-"""Names of other frameworks over what is here: code for them runs by its import lines."""
+"""Names of other frameworks for our classes: code for them runs with other import lines."""

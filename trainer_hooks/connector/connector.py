@@ -1,52 +1,59 @@
-"""CallbackConnector: which callbacks, in what order, under which `state_key`.
+"""CallbackConnector: the callbacks that take part, their order and their state keys.
 
-It never sees the Trainer and knows nothing of torch. What is registered is checked before anything
-is committed, so a rejected callback is never half registered.
+It never sees the Trainer and knows nothing of torch. All checks come before anything is changed, so
+that a rejected callback is never half registered.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks import hooks
 from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
-from trainer_hooks.connector.failures import Failures
-from trainer_hooks.connector.registration import (
-    adopted,
-    check_hooks,
-    checked,
-    collect,
-    deduplicate,
-    gives_way,
-    members_of,
+from trainer_hooks.connector.callback_state import (
+    LoadReport,
+    current_state_version,
+    rename_former_keys,
+    upgrade_state,
 )
-from trainer_hooks.connector.reports import CallbackReport, LoadReport
-from trainer_hooks.connector.roster import Default, Entry, Roster
-from trainer_hooks.connector.state_versions import (
-    current_version,
-    under_present_keys,
-    upgraded_state,
+from trainer_hooks.connector.error_policy import ErrorPolicies
+from trainer_hooks.connector.registry import (
+    CallbackEntry,
+    CallbackRegistry,
+    adapt_if_foreign,
+    check_hooks,
+    collect_callbacks,
+    deduplicate,
+    is_replaced_by,
+    relay_members,
+    validate_callback,
 )
 from trainer_hooks.errors import (
     CallbackError,
     ModuleError,
     TrainerHooksWarning,
     UsageError,
-    nearest,
+    did_you_mean,
 )
-from trainer_hooks.hooks import HOOKS, HookRelay, Member, PluginFilter, doubts, faults, in_order
+from trainer_hooks.hooks.band import in_order
+from trainer_hooks.hooks.check import hook_errors, hook_warnings
+from trainer_hooks.hooks.plugin import PluginFilter
+from trainer_hooks.hooks.relay import HookRelay, RelayMember
+from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from trainer_hooks.hooks import HookSpec, Plugin
+    from trainer_hooks.connector.error_policy import CallbackReport
+    from trainer_hooks.connector.registry import DefaultCallback
+    from trainer_hooks.hooks.plugin import Plugin
+    from trainer_hooks.hooks.spec import HookSpec
 
 __all__ = ["CallbackConnector"]
 
 _RESERVED = frozenset(name for name in dir(Callback))
-"""Names that an event cannot have, because they are something else of every callback."""
+"""Names that an event cannot have: every callback has an attribute of that name."""
 
 
 class CallbackConnector:
@@ -54,20 +61,20 @@ class CallbackConnector:
 
     Args:
         user_callbacks: one callback or an iterable of them; it is read once and never changed.
-        defaults: callbacks that take part unless one of their kind was supplied.
-        discover: which installed plugins to load: True, False, or their names.
+        defaults: callbacks that take part unless one of the same type was supplied.
+        discover: the installed plugins to load: True for all, False for none, or their names.
         plugin_errors: `"warn"` to go on without a broken plugin, `"raise"` to stop.
-        strict_hooks: whether a misspelt hook is an error, and not only warned of.
-        callback_errors: what an error of a callback does, `"raise"` or `"disable"`, by its
-            state_key or its class's name; it goes before the callback's own `on_error`.
+        strict_hooks: whether a misspelt hook is an error and not only a warning.
+        callback_errors: error policies, `"raise"` or `"disable"`, by state_key or class name; they
+            override a callback's own `on_error`.
 
     Attributes:
-        plugins: every installed plugin, and what became of it.
-        hooks: every hook that there is, those of plugins last.
-        relay: calls a hook on all of them.
+        plugins: a record of every installed plugin.
+        hooks: all known hooks by name, those of plugins last.
+        relay: calls a hook on all callbacks and the module.
 
     Raises:
-        CallbackError: something that is no callback, or has a hook that cannot be called.
+        CallbackError: an object is no callback, or has a hook that cannot be called.
         StateKeyError: two stateful callbacks have one `state_key`.
         PluginError: a plugin is broken and `plugin_errors` is `"raise"`.
     """
@@ -76,57 +83,64 @@ class CallbackConnector:
         self,
         user_callbacks: Callback | Iterable[Callback] | None = None,
         *,
-        defaults: Sequence[Default] = (),
+        defaults: Sequence[DefaultCallback] = (),
         discover: bool | str | Iterable[str] = True,
         plugin_errors: str = "warn",
         strict_hooks: bool = False,
         callback_errors: Mapping[str, str] | None = None,
     ) -> None:
-        user = [Entry(callback, "user") for callback in collect(user_callbacks)]
+        user = [CallbackEntry(callback, "user") for callback in collect_callbacks(user_callbacks)]
         self.hooks: Mapping[str, HookSpec] = HOOKS
         self.plugins: tuple[Plugin, ...] = ()
         self._is_strict = strict_hooks
-        self._failures = Failures(dict(callback_errors or {}))
+        self._error_policies = ErrorPolicies(dict(callback_errors or {}))
         self._defaults = tuple(defaults)
-        self._supplied: list[Entry] = []
-        Roster(user)
+        self._from_plugins: list[CallbackEntry] = []
+        CallbackRegistry(user)  # raises on equal state keys before any plugin is imported
         if PluginFilter.of(discover).takes_none:
             check_hooks(user, self.hooks, is_strict=strict_hooks)
         else:
             self._discover(discover, plugin_errors, user)
-        self._base = Roster([*self._supplied, *user])
+        self._base = CallbackRegistry([*self._from_plugins, *user])
         self._live = self._with_defaults(self._base)
-        self._leader: Member | None = None
-        self._module: Member | None = None
-        self._entries: tuple[Entry, ...] | None = None
+        self._leader: RelayMember | None = None
+        self._module: RelayMember | None = None
+        self._entries: tuple[CallbackEntry, ...] | None = None
         self.relay = HookRelay(hooks=self.hooks)
         self.relay.connect(self._members())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out of copies and pickles what each process has."""
+        """Leave the catalogue out of copies and pickles: each process has its own."""
         return {**self.__dict__, "hooks": None if self.hooks is HOOKS else dict(self.hooks)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take up a copy."""
+        """Put this process's catalogue into a copy."""
         self.__dict__.update(state)
         self.hooks = HOOKS if state["hooks"] is None else state["hooks"]
 
     def _discover(
-        self, wanted: bool | str | Iterable[str], errors: str, user: Sequence[Entry]
+        self, wanted: bool | str | Iterable[str], errors: str, user: Sequence[CallbackEntry]
     ) -> None:
-        """Let the callbacks of installed packages take part, with the hooks that they add."""
-        from trainer_hooks.connector.admission import Admission, all_hooks, discover_plugins
+        """Load plugins; register their callbacks and the hooks that they add."""
+        # lazily: a trainer without plugins loads neither the discovery nor importlib_metadata
+        from trainer_hooks.connector.plugin_validation import (
+            PluginSelection,
+            all_hooks,
+            load_adapted_plugins,
+        )
 
-        found = discover_plugins(wanted, errors)
-        self.hooks = all_hooks(found)
-        gate = Admission(user, self._defaults, self.hooks, is_strict=self._is_strict, errors=errors)
+        plugins = load_adapted_plugins(wanted, errors)
+        self.hooks = all_hooks(plugins)
+        validator = PluginSelection(
+            user, self._defaults, self.hooks, is_strict=self._is_strict, errors=errors
+        )
         check_hooks(user, self.hooks, is_strict=self._is_strict)
-        admitted = [gate.admit(plugin) for plugin in found]
-        self.plugins = tuple(plugin for _, plugin in admitted)
-        self._supplied = [entry for entries, _ in admitted for entry in entries]
+        validated = [validator.validate(plugin) for plugin in plugins]
+        self.plugins = tuple(plugin for _, plugin in validated)
+        self._from_plugins = [entry for entries, _ in validated for entry in entries]
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[CallbackEntry, ...]:
         """Every callback that takes part, in order, with who supplied it."""
         if self._entries is None:
             self._entries = _sorted(self._live)
@@ -138,25 +152,25 @@ class CallbackConnector:
         return tuple(entry.callback for entry in self.entries)
 
     def lead(self, implementer: object, label: str) -> None:
-        """Let an implementer of hooks have its turn before all callbacks, in every run."""
-        self._leader = Member(implementer, label, supplier="the trainer itself")
+        """Add an object with hooks that has its turn before all callbacks, in every run."""
+        self._leader = RelayMember(implementer, label, supplier="the trainer itself")
         self._change()
 
     def attach(
         self, module: object, callbacks: Callback | Iterable[Callback] | None = None
     ) -> None:
-        """Let a module's hooks take part, and the callbacks that it brings for one run.
+        """Add a module's hooks, and the callbacks of its `configure_callbacks`, for one run.
 
-        A callback of the module replaces one of the same type and state_key; what it replaced comes
-        back with the next `attach`.
+        A callback of the module replaces one of the same type and state_key until the next
+        `attach`.
 
         Raises:
-            CallbackError: something that is no callback, or has a hook that cannot be called.
+            CallbackError: an object is no callback, or has a hook that cannot be called.
             StateKeyError: two stateful callbacks have one `state_key`.
         """
         label = f"module {type(module).__qualname__}"
-        member = Member(module, label, skip=2, supplier="the module itself")
-        brought = [Entry(callback, "module") for callback in collect(callbacks)]
+        member = RelayMember(module, label, skip=2, supplier="the module itself")
+        brought = [CallbackEntry(callback, "module") for callback in collect_callbacks(callbacks)]
         live = self._with_defaults(deduplicate(brought, tuple(self._base)))
         check_hooks(brought, self.hooks, is_strict=self._is_strict)
         self._module = member
@@ -165,68 +179,70 @@ class CallbackConnector:
         self.relay.connect(self._members())
 
     def check_run(self, module: object, known_methods: Collection[str] = ()) -> None:
-        """Look for mistakes in a module's hooks and in what was said of callbacks by name.
+        """Check a module's hooks, and that every name in `callback_errors` is a callback's.
 
         Args:
             module: the module.
-            known_methods: names that begin with `on_`, are no hooks, and of use to a module.
+            known_methods: names of module methods that begin with `on_` and are no hooks.
 
         Raises:
-            ModuleError: a hook of the module cannot be called, or is misspelt where that is one.
+            ModuleError: a hook of the module cannot be called, or is misspelt and hooks are strict.
         """
         name = f"module {type(module).__qualname__}"
-        doubtful = doubts(module, self.hooks, known_methods, skip=2)
-        wrong = (*faults(module, self.hooks, skip=2), *(doubtful if self._is_strict else ()))
-        if wrong:
-            raise ModuleError(f"{name}: {' Also, '.join(wrong)}")
-        for doubt in doubtful:
-            warn(f"{name}: {doubt}", TrainerHooksWarning)
-        for unknown in self._failures.unmatched(self.entries):
+        warnings = hook_warnings(module, self.hooks, known_methods, skip=2)
+        errors = (*hook_errors(module, self.hooks, skip=2), *(warnings if self._is_strict else ()))
+        if errors:
+            raise ModuleError(f"{name}: {' Also, '.join(errors)}")
+        for warning in warnings:
+            warn(f"{name}: {warning}", TrainerHooksWarning)
+        for unknown in self._error_policies.unmatched(self.entries):
             known = [known for entry in self.entries for known in entry.names]
             warn(
                 f"Trainer(callback_errors=...) speaks of {unknown!r}: no callback has that "
-                f"state_key or class name.{nearest(unknown, known)}",
+                f"state_key or class name.{did_you_mean(unknown, known)}",
                 TrainerHooksWarning,
             )
 
-    def relay_beside(self, callbacks: Callback | Iterable[Callback] | None = None) -> HookRelay:
-        """Return a relay of the module's own hooks and of callbacks that take no part else.
+    def separate_relay(self, callbacks: Callback | Iterable[Callback] | None = None) -> HookRelay:
+        """Return a relay of the module's hooks and of callbacks that are not registered here.
 
-        An error of one of them is raised, whatever its policy.
+        Their errors are raised, whatever their error policy is.
 
         Raises:
-            CallbackError: one is no callback.
+            CallbackError: an object is no callback.
         """
-        entries = _sorted(Entry(callback, "user") for callback in collect(callbacks))
-        members = members_of(entries, self._module, self._disable, lambda _: "raise")
+        entries = _sorted(
+            CallbackEntry(callback, "user") for callback in collect_callbacks(callbacks)
+        )
+        members = relay_members(entries, self._module, self._disable, lambda _: "raise")
         return HookRelay(members, self.hooks)
 
     def entries_with(
         self, brought: Callback | Iterable[Callback] | None = None
-    ) -> tuple[Entry, ...]:
-        """Return who takes part in a run of a module that brings these callbacks, in order."""
-        of_module = [Entry(callback, "module") for callback in collect(brought)]
+    ) -> tuple[CallbackEntry, ...]:
+        """Return the entries of a run whose module brings these callbacks, in order."""
+        of_module = [CallbackEntry(callback, "module") for callback in collect_callbacks(brought)]
         return _sorted(self._with_defaults(deduplicate(of_module, tuple(self._base))))
 
     def add(self, callback: Callback) -> None:
-        """Register one more callback; a hook that is firing is not disturbed.
+        """Register one more callback, which takes part from the next firing of a hook on.
 
-        It takes the place of a plugin's callback of the same type and state_key, and of a default
-        of its kind.
+        It replaces a plugin's callback of the same type and state_key, and a default of its type.
 
         Raises:
-            CallbackError: it is no callback, registered already, or has a hook that cannot be
+            CallbackError: it is no callback, is registered already, or has a hook that cannot be
                 called.
             StateKeyError: another stateful callback has its state_key.
         """
-        callback = checked(callback, "callback")
-        entry = Entry(callback, "user")
+        callback = validate_callback(callback, "callback")
+        entry = CallbackEntry(callback, "user")
         if callback in self._live:
             raise CallbackError(
                 f"{entry.label} is registered already: an instance takes part once. Remove it "
                 "first, or add another instance."
             )
         displaced = self._displaced_by(entry)
+        # every check before the first change: a rejected callback leaves the others as they are
         self._live.check(entry, instead_of=displaced)
         self._base.check(entry, instead_of=displaced)
         check_hooks([entry], self.hooks, is_strict=self._is_strict)
@@ -238,20 +254,21 @@ class CallbackConnector:
         self._change()
 
     def remove(self, callback: Callback) -> None:
-        """Take a callback out; a hook that is firing is not disturbed.
+        """Remove a callback, which takes no part from the next firing of a hook on.
 
-        No default steps into its place: it was taken out on purpose.
+        No default replaces it: the user removed it on purpose.
 
         Raises:
             CallbackError: it is not registered.
         """
-        callback = adopted(callback)
+        callback = adapt_if_foreign(callback)
         if callback not in self._live:
             raise CallbackError(
                 f"{callback!r} is not registered, so it cannot be removed. Registered: "
                 f"{', '.join(entry.label for entry in self.entries) or 'none'}."
             )
         if callback in self._base:
+            # else a default of its type would take its place in the next run
             self._defaults = tuple(d for d in self._defaults if not isinstance(callback, d.unless))
         self._base.discard(callback)
         self._live.discard(callback)
@@ -265,86 +282,95 @@ class CallbackConnector:
         arguments: Mapping[str, Any],
         positional: tuple[Any, ...] = (),
     ) -> None:
-        """Fire an event that is none of trainer_hooks' own.
+        """Fire an event of the user's or of a plugin, not of trainer_hooks itself.
 
         Args:
             event: a hook that a plugin adds, or the name of a method that callbacks may have.
             leading: the trainer and the module.
-            arguments: what listeners are given; by name, unless it is a hook.
-            positional: what listeners are given before it, by place; nothing where it is a hook.
+            arguments: the listeners' arguments by name.
+            positional: the listeners' positional arguments; none for a hook.
 
         Raises:
             UsageError: the event is one of trainer_hooks' hooks, is misspelt, or the arguments are
                 not those of the hook.
         """
-        hooks.check_event(event, self.hooks, _RESERVED)
+        from trainer_hooks.hooks.event import (
+            check_event,
+            hook_named_as_event,
+            positional_arguments,
+        )
+
+        check_event(event, self.hooks, _RESERVED)
         if event in self.hooks and positional:
             raise UsageError(
                 f"call_event({event!r}, ...) with {len(positional)} arguments by place: those of a "
                 "hook are given by name. Write their names."
             )
         if event in self.hooks:
-            self.relay.fire(event, *leading, *hooks.positional(self.hooks[event], arguments))
+            values = positional_arguments(self.hooks[event], arguments)
+            self.relay.fire(event, *leading, *values)
         elif not self.relay.fire_event(event, leading, arguments, positional):
-            known = hooks.look_up(event, self.hooks)
-            if known:
+            hook = hook_named_as_event(event)
+            if hook is not None:
                 warn(
                     f"event {event!r} of call_event: no callback has such a method, so nothing was "
-                    f"called. It is {known[0].owner}'s name of the hook {known[0].spec.name!r}, "
+                    f"called. It is Composer's name of the hook {hook!r}, "
                     "which the trainer fires itself. Leave it out, or give an event of your own "
                     "another name.",
                     TrainerHooksWarning,
                 )
 
-    def held_back(self, callback: Callback, method: str) -> AbstractContextManager[None]:
-        """Treat an error of a callback's `method`, which is no hook, like one of a hook."""
+    def handling_errors(self, callback: Callback, method: str) -> AbstractContextManager[None]:
+        """Apply a callback's error policy to a call of its `method`, which is no hook."""
         entry = next(known for known in self.entries if known.callback is callback)
-        return self._failures.held_back(entry, method, self._disable)
+        return self._error_policies.handling_errors(entry, method, self._disable)
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
-        """Return the state of every stateful callback by state_key, as the callback gave it.
+        """Return the state of every stateful callback by state_key, as the callback returned it.
 
-        One that was disabled keeps the state that it had then.
+        A disabled callback has the last state that it had.
         """
         states = {}
         for entry in self.entries:
             if entry.callback.is_stateful:
-                with self._failures.held_back(entry, "state_dict", self._disable):
+                with self._error_policies.handling_errors(entry, "state_dict", self._disable):
                     states[entry.callback.state_key] = entry.callback.state_dict()
-        return {**self._failures.states(), **states}
+        # the active callback's state wins over that of a disabled one with its key
+        return {**self._error_policies.states(), **states}
 
     def state_versions(self) -> dict[str, int]:
         """Return the `state_version` of every state that `state_dict` returns."""
         stateful = [entry for entry in self.entries if entry.callback.is_stateful]
-        versions = {entry.callback.state_key: current_version(entry) for entry in stateful}
-        return {**self._failures.state_versions(), **versions}
+        versions = {entry.callback.state_key: current_state_version(entry) for entry in stateful}
+        return {**self._error_policies.state_versions(), **versions}
 
     def upgrade_states(
         self, states: Mapping[str, dict[str, Any]], versions: Mapping[str, int]
     ) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
-        """Return saved states as the callbacks know them now, and which were upgraded, in words.
+        """Return saved states in the form of the present callbacks, and the upgrades in words.
 
         Raises:
-            CheckpointError: one was saved by a newer version of its callback, or cannot be
+            CheckpointError: a state was saved by a newer version of its callback, or cannot be
                 upgraded.
         """
-        states, versions = under_present_keys(self.entries, states, versions)
-        found, upgraded = dict(states), []
+        states, versions = rename_former_keys(self.entries, states, versions)
+        upgraded_states, upgrades = dict(states), []
         for entry in self.entries:
             key = entry.callback.state_key
             if not entry.callback.is_stateful or key not in states:
                 continue
-            saved, now = versions.get(key, 1), current_version(entry)
-            if saved == now:
+            # a checkpoint from before there were versions holds none
+            saved, current = versions.get(key, 1), current_state_version(entry)
+            if saved == current:
                 continue
-            self._failures.note_loaded(entry, states[key], saved)
-            with self._failures.held_back(entry, "upgrade_state_dict", self._disable):
-                found[key] = upgraded_state(entry, states[key], saved)
-                upgraded.append(f"{key} from state_version {saved} to {now}")
-        return found, tuple(upgraded)
+            self._error_policies.note_loaded(entry, states[key], saved)
+            with self._error_policies.handling_errors(entry, "upgrade_state_dict", self._disable):
+                upgraded_states[key] = upgrade_state(entry, states[key], saved)
+                upgrades.append(f"{key} from state_version {saved} to {current}")
+        return upgraded_states, tuple(upgrades)
 
     def load_state_dict(self, states: Mapping[str, dict[str, Any]]) -> LoadReport:
-        """Hand each saved state to the callback with its state_key; report what did not match."""
+        """Load each saved state into the callback with its state_key; report the mismatches."""
         restored, missing = [], []
         for entry in self.entries:
             if not entry.callback.is_stateful:
@@ -354,18 +380,18 @@ class CallbackConnector:
                 missing.append(key)
                 continue
             restored.append(key)
-            self._failures.note_loaded(entry, states[key], current_version(entry))
-            with self._failures.held_back(entry, "load_state_dict", self._disable):
+            self._error_policies.note_loaded(entry, states[key], current_state_version(entry))
+            with self._error_policies.handling_errors(entry, "load_state_dict", self._disable):
                 entry.callback.load_state_dict(states[key])
         unexpected = sorted(set(states) - set(restored))
         return LoadReport(tuple(restored), tuple(missing), tuple(unexpected))
 
     def callback_report(self) -> tuple[CallbackReport, ...]:
-        """Return how each callback fares: those that take part, in order, then the disabled."""
-        return self._failures.reports(self.entries)
+        """Return the status of each callback: the active ones in order, then the disabled."""
+        return self._error_policies.reports(self.entries)
 
     def plugin_records(self) -> list[dict[str, Any]]:
-        """Return plain data on the plugins whose callbacks take part, for the checkpoint."""
+        """Return the plugins whose callbacks take part, as plain data for the checkpoint."""
         records = []
         for entry in self.entries:
             if entry.plugin is not None:
@@ -380,36 +406,38 @@ class CallbackConnector:
                 )
         return records
 
-    def _with_defaults(self, entries: Iterable[Entry]) -> Roster:
-        live = Roster(entries)
+    def _with_defaults(self, entries: Iterable[CallbackEntry]) -> CallbackRegistry:
+        live = CallbackRegistry(entries)
         for default in self._defaults:
-            if not any(default.is_unneeded_beside(entry) for entry in live):
-                live.add(Entry(default.callback, "default"))
+            if not any(default.is_replaced_by_entry(entry) for entry in live):
+                live.add(CallbackEntry(default.callback, "default"))
         return live
 
-    def _displaced_by(self, entry: Entry) -> list[Entry]:
-        """Return the plugins' callbacks and the defaults that step back for a new one."""
-        defaults = [Entry(d.callback, "default") for d in self._defaults]
-        unneeded = [d.is_unneeded_beside(entry) for d in self._defaults]
+    def _displaced_by(self, entry: CallbackEntry) -> list[CallbackEntry]:
+        """Return the plugins' callbacks and the defaults that a new entry replaces."""
+        defaults = [CallbackEntry(d.callback, "default") for d in self._defaults]
+        unneeded = [d.is_replaced_by_entry(entry) for d in self._defaults]
         return [
-            *(known for known in self._supplied if gives_way(known, entry)),
+            *(known for known in self._from_plugins if is_replaced_by(known, entry)),
             *(known for known, is_unneeded in zip(defaults, unneeded, strict=True) if is_unneeded),
         ]
 
-    def _members(self) -> tuple[Member, ...]:
+    def _members(self) -> tuple[RelayMember, ...]:
         leader = () if self._leader is None else (self._leader,)
-        others = members_of(self.entries, self._module, self._disable, self._failures.policy_of)
+        others = relay_members(
+            self.entries, self._module, self._disable, self._error_policies.policy_of
+        )
         return (*leader, *others)
 
     def _change(self) -> None:
-        """Let the next firing of a hook, and not one that is under way, see who takes part."""
+        """Let the relay take the changed callbacks at its next firing, not in the current one."""
         self._entries = None
         self.relay.connect_later(self._members)
 
-    def _disable(self, entry: Entry, hook: str, error: Exception) -> None:
+    def _disable(self, entry: CallbackEntry, hook: str, error: Exception) -> None:
         if entry.callback not in self._live:
-            return  # taken out already, in this very firing
-        report = self._failures.note_disabled(entry, hook, error)
+            return  # removed already, by another error in the same firing
+        report = self._error_policies.note_disabled(entry, hook, error)
         self.remove(entry.callback)
         warn(
             f"{entry.label} failed in hook {hook!r} and takes no further part, as its error policy "
@@ -418,6 +446,6 @@ class CallbackConnector:
         )
 
 
-def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return entries in the order of their turns; inside a band the defaults come last."""
+def _sorted(entries: Iterable[CallbackEntry]) -> tuple[CallbackEntry, ...]:
+    """Return entries by band; inside a band the defaults come last."""
     return in_order(sorted(entries, key=lambda entry: entry.origin == "default"))

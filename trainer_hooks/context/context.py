@@ -1,65 +1,195 @@
-"""RunContext: what one run consists of, in one object that the loops work on."""
+"""RunContext: the object that the loops of one run work on, and the parts that they change."""
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.context.asked import Asked
-from trainer_hooks.context.data import RunData
-from trainer_hooks.context.moving import MovingParts
-from trainer_hooks.context.work import BatchInWork, CycleInWork, OverriddenSteps, ValidationInWork
-from trainer_hooks.data import samples_of
-from trainer_hooks.errors import message_of
+from trainer_hooks.context.loaders import RunLoaders
+from trainer_hooks.context.state_registry import StateRegistry
+from trainer_hooks.data.loader_inspection import sample_counts
+from trainer_hooks.errors import TerminationSignal, error_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch.optim import Optimizer
 
-    from trainer_hooks.checkpoint import BackgroundSaves
-    from trainer_hooks.connector import CallbackConnector
-    from trainer_hooks.context.plan import Plan
-    from trainer_hooks.context.state import RunState
-    from trainer_hooks.context.training import Training
-    from trainer_hooks.data import BatchTransfer
+    from trainer_hooks.checkpoint.background import BackgroundSaves
+    from trainer_hooks.connector.connector import CallbackConnector
+    from trainer_hooks.context.plan import RunPlan
+    from trainer_hooks.context.run_state import RunState
+    from trainer_hooks.context.training import TrainingState
+    from trainer_hooks.data.data_hooks import BatchTransfer
     from trainer_hooks.errors import StopTraining
-    from trainer_hooks.hooks import HookRelay
-    from trainer_hooks.module import DataModule, Module
-    from trainer_hooks.runtime import Precision, Processes
-    from trainer_hooks.trainer import Trainer as Trainer
+    from trainer_hooks.hooks.relay import HookRelay
+    from trainer_hooks.module.datamodule import DataModule
+    from trainer_hooks.module.module import Module
+    from trainer_hooks.runtime.precision import Precision
+    from trainer_hooks.runtime.processes import Processes
+    from trainer_hooks.trainer.trainer import Trainer as Trainer
 
-__all__ = ["RunContext"]
+__all__ = [
+    "CurrentBatch",
+    "CurrentCycle",
+    "CurrentValidation",
+    "RunContext",
+    "RunRequests",
+    "StepCalls",
+]
+
+
+@dataclass(slots=True)
+class RunRequests:
+    """The requests of callbacks, the user and signals, on which the loops act between two batches.
+
+    Attributes:
+        is_stopping: whether a stop of the run was requested.
+        stop_requests: number of `StopTraining` errors that were raised.
+        stop_message: message of the first of them.
+        skips_batch: whether the rest of the current batch is to be skipped.
+        records_indices: whether the sample indices of prediction batches are to be recorded.
+        pending_signal: number of a signal to act on at the next batch, or 0.
+        agreed_signal: number of a signal on which all ranks act together, or 0.
+        is_leaving: whether a signal was acted on, so that a second one ends the run at once.
+        wants_validation: whether a validation was requested that not all ranks know of yet.
+        wants_checkpoint: whether a checkpoint was requested that not all ranks know of yet.
+        ends_epoch: whether the end of the epoch was requested that not all ranks know of yet.
+    """
+
+    is_stopping: bool = False
+    stop_requests: int = 0
+    stop_message: str = ""
+    skips_batch: bool = False
+    records_indices: bool = False
+    pending_signal: int = 0
+    agreed_signal: int = 0
+    is_leaving: bool = False
+    wants_validation: bool = False
+    wants_checkpoint: bool = False
+    ends_epoch: bool = False
+
+    def raise_pending_signal(self) -> None:
+        """Raise the exception of a signal that came since the last batch, if one did.
+
+        Raises:
+            KeyboardInterrupt: it was SIGINT.
+            TerminationSignal: it was another one.
+        """
+        signum, self.pending_signal = self.pending_signal, 0
+        if signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        if signum:
+            self.is_leaving = True
+            raise TerminationSignal(signum, is_in_order=True)
+
+
+@dataclass(slots=True)
+class CurrentBatch:
+    """The state of the batch that a loop has taken.
+
+    Attributes:
+        is_taken: whether a training batch was requested from the loader and is not counted yet.
+            After that, until it is logged and validated, `progress.is_batch_open` is true.
+        is_last: whether the current training batch is the epoch's last.
+        has_scheduled: whether the schedulers that step by epoch have stepped in this epoch.
+        indices: sample indices of the predict batch, or None if unknown.
+        loader_label: label of the evaluator whose loader is in use, or an empty string.
+    """
+
+    is_taken: bool = False
+    is_last: bool = False
+    has_scheduled: bool = False
+    indices: list[Any] | None = None
+    loader_label: str = ""
+
+
+@dataclass(slots=True)
+class CurrentCycle:
+    """The cycle of `iteration_length` epochs that a fit is in.
+
+    Attributes:
+        is_open: whether one has begun and not ended; None where an older checkpoint does not say.
+    """
+
+    is_open: bool | None = False
+
+
+@dataclass(slots=True)
+class CurrentValidation:
+    """The state of the validations inside a fit.
+
+    Attributes:
+        snapshot: while a validation runs, the states that it may change as they were when it began.
+            A checkpoint that is saved in it holds those, so that a resume runs it again.
+        limit: largest number of batches of each of its loaders, or None.
+        evaluators: for evaluators with an interval of their own, when they were last checked and
+            last run.
+    """
+
+    snapshot: dict[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+    evaluators: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class StepCalls:
+    """How the module's steps are called: compiled, or watched by a profiler.
+
+    Attributes:
+        compiled: the result of `torch.compile(module)`, whose compiler runs the steps; or None.
+        watch: wraps a step of a name for a profiler; None if there is none.
+    """
+
+    compiled: Any = None
+    watch: Callable[[str, Callable[..., Any]], Callable[..., Any]] | None = None
+
+    def watched(self, name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a step, wrapped by `watch` if there is one."""
+        return step if self.watch is None else self.watch(name, step)
+
+    def compile(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a step, compiled if the module is a compiled one."""
+        if self.compiled is None:
+            return step
+        # torch.compile(module) compiles the forward alone; its context compiles any function
+        compiled: Callable[..., Any] = self.compiled.dynamo_ctx(step)
+        return compiled
+
+    def forward_of(self, module: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function that runs a module's forward: the module, or its compiled form."""
+        return module if self.compiled is None else self.compiled
 
 
 @dataclass(slots=True)
 class RunContext:
-    """One run of fit, validate, test or predict: a list of parts, each with a job of its own.
+    """The parts of one run of fit, validate, test or predict.
 
     Attributes:
-        trainer: what hooks are given.
-        module: likewise.
+        trainer: the first argument of hooks.
+        module: the second argument of hooks.
         datamodule: the data module, or None.
         connector: the callbacks.
-        hooks: call a hook here to call it on every callback and the module.
-        background: what is written while the training goes on.
-        plan: the numbers to go by.
-        state: what the trainer is doing.
+        hooks: calls a hook on every callback and the module.
+        background: checkpoint writes that go on while the training does.
+        plan: the options that the loops go by.
+        state: what the trainer is doing: method, stage and status.
         training: counters, metrics and optimizers of the module's training.
-        precision: what the forward runs in.
-        transfer: takes a batch to the device.
+        precision: the autocast and loss scaling of the forward.
+        transfer: moves a batch to the device.
         data: the loaders.
-        asked: what was asked of the run while it goes on, and the loops go by.
-        wishes: what this process asks, which is the same until there are several; then it is what
-            they have yet to agree on.
-        processes: all processes of the run.
-        batch: the batch in work.
-        cycle: the cycle of epochs in work.
+        requests: the requests on which the loops act.
+        local_requests: the requests of this rank. In a run of one rank they are `requests`; with
+            several ranks, those on which the ranks have yet to agree.
+        processes: all ranks of the run.
+        batch: the current batch.
+        cycle: the current cycle of epochs.
         validation: the validations inside fit.
-        steps: methods of the trainer in place of the module's step.
-        parts: everything that moves in the run: what is saved, restored and undone.
-        resumed: the checkpoint whose place in the epoch the loop has yet to take up, or nothing.
-        retake: lets the step of a fit take the optimizers that there are now.
+        steps: how the module's steps are called.
+        state_registry: everything that changes in the run: what is saved, restored and undone.
+        resumed: the checkpoint whose position in the epoch the loop has yet to restore, or empty.
+        rebind_optimizers: lets the step of a fit use the present optimizers; None outside fit.
     """
 
     trainer: Trainer
@@ -68,123 +198,127 @@ class RunContext:
     connector: CallbackConnector
     hooks: HookRelay
     background: BackgroundSaves
-    plan: Plan
+    plan: RunPlan
     state: RunState
-    training: Training
+    training: TrainingState
     precision: Precision
     transfer: BatchTransfer
     processes: Processes
-    data: RunData = field(default_factory=RunData)
-    asked: Asked = field(default_factory=Asked)
-    batch: BatchInWork = field(default_factory=BatchInWork)
-    cycle: CycleInWork = field(default_factory=CycleInWork)
-    validation: ValidationInWork = field(default_factory=ValidationInWork)
-    steps: OverriddenSteps = field(default_factory=OverriddenSteps)
-    parts: MovingParts = field(default_factory=MovingParts)
+    data: RunLoaders = field(default_factory=RunLoaders)
+    requests: RunRequests = field(default_factory=RunRequests)
+    batch: CurrentBatch = field(default_factory=CurrentBatch)
+    cycle: CurrentCycle = field(default_factory=CurrentCycle)
+    validation: CurrentValidation = field(default_factory=CurrentValidation)
+    steps: StepCalls = field(default_factory=StepCalls)
+    state_registry: StateRegistry = field(default_factory=StateRegistry)
     resumed: dict[str, Any] = field(default_factory=dict)
-    retake: Callable[[], None] | None = None
-    wishes: Asked = field(init=False)
+    rebind_optimizers: Callable[[], None] | None = None
+    local_requests: RunRequests = field(init=False)
 
     def __post_init__(self) -> None:
-        """Wish and be heard at once, but for a fit of several processes."""
-        has_to_agree = self.processes.is_several and self.state.fn == "fit"
-        self.wishes = Asked() if has_to_agree else self.asked
+        """Keep this rank's requests apart if the ranks must agree before they act on them."""
+        # a rank that acted at once would leave the others waiting for it in a collective
+        has_to_agree = self.processes.is_distributed and self.state.fn == "fit"
+        self.local_requests = RunRequests() if has_to_agree else self.requests
 
     @property
-    def has_to_stop(self) -> bool:
-        """Whether a stop was asked for, and the run has the length that it must have."""
-        if self.asked.stop_requests:
+    def should_stop(self) -> bool:
+        """Whether a stop was requested and the run has its minimum length."""
+        if self.requests.stop_requests:
             return True
         progress = self.training.progress
         return (
-            self.asked.is_stopping
+            self.requests.is_stopping
             and progress.epochs_completed >= self.plan.min_epochs
             and progress.steps_completed >= self.plan.min_steps
         )
 
     @property
-    def why_stopping(self) -> str:
-        """That a stop was asked for, in the words of who did."""
-        words = self.asked.stop_message or self.trainer.stop_reason
-        return f"a stop was asked for: {words}" if words else "a stop was asked for"
+    def stop_explanation(self) -> str:
+        """The reason of a requested stop, for messages."""
+        reason = self.requests.stop_message or self.trainer.stop_reason
+        return f"a stop was asked for: {reason}" if reason else "a stop was asked for"
 
     @property
     def is_inside_epoch(self) -> bool:
-        """Whether the training batches of an epoch are being taken."""
+        """Whether the run is between the first and the last training batch of an epoch."""
         return self.batch.is_taken or self.training.progress.batches_in_epoch > 0
 
     def stop_by(self, request: StopTraining) -> None:
-        """Heed a `StopTraining`: nothing new is begun, and what is open is closed."""
-        self.wishes.is_stopping = True
-        self.asked.skips_batch = True
-        self.wishes.stop_requests += 1
-        if self.wishes.stop_requests == 1:
-            self.asked.stop_message = message_of(request)
-            if self.asked.stop_message and not self.trainer.stop_reason:
-                self.trainer.stop(self.asked.stop_message)
+        """Act on a `StopTraining`: skip the rest of the batch, begin no other, close open hooks."""
+        self.local_requests.is_stopping = True
+        self.requests.skips_batch = True
+        self.local_requests.stop_requests += 1
+        # the first one gives the reason and fires the hook; a hook that raises again must not loop
+        if self.local_requests.stop_requests == 1:
+            self.requests.stop_message = error_message(request)
+            if self.requests.stop_message and not self.trainer.stop_reason:
+                self.trainer.stop(self.requests.stop_message)
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
 
     def end_epoch(self) -> None:
-        """End the epoch's batches after the one in work; of several processes, when all know."""
-        if self.processes.is_several:
-            self.wishes.ends_epoch = True
+        """End the epoch after the current batch; with several ranks, once all of them know."""
+        if self.processes.is_distributed:
+            self.local_requests.ends_epoch = True
         else:
             self.training.progress.is_epoch_end_requested = True
 
     def leave_epoch(self) -> None:
-        """Leave out the batch in work, and what is left of its epoch's batches."""
-        self.asked.skips_batch = True
+        """Skip the rest of the current batch and the remaining batches of the epoch."""
+        self.requests.skips_batch = True
         self.end_epoch()
 
-    def take_optimizers(self, optimizers: list[Optimizer]) -> None:
-        """Go on with other optimizers, from the next step on.
+    def replace_optimizers(self, optimizers: list[Optimizer]) -> None:
+        """Replace the optimizers from the next step on.
 
         Raises:
-            OptimizationError: they are not such as the step can take; nothing is changed then.
+            OptimizationError: the step cannot use them; the former ones stay.
         """
         before, self.training.optimization.optimizers = (
             self.training.optimization.optimizers,
             optimizers,
         )
-        if self.retake is not None:
+        # outside fit no step holds references to the former optimizers
+        if self.rebind_optimizers is not None:
             try:
-                self.retake()
+                self.rebind_optimizers()
             except BaseException:
                 self.training.optimization.optimizers = before
                 raise
 
     def let_go(self) -> None:
-        """End: leave to the training what it goes on with, and forget the rest."""
+        """End the run: keep the state that the next fit of the training needs; drop the loaders."""
         if self.state.fn == "fit":
-            self.training.left = self._places()
+            # a checkpoint that is saved after the run needs the positions, and the loaders are gone
+            self.training.left = self._loader_positions()
             self.training.scaler = self.precision.state_dict()
             if self.data.stream is not None:
                 stream = self.data.stream
                 self.training.num_batches = stream.num_batches
                 self.training.length = stream.length
-                self.training.samples = samples_of(stream.loader, stream.length)
+                self.training.samples = sample_counts(stream.loader, stream.length)
         self.data.let_go()
 
     def loop_state(self) -> dict[str, Any]:
-        """Return, as plain data, what the training loop knows of its place."""
+        """Return the training loop's position within the epoch, as plain data."""
         return {
             "is_last_batch": self.batch.is_last,
             "is_in_cycle": self.cycle.is_open,
             "has_scheduled": self.batch.has_scheduled,
         }
 
-    def _places(self) -> dict[str, Any]:
-        """Return, as plain data, where the loaders stand and what they are like."""
-        found: dict[str, Any] = {
+    def _loader_positions(self) -> dict[str, Any]:
+        """Return the positions of the loaders and the loop, as plain data."""
+        positions: dict[str, Any] = {
             "evaluators": dict(self.validation.evaluators),
             "inside_batch": self.batch.is_taken,
             "renewed": dict(self.data.renewed),
             "loop": self.loop_state(),
         }
         if self.data.stream is not None:
-            found |= {
+            positions |= {
                 "stream": self.data.stream.state_dict(inside_batch=self.batch.is_taken),
                 "val_generators": self.data.evaluation["validate"].generator_states(),
                 "accumulate_grad_batches": self.plan.accumulate_grad_batches,
             }
-        return found
+        return positions

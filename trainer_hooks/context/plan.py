@@ -1,4 +1,4 @@
-"""Plan: the numbers that the loops go by."""
+"""RunPlan: the options that the loops go by."""
 
 from __future__ import annotations
 
@@ -6,48 +6,52 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer_hooks.clock import TimeUnit
+from trainer_hooks.clock.timing import TimeUnit
 
 if TYPE_CHECKING:
-    from trainer_hooks.clock import Filter, Time
+    from trainer_hooks.clock.schedules import DueCondition
+    from trainer_hooks.clock.timing import Time
 
-__all__ = ["IN_OTHER_LIMITS", "NEVER", "Plan"]
+__all__ = ["IN_OTHER_LIMITS", "NEVER", "RunPlan"]
 
 NEVER = sys.maxsize
-"""A number of steps between two moments that no run comes to."""
+"""An interval in steps that no run reaches."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The numbers that the loops go by: the Trainer's options with their defaults filled in.
+class RunPlan:
+    """The Trainer's options that the loops go by, with their defaults filled in.
 
     Attributes:
         max_epochs: epochs to train, -1 for no end.
-        min_epochs: epochs before a stop is heeded.
+        min_epochs: epochs before a requested stop takes effect.
         max_steps: optimizer steps to train, -1 for no end.
-        min_steps: optimizer steps before a stop is heeded.
-        max_duration: what to train, in any unit, or None; of epochs, iterations and steps it is in
-            `max_epochs` and `max_steps`, too.
-        max_seconds: wall time after which a Timer asks to stop, or None.
-        limit_train_batches: batches an epoch: a number (int) or a share (float).
-        limit_val_batches: likewise, of each validation loader.
-        limit_test_batches: likewise, of each test loader.
-        limit_predict_batches: likewise, of each predict loader.
+        min_steps: optimizer steps before a requested stop takes effect.
+        max_duration: length of the training in any unit, or None; one in epochs, iterations or
+            steps is also in `max_epochs` and `max_steps`.
+        max_seconds: wall time after which a Timer requests a stop, or None.
+        limit_train_batches: training batches an epoch: a number (int) or a share (float).
+        limit_val_batches: batches of each validation loader: a number or a share.
+        limit_test_batches: batches of each test loader: a number or a share.
+        limit_predict_batches: batches of each predict loader: a number or a share.
         overfit_batches: a number or share of training and validation batches, unshuffled; 0 is off.
         val_check_interval: a share of an epoch (float), a number of batches (int), a time, or a
             filter.
-        check_val_every_n_epoch: epochs between validations; None counts batches over all epochs.
+        check_val_every_n_epoch: epochs between validations; with None, batches are counted over
+            all epochs.
         num_sanity_val_steps: validation batches to run before training; -1 for all.
-        accumulate_grad_batches: batches of a window.
-        microbatch_size: samples of a part that a batch is split into, `"auto"`, or None: the whole.
+        accumulate_grad_batches: batches of an accumulation window.
+        microbatch_size: samples of the microbatches that a batch is split into, `"auto"`, or None
+            for no split.
         gradient_clip_val: bound on the gradients, or None.
         gradient_clip_algorithm: `"norm"` or `"value"`.
-        log_every_n_steps: windows between two hand-overs to the loggers, or `NEVER`.
-        iteration_length: epochs of an iteration, or None.
+        log_every_n_steps: accumulation windows between two flushes to the loggers, or `NEVER`.
+        iteration_length: epochs of a cycle, or None.
         inference_mode: whether evaluation outside fit uses `torch.inference_mode`.
-        detect_anomaly: whether autograd looks for the origin of a NaN.
-        reload_dataloaders_every_n_epochs: epochs until the loaders are asked for anew; 0 for never.
-        shares_loaders: whether each of several processes is given its share of the loaders.
+        detect_anomaly: whether autograd reports the operation that made a NaN.
+        reload_dataloaders_every_n_epochs: epochs until the loaders are made anew; 0 for never.
+        shares_loaders: whether each rank takes its shard of the loaders' samples.
+        divides_outputs: whether hooks get a batch's loss divided by `accumulate_grad_batches`.
     """
 
     max_epochs: int = 1000
@@ -61,7 +65,7 @@ class Plan:
     limit_test_batches: int | float = 1.0
     limit_predict_batches: int | float = 1.0
     overfit_batches: int | float = 0
-    val_check_interval: int | float | Time | Filter = 1.0
+    val_check_interval: int | float | Time | DueCondition = 1.0
     check_val_every_n_epoch: int | None = 1
     num_sanity_val_steps: int = 2
     accumulate_grad_batches: int = 1
@@ -73,11 +77,12 @@ class Plan:
     inference_mode: bool = True
     detect_anomaly: bool = False
     reload_dataloaders_every_n_epochs: int = 0
+    divides_outputs: bool = False
     shares_loaders: bool = True
 
     @property
     def ends(self) -> tuple[tuple[TimeUnit, int | float], ...]:
-        """What a training ends with, whichever comes first: units and how many of them."""
+        """The limits that end a training, whichever comes first: pairs of unit and number."""
         ends: list[tuple[TimeUnit, int | float]] = []
         if self.max_epochs >= 0:
             ends.append((TimeUnit.EPOCH, self.max_epochs))
@@ -91,4 +96,4 @@ class Plan:
 
 
 IN_OTHER_LIMITS = frozenset({TimeUnit.ITERATION, TimeUnit.EPOCH, TimeUnit.STEP})
-"""Units of a `max_duration` that `max_epochs` and `max_steps` stand for."""
+"""Units of a `max_duration` that is converted into `max_epochs` or `max_steps`."""

@@ -1,4 +1,4 @@
-"""Training: what of a module's training outlives the runs that it consists of."""
+"""TrainingState: the state of a module's training that outlives its single runs."""
 
 from __future__ import annotations
 
@@ -6,43 +6,48 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.clock import Progress, Timekeeper
-from trainer_hooks.metrics import History, MetricStore
-from trainer_hooks.module import Optimization
+from trainer_hooks.clock.clock import Timekeeper
+from trainer_hooks.clock.progress import Progress
+from trainer_hooks.metrics.history import History
+from trainer_hooks.metrics.store import MetricStore
+from trainer_hooks.module.optimization import Optimization
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trainer_hooks.module import Module
+    from trainer_hooks.module.module import Module
 
-__all__ = ["Training"]
+__all__ = ["TrainingState"]
 
 
 @dataclass(slots=True)
-class Training:
-    """How far a module has been trained, which one fit after another goes on with.
+class TrainingState:
+    """The state of a module's training, with which one fit after another goes on.
 
     Attributes:
-        module: what is trained; None before the first fit.
+        module: the module; None before the first fit.
         progress: the counters.
-        timekeeper: what its clock needs besides.
+        timekeeper: the wall times, and the counts at the start of the epoch and the cycle.
         metrics: the logged values.
-        history: what of them was due, over the whole training.
+        history: the values of the whole training at the moments when logging was due.
         optimization: optimizers and schedulers.
-        is_configured: whether a fit has made those.
-        setup: what they were made as, in plain data.
-        began: which parts trained, and which parameters required gradients, as it began.
+        is_configured: whether a fit has made the optimizers.
+        setup: the options of the optimizers and schedulers when they were made, as plain data.
+        began: the submodules in training mode, and the parameters that required gradients, at the
+            start of the training.
         scaler: the state of the loss scaler, between two fits.
-        num_batches: training batches of the last epoch; infinity where that is unknown.
-        length: the same of an epoch that nothing ends early.
-        samples: samples of a batch and an epoch of the last fit; None where its loader has no say.
-        left: what the last fit left of its loaders and places, for checkpoints saved after it.
-        saved_at: when the last checkpoint was saved, or that which the last fit was given.
-        hparams: what was saved of the module's hyperparameters as the last fit began, by which a
-            restart knows its own checkpoints.
-        saved_batches: batches that were done when a checkpoint was saved last that can be resumed.
-        newest_path: that checkpoint, or the one that the last fit was given; empty without one.
-        newest_batches: batches that are done in it.
+        num_batches: number of training batches of the last epoch; infinity where it is unknown.
+        length: number of training batches of an epoch that nothing ends early.
+        samples: samples of a batch and of an epoch of the last fit; None if its loader has no such
+            numbers.
+        left: the positions of the loaders and the loop after the last fit, for checkpoints that are
+            saved after it.
+        saved_at: when the last checkpoint was saved, or the one from which the last fit resumed.
+        hparams: the module's saved hyperparameters at the start of the last fit, by which a restart
+            recognises its own checkpoints.
+        saved_batches: completed batches when the last checkpoint was saved that can be resumed.
+        newest_path: that checkpoint, or the one from which the last fit resumed; empty without one.
+        newest_batches: completed batches in that checkpoint.
     """
 
     module: Module | None = None

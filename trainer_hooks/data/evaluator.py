@@ -1,4 +1,4 @@
-"""Evaluator: a validation loader with a name and an interval of its own."""
+"""Evaluator: a validation loader with its own name and interval."""
 
 from __future__ import annotations
 
@@ -7,44 +7,47 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.clock import Filter, Time, TimeUnit, parse_when
+from trainer_hooks.clock.schedules import DueCondition, parse_when
+from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trainer_hooks.clock import Clock
+    from trainer_hooks.clock.clock import Clock
+    from trainer_hooks.clock.timing import Time
 
 __all__ = ["Evaluator", "evaluators_in"]
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Evaluate on one loader, under a name, when it is due.
+    """An evaluation on one loader, with its own name and interval.
 
-    What is logged for it gets its label behind the name: `val_loss/clean`. Give one or several
-    where a validation or test loader is taken: `fit(..., val_dataloaders=[Evaluator(...), ...])`.
+    Metrics logged for it get its label behind their name: `val_loss/clean`. Pass one or several
+    where validation or test loaders are expected: `fit(..., val_dataloaders=[Evaluator(...),
+    ...])`.
 
     Args:
-        label: its name.
+        label: name of the evaluator, without a slash.
         dataloader: the loader.
-        metric_names: regular expressions; what is logged for it under a name in which none of them
-            is found is left out. None keeps everything.
-        subset_num_batches: at most so many batches of it; None or -1 for all.
+        metric_names: regular expressions; a metric is dropped if none of them matches a part of its
+            name. None keeps all metrics.
+        subset_num_batches: largest number of batches; None or -1 for all.
         eval_interval: when it is due in a fit: a text such as `"500ba"`, a `Time`, a number of
-            epochs, a filter, or a function of the clock. None: whenever the Trainer's options say.
-            One with an interval is evaluated at the end of the training, too.
+            epochs, a condition, or a function of the clock. None follows the Trainer's options. An
+            evaluator with an interval is also evaluated at the end of the training.
 
     Raises:
-        OptionError: an argument is outside its rule.
+        OptionError: an argument breaks its rule.
     """
 
     label: str
     dataloader: Any
     metric_names: Sequence[str] | None = None
     subset_num_batches: int | None = None
-    eval_interval: str | int | Time | Filter | Callable[[Clock], bool] | None = None
-    when: Filter | None = field(init=False, default=None)
+    eval_interval: str | int | Time | DueCondition | Callable[[Clock], bool] | None = None
+    when: DueCondition | None = field(init=False, default=None)
     patterns: tuple[re.Pattern[str], ...] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -60,6 +63,7 @@ class Evaluator:
                 f"subset_num_batches {subset!r} of Evaluator {label!r}: it must be a whole number "
                 "above zero, or -1 or None for all batches."
             )
+        # The dataclass is frozen, so its own __setattr__ raises.
         set_ = object.__setattr__
         if self.eval_interval is not None:
             where = f"Evaluator {label!r}"
@@ -69,10 +73,15 @@ class Evaluator:
             set_(self, "patterns", tuple(map(self._pattern, self._names())))
 
     def keeps(self, name: str) -> bool:
-        """Return whether what is logged under a name is kept."""
+        """Return whether a metric of this name is kept."""
         return self.patterns is None or any(p.search(name) for p in self.patterns)
 
     def _names(self) -> list[str]:
+        """Return the metric names as a list.
+
+        Raises:
+            OptionError: they are a single text, or not iterable.
+        """
         names = self.metric_names
         if isinstance(names, str) or not isinstance(names, Iterable):
             raise OptionError(
@@ -82,6 +91,11 @@ class Evaluator:
         return list(names)
 
     def _pattern(self, name: str) -> re.Pattern[str]:
+        """Return a compiled regular expression.
+
+        Raises:
+            OptionError: it is not valid.
+        """
         try:
             return re.compile(name)
         except (re.error, TypeError) as error:
@@ -92,10 +106,10 @@ class Evaluator:
 
 
 def evaluators_in(source: Any) -> list[Evaluator]:
-    """Return the evaluators that were given in place of loaders; an empty list if none was.
+    """Return the evaluators passed in place of loaders, or an empty list without any.
 
     Raises:
-        OptionError: two have one label, or loaders stand between them.
+        OptionError: two have the same label, or evaluators and loaders are mixed.
     """
     if isinstance(source, Evaluator):
         return [source]
@@ -105,20 +119,21 @@ def evaluators_in(source: Any) -> list[Evaluator]:
         items = list(source)
     else:
         return []
-    found = [item for item in items if isinstance(item, Evaluator)]
-    if found and len(found) < len(items):
+    evaluators = [item for item in items if isinstance(item, Evaluator)]
+    if evaluators and len(evaluators) < len(items):
         raise OptionError(
             "evaluators and loaders were given together: give each loader as an "
             'Evaluator("a label", loader), or none.'
         )
-    labels = [evaluator.label for evaluator in found]
-    for label in _repeated(labels):
+    labels = [evaluator.label for evaluator in evaluators]
+    for label in _duplicates(labels):
         raise OptionError(
             f"label {label!r} of Evaluator: two of them have it, and their metrics would have one "
             "name. Give each a label of its own."
         )
-    return found
+    return evaluators
 
 
-def _repeated(labels: list[str]) -> Iterator[str]:
-    return (label for place, label in enumerate(labels) if label in labels[:place])
+def _duplicates(labels: list[str]) -> Iterator[str]:
+    """Yield the labels that occur a second time."""
+    return (label for index, label in enumerate(labels) if label in labels[:index])

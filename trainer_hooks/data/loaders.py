@@ -1,4 +1,4 @@
-"""Loaders: tell one from several, know their parts, copy one with another sampler."""
+"""Normalise loaders and copy them with another sampler."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from torch.utils.data import (
     SubsetRandomSampler,
 )
 
-from trainer_hooks.data.combined import CombinedLoader
-from trainer_hooks.data.nesting import is_several, leaves
-from trainer_hooks.data.showing import shown
+from trainer_hooks.data.combined_loader import CombinedLoader
+from trainer_hooks.data.loader_inspection import (
+    describe_loader,
+    is_loader_collection,
+    iterate_loaders,
+)
 from trainer_hooks.errors import DataError
 
 __all__ = [
@@ -24,77 +27,86 @@ __all__ = [
     "as_train_loader",
     "copy_loader",
     "has_indices",
+    "individual_loaders",
     "set_epoch",
-    "singles_of",
     "without_shuffling",
 ]
 
 
 def as_train_loader(source: Any) -> Any:
-    """Return one loader: several in a list or dict, nested any way, are combined.
+    """Return a single loader; loaders in lists and dicts of any nesting are combined.
 
-    An `IterableDataset` is taken as it is: many give batches.
+    An `IterableDataset` is accepted as it is: many of them yield batches.
 
     Raises:
-        DataError: it cannot be iterated or is a data set of samples, or one of several is so.
+        DataError: a loader is not iterable, or is a data set of samples.
     """
-    if is_several(source):
-        for part in leaves(source):
-            _iterable(part, "training")
+    if is_loader_collection(source):
+        for part in iterate_loaders(source):
+            _require_iterable(part, "training")
         return CombinedLoader(source, "max_size_cycle")
-    return _iterable(source, "training")
+    return _require_iterable(source, "training")
 
 
-def as_eval_loaders(source: Any, kind: str) -> list[Any]:
-    """Return a list of loaders, to be run one after another; nested ones in their order.
+def as_eval_loaders(source: Any, purpose: str) -> list[Any]:
+    """Return a list of loaders to run one after another, with nested ones in order.
 
-    Several that are combined are one, unless they are so in the mode `"sequential"`.
+    A `CombinedLoader` is one loader, unless its mode is `"sequential"`.
     """
     if isinstance(source, CombinedLoader):
         return source.flattened if source.mode == "sequential" else [source]
-    if is_several(source):
-        return [_iterable(loader, kind) for loader in leaves(source)]
-    return [_iterable(source, kind)]
+    if is_loader_collection(source):
+        return [_require_iterable(loader, purpose) for loader in iterate_loaders(source)]
+    return [_require_iterable(source, purpose)]
 
 
-def _iterable(loader: Any, kind: str) -> Any:
+def _require_iterable(loader: Any, purpose: str) -> Any:
+    """Return the loader if it is an iterable of batches.
+
+    Raises:
+        DataError: it is not iterable, or is a data set of samples.
+    """
     is_iterable = isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
+    # Texts and classes can be iterable, but are never loaders.
     if not is_iterable or isinstance(loader, str | bytes | type):
         raise DataError(
-            f"the {kind} loader {shown(loader)} of type {type(loader).__qualname__} cannot be "
-            "iterated: it must be a DataLoader or another iterable of batches."
+            f"the {purpose} loader {describe_loader(loader)} of type {type(loader).__qualname__} "
+            "cannot be iterated: it must be a DataLoader or another iterable of batches."
         )
     if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
         raise DataError(
-            f"the {kind} loader {shown(loader)} is a data set: each of its samples would be taken "
-            "for a batch. Wrap it in DataLoader(dataset, batch_size=...), or with batch_size=None "
-            "where its items are batches."
+            f"the {purpose} loader {describe_loader(loader)} is a data set: each of its samples "
+            "would be taken for a batch. Wrap it in DataLoader(dataset, batch_size=...), or with "
+            "batch_size=None where its items are batches."
         )
     return loader
 
 
 def set_epoch(loader: Any, epoch: int) -> None:
-    """Tell the samplers that want to know which epoch begins."""
-    for part in _parts_of(loader):
-        tell = getattr(part, "set_epoch", None)
-        if callable(tell):
-            tell(epoch)
+    """Call `set_epoch` of the loader and its samplers where they have it."""
+    for part in _loaders_and_samplers(loader):
+        method = getattr(part, "set_epoch", None)
+        if callable(method):
+            method(epoch)
 
 
-def singles_of(loader: Any) -> list[Any]:
-    """Return the loaders that one consists of: itself, or several combined."""
+def individual_loaders(loader: Any) -> list[Any]:
+    """Return the loaders of a CombinedLoader, or the loader itself in a list."""
     return loader.flattened if isinstance(loader, CombinedLoader) else [loader]
 
 
 def has_indices(loader: Any) -> bool:
-    """Return whether a loader is torch's and loads by index: nothing but that decides a batch."""
+    """Return whether a loader is torch's DataLoader over a map-style data set.
+
+    Then the batches depend on nothing but the indices and the data set.
+    """
     return type(loader) is DataLoader and not isinstance(loader.dataset, IterableDataset)
 
 
-def _parts_of(loader: Any) -> list[Any]:
+def _loaders_and_samplers(loader: Any) -> list[Any]:
     """Return a loader, or several combined, with their samplers, each object once."""
     parts: list[Any] = []
-    for single in singles_of(loader):
+    for single in individual_loaders(loader):
         batch_sampler = getattr(single, "batch_sampler", None)
         for part in (
             single,
@@ -102,7 +114,7 @@ def _parts_of(loader: Any) -> list[Any]:
             batch_sampler,
             getattr(batch_sampler, "sampler", None),
         ):
-            if part is not None and not any(part is known for known in parts):
+            if part is not None and not any(part is other for other in parts):
                 parts.append(part)
     return parts
 
@@ -111,6 +123,8 @@ def copy_loader(
     loader: DataLoader[Any], *, sampler: Any = None, batch_sampler: Any = None
 ) -> DataLoader[Any]:
     """Return a DataLoader like `loader`, with another sampler or batch sampler."""
+    # A new loader, because DataLoader.__setattr__ refuses another sampler after construction; and
+    # it rejects batch_size and drop_last beside a batch sampler.
     batching: dict[str, Any] = {"batch_sampler": batch_sampler}
     if batch_sampler is None:
         batching = {
@@ -135,13 +149,15 @@ def copy_loader(
 
 
 def without_shuffling(loader: Any) -> Any:
-    """Return the loader with its samples in their own order, where it draws them at random.
+    """Return the loader with its samples in order, if it draws them at random.
 
-    Several that are combined are changed one by one. A loader with a sampler or batch sampler of
-    the user's own is left as it is.
+    Loaders in a CombinedLoader are changed one by one. A loader with a custom sampler or batch
+    sampler is returned as it is.
     """
     if isinstance(loader, CombinedLoader):
         return loader.mapped(without_shuffling)
+    # batch_size is None with a custom batch sampler, whose order is the user's, and without
+    # batching.
     if type(loader) is not DataLoader or loader.batch_size is None:
         return loader
     if isinstance(loader.sampler, RandomSampler):

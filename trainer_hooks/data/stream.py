@@ -1,4 +1,4 @@
-"""The training batches, epoch after epoch, and how to come back to any one of them."""
+"""The data stream: training batches of each epoch, and how a resume returns to any of them."""
 
 from __future__ import annotations
 
@@ -7,218 +7,237 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.data import DataLoader
+
 from trainer_hooks._log import warn
-from trainer_hooks.data.comparing import (
-    compare_last,
-    require_same,
-    shape_of,
-    warn_of_changes,
-    warn_of_workers,
+from trainer_hooks.data.fast_forward import (
+    DeferredSampler,
+    has_custom_sampler,
+    isolated_items,
+    reason_for_loading,
+    skip_items,
+    with_deferred_sampler,
 )
 from trainer_hooks.data.fingerprint import LastBatch
 from trainer_hooks.data.generators import (
-    DrawWatch,
-    KeptGenerator,
+    DrawDetector,
+    StatefulGenerator,
     generator_states,
     generators_in,
     restore_generators,
 )
-from trainer_hooks.data.loaders import has_indices, set_epoch, singles_of
-from trainer_hooks.data.lookahead import LookAhead
-from trainer_hooks.data.own_items import own_items
-from trainer_hooks.data.passage import pass_over, why_loading
-from trainer_hooks.data.positions import Positions
-from trainer_hooks.data.sampling import LateSampler, has_own_sampler, with_late_sampler
-from trainer_hooks.data.sizes import limited, no_batch, number_of_batches, shortage
-from trainer_hooks.data.workers import has_state, have_drawn, iterator_of
+from trainer_hooks.data.loader_inspection import (
+    apply_batch_limit,
+    no_batch_message,
+    number_of_batches,
+    shortage_message,
+)
+from trainer_hooks.data.loaders import has_indices, individual_loaders, set_epoch
+from trainer_hooks.data.resume_checks import (
+    compare_last,
+    describe_structure,
+    require_same,
+    warn_of_changes,
+    warn_of_workers,
+)
+from trainer_hooks.data.workers import has_state, have_workers_drawn, reproducible_iterator
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["TrainStream"]
+__all__ = ["LoaderPositions", "LookaheadIterator", "TrainStream"]
 
-_TO_COMPARE = "the last one is compared with what it was"
+
+_COMPARE_REASON = "the last one is compared with what it was"
 
 
 class TrainStream:
-    """Opens the training loader once an epoch, at its start or where a checkpoint was saved.
+    """The training loader, opened once per epoch at its start or at a saved position.
 
-    An epoch is opened as its first batch is asked for. What its batches depend on is noted then:
-    the random numbers, and the states of the generators that the loader and its parts keep. To come
-    back to batch k, these are put back, the loader is opened again, and k batches are passed over:
-    by index where a batch depends on its indices alone, by loading and dropping them otherwise. The
-    last one is loaded in any case, and compared with what it was. A loader that keeps its own
-    position is asked for it instead.
+    An epoch is opened when its first batch is requested. At that moment the state that determines
+    its batches is saved: the global random state, and the states of the generators that the loader
+    and its parts hold. To return to batch k, that state is restored, the loader is opened again,
+    and k batches are skipped: by index if a batch depends on its indices alone, else by loading and
+    dropping them. The last of them is loaded in any case and compared with its fingerprint. A
+    loader that keeps its own position restores it instead.
 
-    What is not torch's own, and may draw random numbers while the training does so too, is given
-    random numbers of its own: iterables, combined loaders, and samplers of other classes.
+    Iterables, combined loaders and samplers that are not torch's may draw random numbers while the
+    training draws too. They get a separate random state.
 
     Args:
         loader: an iterable of batches.
         limit: `limit_train_batches`.
-        option: the name of the option that the limit comes from, for messages.
+        option: name of the option that sets the limit, for messages.
 
     Attributes:
         loader: the loader.
-        num_batches: batches of the epoch under way, infinity where the loader cannot say; then it
-            becomes known when the last batch is taken. One that is ended early has fewer.
-        last: what keeps the last batch that was taken; the loop hands each over.
+        num_batches: batches of the current epoch. It is infinity for a loader of unknown length
+            until the last batch is fetched, and smaller for an epoch that is ended early.
+        last: the last batch that was fetched; the loop passes each batch to it.
     """
 
     def __init__(
         self, loader: Any, limit: int | float = 1.0, option: str = "limit_train_batches"
     ) -> None:
         self.loader = loader
-        self._size = limited(number_of_batches(loader), limit, option)
+        self._size = apply_batch_limit(number_of_batches(loader), limit, option)
         self.num_batches = self._size
-        self._positions = Positions(loader)
-        self._opened: Any = loader
-        self._late: LateSampler | None = None
-        if has_indices(loader) and has_own_sampler(loader):
-            self._opened, self._late = with_late_sampler(loader)
+        self._positions = LoaderPositions(loader)
+        self._opened_loader: Any = loader
+        self._deferred_sampler: DeferredSampler | None = None
+        if has_indices(loader) and has_custom_sampler(loader):
+            self._opened_loader, self._deferred_sampler = with_deferred_sampler(loader)
         self.last = LastBatch()
         self._opened_with: dict[str, Any] = {}
-        self._ahead: LookAhead | None = None
-        self._stateful: Iterator[Any] | None = None
+        self._lookahead: LookaheadIterator | None = None
+        self._stateful_iterator: Iterator[Any] | None = None
 
     @property
     def length(self) -> int | float:
-        """The same of an epoch that nothing ends early."""
+        """Number of batches of an epoch that nothing ends early."""
         return self.num_batches if self._size == math.inf else self._size
 
     def limit_to(self, batches: int) -> None:
-        """Take at most so many batches an epoch."""
+        """Set the largest number of batches in an epoch."""
         self.num_batches = self._size = min(self._size, batches)
 
     def open(self, epoch: int) -> Iterator[Any]:
-        """Return an iterator over the batches of a new epoch, which opens it when it is asked."""
+        """Return an iterator over the batches of a new epoch; the first `next` opens the loader."""
         self.num_batches = self._size
-        # there is no frame of Python between the loader's iterator and who takes the batches
-        return chain.from_iterable(self._openings(epoch))
+        # `chain` is implemented in C: no Python frame per batch between the loader and the loop.
+        return chain.from_iterable(self._open_lazily(epoch))
 
-    def _openings(self, epoch: int) -> Iterator[Iterator[Any]]:
+    def _open_lazily(self, epoch: int) -> Iterator[Iterator[Any]]:
+        """Save the state that determines the epoch, open the loader and yield its iterator."""
         self._opened_with = {
             "rng": rng.capture(),
             "generators": generator_states(self._generators()),
             "positions": self._positions.read(),
         }
-        self._positions.note_opened()
-        yield self._watched(self._iterate(epoch), 0)
+        self._positions.mark_opened()
+        yield self._observe(self._iterate(epoch), 0)
 
-    def reopen(self, epoch: int, done: int, state: dict[str, Any]) -> Iterator[Any]:
-        """Return an iterator over what is left of an epoch after `done` batches.
+    def reopen(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
+        """Return an iterator over the rest of an epoch, after `num_done` batches.
 
-        The caller puts the random numbers of that moment back afterwards.
+        The caller restores its own random state afterwards.
 
         Args:
-            epoch: the epoch's index.
-            done: batches of it that are behind.
-            state: what `state_dict` returned then.
+            epoch: index of the epoch.
+            num_done: batches of the epoch that are done.
+            state: return value of `state_dict` at that point.
 
         Raises:
             DataError: the loader ends too early.
         """
         self._opened_with = dict(state["opened_with"])
         warn_of_workers(self.loader, state["shape"])
-        has_drawn = state.get("workers_have_drawn", True)
-        is_direct = state["loader"] is not None and has_state(self.loader) and not has_drawn
-        if not is_direct:
+        workers_drew = state.get("workers_have_drawn", True)
+        # If workers drew random numbers, the loader's own position is not enough: the random state
+        # of workers starts with the epoch.
+        has_loader_state = (
+            state["loader"] is not None and has_state(self.loader) and not workers_drew
+        )
+        if not has_loader_state:
             self._positions.restore(self._opened_with.get("positions", []))
+        # The loader is opened from the state of its first opening; the caller then restores the
+        # state at the interruption.
         rng.restore(self._opened_with["rng"])
         restore_generators(self._generators(), self._opened_with["generators"])
-        if is_direct:
+        if has_loader_state:
             self.loader.load_state_dict(state["loader"])
-            has_seen_end = self._size == math.inf and state["num_batches"] == done
-            iterator = iter(()) if has_seen_end else self._iterate(epoch)
-            # the batch that was taken ahead was loaded before the training drew what it drew last
+            is_exhausted = self._size == math.inf and state["num_batches"] == num_done
+            iterator = iter(()) if is_exhausted else self._iterate(epoch)
+            # The lookahead loaded its batch before the training drew its last random numbers.
             rng.restore(state.get("rng_ahead") or self._opened_with["rng"])
         else:
-            iterator = self._iterate_after(epoch, done, state)
-        self._positions.note_opened()
-        iterator = self._watched(iterator, done)
+            iterator = self._iterate_after(epoch, num_done, state)
+        self._positions.mark_opened()
+        iterator = self._observe(iterator, num_done)
         self.last.forget(state.get("last_print"))
         restore_generators(self._generators(), state["generators"])
         return iterator
 
     def restore_between(self, state: dict[str, Any]) -> None:
-        """Take back what the next epoch depends on, after one that was over at the checkpoint."""
+        """Restore the state that the next epoch depends on, saved between two epochs."""
         self.num_batches = state["num_batches"]
         warn_of_changes(self.loader, state.get("shape", []))
         self._positions.restore(state.get("positions", []))
         restore_generators(self._generators(), state["generators"])
 
     def close(self, *, is_complete: bool) -> None:
-        """Forget the epoch that is over.
+        """Close the current epoch.
 
         Args:
-            is_complete: whether all its batches were taken. A loader that keeps its own state is
-                then let see its end, which is where such loaders turn to the next epoch.
+            is_complete: whether all its batches were fetched. A loader that keeps its own state is
+                then iterated to its end, at which such loaders advance to the next epoch.
         """
+        # With a limit the loader is not at its end, and iterating on would load the rest of the
+        # epoch.
         is_whole = self._size == number_of_batches(self.loader)
-        if is_complete and self._stateful is not None and is_whole:
-            next(self._stateful, None)
+        if is_complete and self._stateful_iterator is not None and is_whole:
+            # Loaders with a state advance to the next epoch when their iterator is exhausted.
+            next(self._stateful_iterator, None)
         self._opened_with = {}
-        self._ahead = self._stateful = None
+        self._lookahead = self._stateful_iterator = None
         self.last.forget()
 
-    def cut(self, done: int) -> None:
-        """Let the epoch under way end after so many batches, wherever the loader stands."""
-        self.num_batches = done
-        self._stateful = None
+    def end_epoch_after(self, num_done: int) -> None:
+        """End the current epoch after `num_done` batches, at whatever position the loader is."""
+        self.num_batches = num_done
+        self._stateful_iterator = None
 
-    def let_go(self) -> None:
-        """Forget the loader, at the end of the run; whoever else holds on to it decides its end."""
-        self.loader = self._opened = ()
-        self._positions, self._late = Positions(()), None
-        self._ahead = self._stateful = None
+    def release(self) -> None:
+        """Drop all references to the loader, at the end of the run."""
+        self.loader = self._opened_loader = ()
+        self._positions, self._deferred_sampler = LoaderPositions(()), None
+        self._lookahead = self._stateful_iterator = None
         self.last.forget()
 
     @contextmanager
     def replayed(self, epoch: int) -> Iterator[Iterator[Any]]:
-        """Give the batches of an epoch once more; what the next one depends on is put back after.
-
-        Args:
-            epoch: the one that samplers are told; a resumed run may not have opened it.
-        """
+        """Yield an iterator over an epoch's batches once more, and restore the loader's state."""
         generators, positions = generator_states(self._generators()), self._positions.read()
-        kept = self.loader.state_dict() if has_state(self.loader) else None
+        loader_state = self.loader.state_dict() if has_state(self.loader) else None
         try:
             set_epoch(self.loader, epoch)
             with rng.isolated():
                 count = None if self.num_batches == math.inf else int(self.num_batches)
-                yield islice(iterator_of(self.loader), count)
+                yield islice(reproducible_iterator(self.loader), count)
         finally:
             restore_generators(self._generators(), generators)
             self._positions.restore(positions)
-            if kept is not None:
-                self.loader.load_state_dict(kept)
+            if loader_state is not None:
+                self.loader.load_state_dict(loader_state)
 
-    def warn_of_shortage(self, given: int) -> None:
-        """Report that an epoch's batches ended after `given`, before they were expected to.
+    def warn_of_shortage(self, num_taken: int) -> None:
+        """Warn that the loader gave fewer batches than its length.
 
         Raises:
-            DataError: there was none at all.
+            DataError: it gave none.
         """
-        if given == 0:
-            raise DataError(no_batch("the training loader, in this epoch,", self.loader))
-        if given < number_of_batches(self.loader) < math.inf:
-            warn(shortage(self.loader, "training", given), TrainerHooksWarning)
+        if num_taken == 0:
+            raise DataError(no_batch_message("the training loader, in this epoch,", self.loader))
+        if num_taken < number_of_batches(self.loader) < math.inf:
+            warn(shortage_message(self.loader, "training", num_taken), TrainerHooksWarning)
 
     def state_dict(self, *, inside_batch: bool = False) -> dict[str, Any]:
-        """Return what `reopen` needs at the present batch, and what the loader must be like.
+        """Return the state for `reopen` at the current batch, and the structure of the loader.
 
         Args:
-            inside_batch: whether the last batch that was taken is not done yet.
+            inside_batch: whether the last batch that was fetched is still being trained on.
         """
         is_open = bool(self._opened_with)
         loader_state = None
         if has_state(self.loader) and is_open:
-            is_ahead = self._ahead is not None and self.num_batches == math.inf
+            # The lookahead holds a batch that the training has not had: what counts is the state
+            # before it.
+            is_ahead = self._lookahead is not None and self.num_batches == math.inf
             loader_state = (
-                self._ahead.state_before
-                if self._ahead is not None and is_ahead
+                self._lookahead.state_before
+                if self._lookahead is not None and is_ahead
                 else self.loader.state_dict()
             )
         return {
@@ -227,87 +246,211 @@ class TrainStream:
             "loader": loader_state,
             "positions": [] if is_open else self._positions.read(),
             "num_batches": self.num_batches,
-            "shape": shape_of(self.loader),
-            "rng_ahead": self._ahead.rng_before if self._ahead is not None else None,
+            "shape": describe_structure(self.loader),
+            "rng_ahead": self._lookahead.rng_before if self._lookahead is not None else None,
             "workers_have_drawn": is_open and self._have_workers_drawn(),
             "last_print": {} if inside_batch else self.last.fingerprint,
         }
 
     def require_same(self, state: dict[str, Any]) -> None:
-        """Make sure that the batches of an epoch that was cut can be found again.
+        """Check that the batches of an interrupted epoch can be found again.
 
         Raises:
-            DataError: the loader is not built as it was; the message says what differs.
+            DataError: the loader differs; the message says how.
         """
         if state["opened_with"]:
             require_same(self.loader, state, self._generators())
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
+        """Open the loader for an epoch and return its iterator."""
         set_epoch(self.loader, epoch)
         self.num_batches = self._size
-        self._ahead = None
+        self._lookahead = None
         if (
             has_indices(self.loader)
             or has_state(self.loader)
             or isinstance(self.loader, list | tuple)
         ):
-            return iterator_of(self._opened)
-        return own_items(lambda: iterator_of(self.loader))
+            return reproducible_iterator(self._opened_loader)
+        return isolated_items(lambda: reproducible_iterator(self.loader))
 
-    def _iterate_after(self, epoch: int, done: int, state: dict[str, Any]) -> Iterator[Any]:
-        """Open an epoch and pass over its first batches, without loading them where it may be."""
+    def _iterate_after(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
+        """Open an epoch and skip its first batches, without loading them where possible."""
         workers = getattr(self.loader, "num_workers", 0)
-        has_drawn = state.get("workers_have_drawn", True)
-        if done and has_indices(self.loader) and not (workers and has_drawn):
-            return self._iterate_by_index(epoch, done, workers, state)
+        workers_drew = state.get("workers_have_drawn", True)
+        if num_done and has_indices(self.loader) and not (workers and workers_drew):
+            return self._iterate_by_index(epoch, num_done, workers, state)
         iterator = self._iterate(epoch)
-        if done:
-            last = pass_over(iterator, done, why_loading(self.loader))
+        if num_done:
+            last = skip_items(iterator, num_done, reason_for_loading(self.loader))
             compare_last(self.loader, last, state)
         return iterator
 
     def _iterate_by_index(
-        self, epoch: int, done: int, workers: int, state: dict[str, Any]
+        self, epoch: int, num_done: int, workers: int, state: dict[str, Any]
     ) -> Iterator[Any]:
-        """Open an epoch later, and load the last batch that is behind, to compare it.
+        """Open an epoch, skip batches by index, and load the last of them to compare it.
 
-        With workers, as many are loaded as it takes for each of the batches to come to be loaded by
-        the worker that it would have had.
+        With workers, as many batches are loaded as it takes for each later batch to be loaded by
+        the worker that would have loaded it in the interrupted run.
         """
-        if self._late is None:
-            self._opened, self._late = with_late_sampler(self.loader)
-        loaded = (done - 1) % max(workers, 1) + 1
-        draws = DrawWatch(self._generators())
-        self._late.skip, self._late.tell_begun = done - loaded, draws.begin
+        if self._deferred_sampler is None:
+            self._opened_loader, self._deferred_sampler = with_deferred_sampler(self.loader)
+        num_loaded = (num_done - 1) % max(workers, 1) + 1
+        detector = DrawDetector(self._generators())
+        self._deferred_sampler.skip, self._deferred_sampler.on_first_item = (
+            num_done - num_loaded,
+            detector.restart,
+        )
         iterator = self._iterate(epoch)
-        self._late.skip = 0
+        # Only the iterator made above skips; workers of later epochs start at the beginning.
+        self._deferred_sampler.skip = 0
         if not workers and "rng_at_first" in self._opened_with:
-            # of a checkpoint that was saved when epochs were opened before their first batch
+            # Older versions opened an epoch before its first batch was requested, and saved this
+            # state.
             rng.restore(self._opened_with["rng_at_first"])
-        last = pass_over(iterator, loaded, _TO_COMPARE)
-        self._late.tell_begun = bool
-        # what is drawn while this batch is loaded is not what was drawn then
-        if not (self._have_workers_drawn() if workers else draws.has_seen_any):
+        last = skip_items(iterator, num_loaded, _COMPARE_REASON)
+        self._deferred_sampler.on_first_item = bool
+        # If loading draws random numbers, this batch got other ones than in the interrupted run.
+        if not (self._have_workers_drawn() if workers else detector.has_drawn):
             compare_last(self.loader, last, state)
         return iterator
 
-    def _watched(self, iterator: Iterator[Any], done: int) -> Iterator[Any]:
-        """Return the iterator with what has still to be noted of it."""
+    def _observe(self, iterator: Iterator[Any], num_done: int) -> Iterator[Any]:
+        """Return the iterator, wrapped or remembered as the type of the loader requires."""
         if self._size == math.inf:
-            self._ahead = iterator = LookAhead(self.loader, iterator, done, self._learn_size)
+            self._lookahead = iterator = LookaheadIterator(
+                self.loader, iterator, num_done, self._set_size
+            )
         elif has_state(self.loader):
-            self._stateful = iterator
+            self._stateful_iterator = iterator
         return iterator
 
-    def _learn_size(self, size: int) -> None:
+    def _set_size(self, size: int) -> None:
+        """Set the number of batches once it is known."""
         self.num_batches = size
 
     def _have_workers_drawn(self) -> bool:
+        """Return whether workers drew random numbers in this epoch, or may have."""
         return any(
-            have_drawn(self._opened if single is self.loader else single)
-            for single in singles_of(self.loader)
+            have_workers_drawn(self._opened_loader if single is self.loader else single)
+            for single in individual_loaders(self.loader)
             if getattr(single, "num_workers", 0)
         )
 
-    def _generators(self) -> dict[str, KeptGenerator]:
+    def _generators(self) -> dict[str, StatefulGenerator]:
+        """Return the random generators that the loader holds."""
         return generators_in({"train loader": self.loader})
+
+
+class LoaderPositions:
+    """States of loaders that keep their own position, at the start and the end of epochs.
+
+    Args:
+        loader: the training loader, alone or combined.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._loaders = [single for single in individual_loaders(loader) if has_state(single)]
+        self._has_been_opened = False
+        self._restored: list[Any] = []
+
+    def mark_opened(self) -> None:
+        """Record that the loaders were opened, so that they have a position."""
+        self._has_been_opened = True
+        self._restored = []
+
+    def read(self) -> list[Any]:
+        """Return the states with which the next epoch begins; None for a new loader."""
+        if self._restored:
+            return self._restored
+        return [
+            # A torchdata loader would start its workers to answer.
+            None
+            if not self._has_been_opened and _is_torchdata_loader(loader)
+            else loader.state_dict()
+            for loader in self._loaders
+        ]
+
+    def restore(self, states: list[Any]) -> None:
+        """Restore the states that `read` returned, to open that epoch."""
+        self._restored = list(states)
+        for loader, state in zip(self._loaders, states, strict=False):
+            if state is not None:
+                loader.load_state_dict(state)
+                if _is_torchdata_loader(loader):
+                    _open_restored(loader)
+
+
+def _open_restored(loader: Any) -> None:
+    """Open a torchdata loader at its restored position, as it was open when the state was saved.
+
+    From a restored position such a loader continues, and after an iterator it starts again. The
+    interrupted run had an iterator, so its next epoch started again.
+    """
+    with rng.isolated():
+        reproducible_iterator(loader)
+
+
+def _is_torchdata_loader(loader: Any) -> bool:
+    """Return whether a loader is a StatefulDataLoader of torchdata."""
+    return isinstance(loader, DataLoader) and any(
+        part.__module__.partition(".")[0] == "torchdata" for part in type(loader).__mro__
+    )
+
+
+_END = object()
+
+
+class LookaheadIterator:
+    """Yield batches one late, so that the last batch is known to be the last.
+
+    Args:
+        loader: the loader of the batches.
+        iterator: the batches.
+        num_done: batches of the epoch that are done.
+        on_size_known: called with the number of batches once it is known.
+
+    Attributes:
+        state_before: the loader's own state before the held batch, if it has one.
+        rng_before: in that case, the random state at that moment.
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        iterator: Iterator[Any],
+        num_done: int,
+        on_size_known: Callable[[int], None],
+    ) -> None:
+        self._loader = loader
+        self._iterator = iterator
+        self._num_taken = num_done
+        self._on_size_known = on_size_known
+        self.state_before: Any = None
+        self.rng_before: dict[str, Any] | None = None
+        self._next_batch = self._fetch()
+        # Resumed after the last batch: the length of the epoch is known at once.
+        if self._next_batch is _END and num_done:
+            on_size_known(num_done)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        batch = self._next_batch
+        if batch is _END:
+            raise StopIteration
+        self._next_batch = self._fetch()
+        self._num_taken += 1
+        if self._next_batch is _END:
+            self._on_size_known(self._num_taken)
+        return batch
+
+    def _fetch(self) -> Any:
+        """Return the next batch, after the state before it was saved."""
+        if has_state(self._loader):
+            # Before the fetch: a resume fetches the held batch again.
+            self.state_before = self._loader.state_dict()
+            self.rng_before = rng.capture()
+        return next(self._iterator, _END)

@@ -1,4 +1,4 @@
-"""Worker processes of a DataLoader: their random numbers, and whether they drew any."""
+"""Control and monitor the random state of a DataLoader's worker processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from trainer_hooks.data.generators import (
-    KeptGenerator,
+    StatefulGenerator,
     draw_salt,
     generator_states,
     generators_in,
@@ -25,198 +25,209 @@ from trainer_hooks.runtime import rng
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["has_state", "have_drawn", "iterator_of"]
+__all__ = ["has_state", "have_workers_drawn", "reproducible_iterator"]
 
-_SEED, _DREW, _STARTED = range(3)
-_KEEP = -1
-"""In place of a seed: the workers keep the random numbers that torch gave them."""
+_SEED, _HAS_DRAWN, _HAS_STARTED = range(3)
+_KEEP_TORCH_SEEDS = -1
+"""In place of a seed: the workers keep the random state that torch gave them."""
 
 
 def has_state(loader: Any) -> bool:
-    """Return whether a loader can save its own position and come back to it."""
+    """Return whether a loader can save and restore its own position."""
     return hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
 
 
-def iterator_of(loader: Any) -> Iterator[Any]:
-    """Return `iter(loader)`, which gives the same in a resumed run, whenever workers are started.
+def reproducible_iterator(loader: Any) -> Iterator[Any]:
+    """Return `iter(loader)`, so that a resumed run gets the same batches whenever workers start.
 
-    Workers that are started for each epoch have the random numbers that torch gives them.
-    Persistent ones go on for as long as their process lives, which a resume could not repeat, so
-    they are seeded anew at the start of each epoch, from a number that is drawn here; so are those
-    of a loader that keeps its own position, which starts workers where it comes back to it.
+    Workers that start anew for each epoch keep the random state that torch gives them. Persistent
+    workers continue theirs for as long as the process lives, which a resume could not repeat. So
+    they are seeded at the start of each epoch, with a number that is drawn here. So are workers of
+    a loader that keeps its own position, as it starts them wherever it resumes.
     """
     keeps_position = has_state(loader)
     if not isinstance(loader, DataLoader) or not (loader.num_workers or keeps_position):
         return iter(loader)
     if keeps_position:
         return _stateful_iterator(loader)
-    watch = _watch_of(loader)
+    monitor = _monitor_of(loader)
     if not loader.persistent_workers:
-        with _begun(loader, watch, _KEEP):
+        with _monitored_start(loader, monitor, _KEEP_TORCH_SEEDS):
             return iter(loader)
-    own = loader.generator
-    with _begun(loader, watch, rng.draw_seed()), _sampler_begun_late(loader):
-        # what `worker_init_fn` finds must not depend on the epoch that the workers are started in
+    original = loader.generator
+    with _monitored_start(loader, monitor, rng.draw_seed()), _lazily_started_sampler(loader):
+        # `worker_init_fn` must see the same seeds whatever epoch the workers start in.
         loader.generator = torch.Generator().manual_seed(torch.initial_seed() % 2**32)
         try:
             return iter(loader)
         finally:
-            loader.generator = own
+            loader.generator = original
 
 
-def have_drawn(loader: Any) -> bool:
+def have_workers_drawn(loader: Any) -> bool:
     """Return whether the workers drew random numbers in this epoch; True if that is not known.
 
-    Where they did not, what they load depends on the index alone.
+    If they did not, a batch depends on its indices alone.
     """
-    watch = _watches.get(loader) if isinstance(loader, DataLoader) else None
-    return watch is None or watch.has_drawn
+    monitor = _monitors.get(loader) if isinstance(loader, DataLoader) else None
+    return monitor is None or monitor.has_drawn
 
 
-class WorkerWatch:
-    """A `worker_init_fn` around the loader's own: seeds a worker, and notes whether it draws.
+class WorkerMonitor:
+    """A `worker_init_fn` that seeds a worker and detects draws, and calls the loader's own.
 
     Args:
-        init_fn: the loader's own, or None.
+        init_fn: the loader's own `worker_init_fn`, or None.
     """
 
     def __init__(self, init_fn: Callable[[int], None] | None) -> None:
         self._init_fn = init_fn
         self._shared = torch.zeros(3, dtype=torch.int64)
+        # Written here, read in the workers: shared memory needs no message through torch's queues.
         self._shared.share_memory_()  # type: ignore[no-untyped-call]
 
     @property
     def has_drawn(self) -> bool:
-        """Whether a worker drew random numbers since `begin`; True if none could be watched."""
-        return bool(self._shared[_DREW]) or not self._shared[_STARTED]
+        """Whether a worker drew random numbers since `start_epoch`; True if none was monitored."""
+        return bool(self._shared[_HAS_DRAWN]) or not self._shared[_HAS_STARTED]
 
-    def begin(self, seed: int) -> None:
-        """Say what the workers' random numbers are in the epoch that begins."""
+    def start_epoch(self, seed: int) -> None:
+        """Set the seed of the epoch that begins."""
         self._shared[_SEED] = seed
-        self._shared[_DREW] = 0
+        self._shared[_HAS_DRAWN] = 0
 
     def __call__(self, worker_id: int) -> None:
-        """Set a worker up, in its process."""
+        """Set up a worker, in its process."""
         if self._init_fn is not None:
             self._init_fn(worker_id)
-        _WatchedWorker(self._shared).take_over()
+        _MonitoredWorker(self._shared).hook_into_torch()
 
 
-class _WatchedWorker:
-    """Seeds this worker process at the start of each epoch, and notes whether it draws."""
+class _MonitoredWorker:
+    """Seed this worker process at the start of each epoch, and detect whether it draws."""
 
     def __init__(self, shared: torch.Tensor) -> None:
         self._shared = shared
-        self._kept: dict[str, KeptGenerator] | None = None
-        # what tells this worker's random numbers from those of others, in every epoch
+        self._generators: dict[str, StatefulGenerator] | None = None
+        # Drawn once per worker; added to the epoch's seed, they make workers differ in each epoch.
         self._salts: tuple[int, int, int] | None = None
-        self._kept_salts: list[int] = []
-        self._seen: Any = None
+        self._generator_salts: list[int] = []
+        self._state_at_start: Any = None
         self._create_fetcher: Any = None
 
-    def take_over(self) -> None:
-        """Be called wherever torch's worker begins an epoch.
+    def hook_into_torch(self) -> None:
+        """Have `begin_epoch` called whenever torch's worker loop starts an epoch.
 
-        That is where it makes the object which fetches batches. There is no other way to learn of
-        it: what is sent to a worker as an epoch begins reaches nothing of the user's.
+        That is where the loop creates the object that fetches batches. There is no public way: the
+        message that resumes a worker for a new epoch reaches no code of the user.
         """
         from torch.utils.data import _DatasetKind
 
-        if int(self._shared[_SEED]) != _KEEP:
+        if int(self._shared[_SEED]) != _KEEP_TORCH_SEEDS:
             self._salts = _draw_salts()
         self._create_fetcher = _DatasetKind.create_fetcher
+        # Patched in the worker process only, where no other loader exists.
         _DatasetKind.create_fetcher = staticmethod(self.begin_epoch)  # type: ignore[method-assign]
-        self._shared[_STARTED] = 1
+        self._shared[_HAS_STARTED] = 1
 
     def begin_epoch(self, *arguments: Any) -> Any:
-        """Return a fetcher that is watched, its random numbers being those of the epoch."""
+        """Seed the worker for the epoch and return a fetcher that detects draws."""
         seed = int(self._shared[_SEED])
-        if self._kept is None:
-            # of the data set, and of the function that collates
-            self._kept = generators_in({"worker": arguments})
+        if self._generators is None:
+            # Generators that the data set and the collate function hold.
+            self._generators = generators_in({"worker": arguments})
             if self._salts is not None:
-                self._kept_salts = [draw_salt(generator) for generator in self._kept.values()]
-        if self._salts is not None and seed != _KEEP:
+                self._generator_salts = [
+                    draw_salt(generator) for generator in self._generators.values()
+                ]
+        if self._salts is not None and seed != _KEEP_TORCH_SEEDS:
             _seed_all(seed, self._salts)
-            for generator, salt in zip(self._kept.values(), self._kept_salts, strict=True):
+            for generator, salt in zip(
+                self._generators.values(), self._generator_salts, strict=True
+            ):
                 reseed(generator, salt + seed)
         fetcher = self._create_fetcher(*arguments)
-        if self._kept:
-            # whether those are drawn from cannot be told cheaply
-            self._shared[_DREW] = 1
-        self._seen = rng.moment()
+        if self._generators:
+            # Comparing their states for each batch would be slow, so count them as drawn from.
+            self._shared[_HAS_DRAWN] = 1
+        self._state_at_start = rng.host_random_state()
         fetcher.fetch = partial(self._fetch, fetcher.fetch)
         return fetcher
 
     def _fetch(self, fetch: Callable[[Any], Any], index: Any) -> Any:
+        """Fetch a batch and record whether random numbers were drawn for it."""
         batch = fetch(index)
-        if not self._shared[_DREW]:
-            self._shared[_DREW] = rng.has_moved_since(self._seen)
+        if not self._shared[_HAS_DRAWN]:
+            self._shared[_HAS_DRAWN] = rng.has_drawn_since(self._state_at_start)
         return batch
 
 
-_watches: WeakKeyDictionary[DataLoader[Any], WorkerWatch] = WeakKeyDictionary()
-"""The watch that a loader's workers were started with: persistent ones keep theirs."""
+_monitors: WeakKeyDictionary[DataLoader[Any], WorkerMonitor] = WeakKeyDictionary()
+"""Monitor of each loader's workers; persistent workers keep the one they started with."""
 
 
-def _watch_of(loader: DataLoader[Any]) -> WorkerWatch:
-    watch = _watches.get(loader)
-    if watch is None:
-        watch = _watches[loader] = WorkerWatch(loader.worker_init_fn)
-    return watch
+def _monitor_of(loader: DataLoader[Any]) -> WorkerMonitor:
+    """Return the monitor of a loader's workers, made at the first call."""
+    monitor = _monitors.get(loader)
+    if monitor is None:
+        monitor = _monitors[loader] = WorkerMonitor(loader.worker_init_fn)
+    return monitor
 
 
 def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Open a loader that keeps its position: what is drawn then depends on where it comes from."""
-    is_first = loader not in _watches
-    watch, seed = _watch_of(loader), rng.draw_seed()
-    with _begun(loader, watch, seed), rng.OwnNumbers(seed):
-        if not (is_first and loader.persistent_workers) or _has_to_continue(loader):
+    """Open a loader that keeps its position; draws inside are repeatable."""
+    is_first = loader not in _monitors
+    monitor, seed = _monitor_of(loader), rng.draw_seed()
+    with _monitored_start(loader, monitor, seed), rng.SeparateRandomState(seed):
+        if not (is_first and loader.persistent_workers) or _has_restored_position(loader):
             return iter(loader)
-        # the first iterator draws its order twice, those that follow with the same workers once
-        kept = generators_in({"sampler": loader.sampler})
-        states = generator_states(kept)
+        # torchdata's first iterator draws its order twice, and later ones with the same workers
+        # once. Open it twice and restore the generators in between, so that both cases agree.
+        generators = generators_in({"sampler": loader.sampler})
+        states = generator_states(generators)
         iter(loader)
-        restore_generators(kept, states)
+        restore_generators(generators, states)
         return iter(loader)
 
 
-def _has_to_continue(loader: DataLoader[Any]) -> bool:
-    """Return whether a loader of torchdata's was given a position that it has not taken up yet."""
+def _has_restored_position(loader: DataLoader[Any]) -> bool:
+    """Return whether a torchdata loader was given a position that it has not used yet."""
     return getattr(loader, "next_iter_state", None) is not None
 
 
 @contextmanager
-def _begun(loader: DataLoader[Any], watch: WorkerWatch, seed: int) -> Iterator[None]:
-    """Let workers that are started inside be watched, and have this seed."""
-    watch.begin(seed)
+def _monitored_start(loader: DataLoader[Any], monitor: WorkerMonitor, seed: int) -> Iterator[None]:
+    """Let workers that start inside be monitored, with this seed."""
+    monitor.start_epoch(seed)
     if loader.num_workers == 0:
         yield
         return
-    own, loader.worker_init_fn = loader.worker_init_fn, watch
+    # For the start of workers only: afterwards the loader has the user's function again.
+    original, loader.worker_init_fn = loader.worker_init_fn, monitor
     try:
         yield
     finally:
-        loader.worker_init_fn = own
+        loader.worker_init_fn = original
 
 
 @contextmanager
-def _sampler_begun_late(loader: DataLoader[Any]) -> Iterator[None]:
-    """Let the sampler of an iterator that is made inside be begun when an index is asked for.
+def _lazily_started_sampler(loader: DataLoader[Any]) -> Iterator[None]:
+    """Defer the sampler of an iterator that is made inside until an index is requested.
 
-    torch begins that of persistent workers twice as they are started, and once in later epochs.
+    torch iterates over the sampler twice as persistent workers start, and once in later epochs.
     """
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
-    own = vars(loader)[name]
-    vars(loader)[name] = _BegunLate(own)
+    original = vars(loader)[name]
+    # Through vars: DataLoader.__setattr__ refuses another sampler after construction.
+    vars(loader)[name] = _LazilyStartedSampler(original)
     try:
         yield
     finally:
-        vars(loader)[name] = own
+        vars(loader)[name] = original
 
 
-class _BegunLate:
-    """A sampler whose iterators ask for its own no sooner than they are asked for an index."""
+class _LazilyStartedSampler:
+    """A sampler whose iterators start the real sampler when the first index is requested."""
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler
@@ -229,15 +240,17 @@ class _BegunLate:
 
 
 def _draw_salts() -> tuple[int, int, int]:
-    """Draw a number from each of Python's, torch's and NumPy's global random numbers."""
+    """Draw a number from each of the global generators of Python, torch and NumPy."""
     numpy = sys.modules.get("numpy")
-    drawn = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
-    return random.getrandbits(32), rng.draw_seed(), drawn
+    numpy_salt = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
+    return random.getrandbits(32), rng.draw_seed(), numpy_salt
 
 
 def _seed_all(seed: int, salts: tuple[int, int, int]) -> None:
+    """Seed the global generators with the seed of the epoch plus this worker's salts."""
     random.seed(salts[0] + seed)
     torch.manual_seed(salts[1] + seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
+        # NumPy's legacy generator takes seeds below 2**32 only.
         numpy.random.seed((salts[2] + seed) % 2**32)

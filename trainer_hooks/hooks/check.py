@@ -1,27 +1,26 @@
-"""What is wrong with an implementer of hooks, and can be told before anything runs."""
+"""Checks of an object's hooks before anything runs: misspelt names and wrong signatures."""
 
 from __future__ import annotations
 
 import inspect
 from typing import TYPE_CHECKING
 
-from trainer_hooks.errors import nearest
-from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, overrides
+from trainer_hooks.errors import did_you_mean
+from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS, HookSpec, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-__all__ = ["doubts", "faults"]
+__all__ = ["hook_errors", "hook_warnings"]
 
 _STATE = (
     HookSpec("state_dict", (), ""),
     HookSpec("load_state_dict", ("state_dict",), ""),
 )
-"""Methods of a callback that are no hooks, and fail as late as one if they cannot be called."""
+"""Methods of a callback that are no hooks, and that fail as late as hooks if uncallable."""
 
-
-_MOST = max(len(spec.arguments) for spec in HOOKS.values())
-"""How many arguments a hook has at most."""
+_MAX_ARGUMENTS = max(len(spec.arguments) for spec in HOOKS.values())
+"""The largest number of arguments of a hook."""
 
 _REMOVED = {
     "training_epoch_end": "on_train_epoch_end(), and keep outputs in an attribute,",
@@ -36,74 +35,75 @@ _REMOVED = {
     "validation_end": "on_validation_epoch_end()",
     "test_end": "on_test_epoch_end()",
 }
-"""Methods of a module that Lightning 1.x and older called, and what to define now."""
+"""Methods of a module that Lightning 1.x and older called, and the method to define now."""
 
-
-_ELSEWHERE = {spec.composer: spec.name for spec in reversed(list(HOOKS.values())) if spec.composer}
+# reversed: of validation and test, which share the eval events, validation's hook is named
+_COMPOSER_METHODS = {EVENT_NAMES[hook]: hook for hook in reversed(list(EVENT_NAMES))}
 """Methods that Composer calls on its callbacks, and the hooks of the same moments."""
 
 _COMMON_WORDS = {"close", "init", "post_close", "state_dict", "load_state_dict"}
-"""Those of them that may well be a callback's own; they are known by their arguments' names."""
+"""Names that a callback may well use itself: Composer's only if the arguments are named so."""
 
 
-def doubts(
+def hook_warnings(
     implementer: object,
     hooks: Mapping[str, HookSpec] = HOOKS,
     known: Collection[str] = (),
     skip: int = 0,
 ) -> tuple[str, ...]:
-    """Return what will hardly work as meant, one sentence each: misspelt names.
+    """Return a warning for each method that was probably meant as a hook and is never called.
 
-    A public method that starts with `on_` and is no hook is almost always a typo, and one that
-    Composer calls, with a state and a logger, is meant to be called. A module has no use for the
-    hooks that come before there is one.
+    A public method that starts with `on_` and is no hook is almost always a typo; one of Composer's
+    names that takes a state and a logger was written for Composer. The two init hooks of a module
+    are never called, since they fire before the trainer has a module.
 
     Args:
         implementer: a callback or a module.
-        hooks: the hooks that there are.
-        known: other names that its kind has a use for.
-        skip: how many leading arguments its hooks are not given: 2 for a module.
+        hooks: all known hooks by name.
+        known: other names starting with `on_` that are called on such an object.
+        skip: number of leading arguments that its hooks do not take: 2 for a module.
     """
     names = {*dir(type(implementer)), *getattr(implementer, "__dict__", ())}
-    found = [
+    warnings = [
         f"nothing calls the hook {spec.name!r} of a module, as it fires while the trainer is made, "
         "before there is a module. Put the hook into a callback, or its work into setup(stage)."
         for spec in hooks.values()
         if skip and not spec.takes_module and overrides(implementer, spec.name, hooks)
     ]
-    for name in sorted((names & _ELSEWHERE.keys()).difference(hooks, known)):
-        if _is_composers(name, _attribute(implementer, name)):
-            found.append(
+    for name in sorted((names & _COMPOSER_METHODS.keys()).difference(hooks, known)):
+        if _is_composer_method(name, _attribute(implementer, name)):
+            warnings.append(
                 f"the method {name!r} is Composer's, so nothing calls it. Derive the class from "
                 "trainer_hooks.compat.composer.Callback, or define the hook "
-                f"{_ELSEWHERE[name]!r} instead."
+                f"{_COMPOSER_METHODS[name]!r} instead."
             )
     for name in sorted(names.difference(hooks, ALIASES, known)):
         if name.startswith("on_") and callable(_attribute(implementer, name)):
-            found.append(
-                f"the method {name!r} is no hook, so nothing calls it.{nearest(name, hooks)} If it "
-                "is meant to be a method of its own, give it a name that does not start with 'on_'."
+            warnings.append(
+                f"the method {name!r} is no hook, so nothing calls it."
+                f"{did_you_mean(name, hooks)} If it is meant to be a method of its own, give "
+                "it a name that does not start with 'on_'."
             )
-    return tuple(found)
+    return tuple(warnings)
 
 
-def faults(
+def hook_errors(
     implementer: object, hooks: Mapping[str, HookSpec] = HOOKS, skip: int = 0
 ) -> tuple[str, ...]:
-    """Return what cannot work, one sentence each.
+    """Return an error message for each hook that cannot be called.
 
-    A hook that is no method, is `async` or a generator, or cannot take its arguments fails when it
-    fires, hours into a run perhaps.
+    A hook that is no method, is `async` or a generator, or cannot take its arguments would fail
+    when it fires, perhaps hours into a run.
 
     Args:
         implementer: a callback or a module.
-        hooks: the hooks that there are.
-        skip: how many leading arguments its hooks are not given: 2 for a module.
+        hooks: all known hooks by name.
+        skip: number of leading arguments that its hooks do not take: 2 for a module.
     """
-    return tuple(_faults(implementer, hooks, skip))
+    return tuple(_hook_errors(implementer, hooks, skip))
 
 
-def _faults(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> Iterator[str]:
+def _hook_errors(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> Iterator[str]:
     if skip:
         for name, instead in _REMOVED.items():
             if callable(getattr(type(implementer), name, None)):
@@ -111,39 +111,50 @@ def _faults(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> It
                     f"the method {name!r} is of Lightning 1.x, and nothing calls it. Define "
                     f"{instead} instead."
                 )
-    translated = getattr(type(implementer), "translated_hooks", ())  # which have other arguments
+    # an adapter translates the arguments of these, so their signatures are another framework's
+    translated = getattr(type(implementer), "translated_hooks", ())
     for name, spec in (*hooks.items(), *((old, hooks[new]) for old, new in ALIASES.items())):
         if skip and not spec.takes_module:
-            continue  # nothing calls it
+            continue  # never called, which `hook_warnings` reports
         if name not in translated and overrides(implementer, name, hooks):
             yield from _uncallable(implementer, name, "hook", spec, skip)
     if skip == 0:
         for spec in _STATE:
             if hasattr(implementer, spec.name):
                 yield from _uncallable(implementer, spec.name, "method", spec, 0)
-        yield from _unroutable(implementer)
+        yield from _run_event_errors(implementer)
 
 
-def _unroutable(implementer: object) -> Iterator[str]:
-    """Tell if a `run_event` that receives the hooks cannot take what each of them brings."""
+def _run_event_errors(implementer: object) -> Iterator[str]:
+    """Yield a message if a `run_event` override cannot take the arguments of every hook."""
     if not getattr(implementer, "routes_events", False):
         return
     method = _attribute(implementer, "run_event")
     spec = HookSpec("run_event", ("event", "trainer", "module"), "")
-    found = tuple(_uncallable(implementer, "run_event", "method", spec, 0))
-    yield from found
-    if not found and not _takes(method, ("event", *(f"argument {n}" for n in range(_MOST)))):
+    errors = tuple(_uncallable(implementer, "run_event", "method", spec, 0))
+    yield from errors
+    longest = ("event", *(f"argument {n}" for n in range(_MAX_ARGUMENTS)))
+    if not errors and not _takes(method, longest):
         yield (
             "the method 'run_event' cannot take what an event brings: the trainer, the module and "
-            f"the hook's other arguments, {_MOST} in all. Define run_event(self, event, *args), or "
-            "derive the class from trainer_hooks.compat.composer.Callback for Composer's "
-            "run_event(self, event, state, logger)."
+            f"the hook's other arguments, {_MAX_ARGUMENTS} in all. Define run_event(self, event, "
+            "*args), or derive the class from trainer_hooks.compat.composer.Callback for "
+            "Composer's run_event(self, event, state, logger)."
         )
 
 
 def _uncallable(
     implementer: object, name: str, kind: str, spec: HookSpec, skip: int
 ) -> Iterator[str]:
+    """Yield a message if a method cannot be called with the arguments that `spec` declares.
+
+    Args:
+        implementer: the object with the method.
+        name: the method's name; an older name of the hook, perhaps.
+        kind: the noun for messages, `"hook"` or `"method"`.
+        spec: the arguments, of which the first `skip` are left out.
+        skip: number of leading arguments that are not passed.
+    """
     method = _attribute(implementer, name)
     arguments = spec.arguments[skip:]
     expected = f"{name}({', '.join(('self', *arguments))})"
@@ -169,7 +180,7 @@ def _uncallable(
         )
 
 
-def _is_composers(name: str, method: object) -> bool:
+def _is_composer_method(name: str, method: object) -> bool:
     """Return whether a method takes a state and a logger, as those that Composer calls do."""
     if not callable(method):
         return False
@@ -182,23 +193,23 @@ def _is_composers(name: str, method: object) -> bool:
 
 
 def _attribute(implementer: object, name: str) -> object:
-    """Return an attribute as it is called, or what is in its place if it cannot be read."""
+    """Return an attribute, or the exception that reading it raised, which is no callable."""
     try:
         return getattr(implementer, name)
-    except Exception as error:  # noqa: BLE001 - a property may fail in any way; it is told as found
+    except Exception as error:  # noqa: BLE001 - a property may fail in any way
         return error
 
 
 def _takes(method: object, arguments: tuple[str, ...]) -> bool:
-    """Return whether `method` takes `arguments`; it may leave out `dataloader_idx`."""
+    """Return whether `method` takes `arguments` by position, with or without `dataloader_idx`."""
     try:
         signature = inspect.signature(method)  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # some callables written in C have none to look at
+    except (TypeError, ValueError):  # some callables written in C have no signature
         return True
     needed = [name for name in arguments if name != "dataloader_idx"]
-    for given in (arguments, needed):
+    for names in (arguments, needed):
         try:
-            signature.bind(*given)
+            signature.bind(*names)
         except TypeError:
             continue
         return True

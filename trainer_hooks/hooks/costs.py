@@ -1,4 +1,4 @@
-"""What each callback spent at each hook: tallies that grow, and records to read."""
+"""Costs of hooks: the time of each callback at each hook, as tallies, records and a table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from trainer_hooks._text import show_table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trainer_hooks.hooks.member import Member
+    from trainer_hooks.hooks.relay import RelayMember
 
-__all__ = ["ALL_HOOKS", "HookCost", "Ledger", "Owner", "Tally", "duration", "show_costs"]
+__all__ = [
+    "ALL_HOOKS",
+    "CostOwner",
+    "HookCost",
+    "HookCostTable",
+    "HookTally",
+    "format_duration",
+    "print_costs",
+]
 
 ALL_HOOKS = "all hooks"
-"""What stands for the hook in a record that sums up those of one callback."""
+"""The hook name in a record that is the total of one callback's hooks."""
 
 _HEADER = ("callback", "from", "hook", "calls", "total", "mean", "max", "share")
 _FLUSH_RIGHT = range(3, len(_HEADER))
@@ -24,19 +32,19 @@ _FLUSH_RIGHT = range(3, len(_HEADER))
 
 @dataclass(frozen=True, slots=True)
 class HookCost:
-    """What one callback cost at one hook. Times are in seconds, and the host's.
+    """The cost of one callback at one hook. Times are in seconds, and the host's.
 
     Attributes:
-        name: the callback's class, with what tells it apart where several have that name.
-        state_key: its state_key; empty for the module.
-        supplier: who supplied it.
+        name: the callback's class, and its state_key or a number if several have that class name.
+        state_key: the callback's state_key; empty for the module.
+        supplier: who supplied the callback, in words.
         hook: the hook, or `"all hooks"`.
-        calls: how often it was called.
-        total: the time of all calls, less the time of other listeners that fired inside of them.
-        mean: likewise, of one call.
-        max: likewise, of the longest call.
-        share: the part of the time of the training batches that it spent inside of them, from 0
-            to 1; None if no call was inside of one.
+        calls: number of calls.
+        total: time of all calls, without other listeners that were called inside them.
+        mean: mean time of a call.
+        max: time of the longest call.
+        share: the calls inside training batches, as a share of the time of those batches, from 0
+            to 1; None if no call was inside one.
     """
 
     name: str
@@ -51,48 +59,48 @@ class HookCost:
 
 
 @dataclass(slots=True, eq=False)
-class Owner:
-    """A callback, or the module, that has been called.
+class CostOwner:
+    """A callback, or the module, whose calls are tallied.
 
     Attributes:
-        member: the callback; kept, so that no other object gets its identity.
-        lane: its number among all, from 1 on.
-        judged: what it spent in training batches that count for the budget, in ns.
-        is_reported: whether it was warned of.
+        member: the callback. Tallies are keyed by its id, which a kept object gives to no other.
+        lane: its number in the trace, from 1 on.
+        budget_ns: its time in the training batches that count for the budget, in ns.
+        is_reported: whether a warning about its budget was given.
     """
 
-    member: Member
+    member: RelayMember
     lane: int
-    judged: int = 0
+    budget_ns: int = 0
     is_reported: bool = False
 
     @property
     def name(self) -> str:
-        """Its class."""
+        """The name of the callback's class."""
         return type(self.member.implementer).__qualname__
 
     @property
     def state_key(self) -> str:
-        """Its state_key, or an empty string."""
+        """The callback's state_key, or an empty string."""
         key = getattr(self.member.implementer, "state_key", "")
         return key if isinstance(key, str) else ""
 
 
 @dataclass(slots=True, eq=False)
-class Tally:
-    """What one callback spent at one hook, in ns.
+class HookTally:
+    """The time of one callback at one hook, in ns.
 
     Attributes:
         owner: the callback.
         hook: the hook.
-        calls: how often it was called.
-        total: the time of all calls.
-        longest: the time of the longest one.
-        calls_in_batches: how many calls were inside of training batches that are done.
-        in_batches: the time of those.
+        calls: number of calls.
+        total: time of all calls.
+        longest: time of the longest call.
+        calls_in_batches: number of calls inside training batches that ended.
+        in_batches: time of those.
     """
 
-    owner: Owner
+    owner: CostOwner
     hook: str
     calls: int = 0
     total: int = 0
@@ -107,7 +115,7 @@ class Tally:
         self.longest = max(self.longest, elapsed)
 
     def add_in_batch(self, elapsed: int) -> None:
-        """Count the same call as one inside of a training batch, once that is done."""
+        """Count a call, which `add` has counted, as one inside a training batch that has ended."""
         self.calls_in_batches += 1
         self.in_batches += elapsed
 
@@ -116,54 +124,56 @@ class Tally:
         self.calls = self.total = self.longest = self.calls_in_batches = self.in_batches = 0
 
 
-class Ledger:
-    """The tallies of all callbacks and hooks."""
+class HookCostTable:
+    """The tallies of all callbacks and hooks, and the records made of them."""
 
     def __init__(self) -> None:
-        self._owners: dict[int, Owner] = {}
-        self._tallies: dict[tuple[int, str], Tally] = {}
+        self._owners: dict[int, CostOwner] = {}
+        self._tallies: dict[tuple[int, str], HookTally] = {}
 
-    def tally(self, member: Member, hook: str) -> Tally:
-        """Return the tally of a member's implementer at a hook, the same one each time."""
+    def tally(self, member: RelayMember, hook: str) -> HookTally:
+        """Return the one tally of a member's implementer at a hook; make it if it is missing."""
+        # by the implementer: the relay makes new members whenever its callbacks change
         key = id(member.implementer), hook
         if key not in self._tallies:
-            owner = self._owners.setdefault(key[0], Owner(member, len(self._owners) + 1))
-            self._tallies[key] = Tally(owner, hook)
+            owner = self._owners.setdefault(key[0], CostOwner(member, len(self._owners) + 1))
+            self._tallies[key] = HookTally(owner, hook)
         return self._tallies[key]
 
     def clear(self) -> None:
-        """Forget all calls; what counts for the budget stays."""
+        """Forget all calls; the times that count for the budget stay."""
         for tally in self._tallies.values():
             tally.clear()
 
-    def costliest(self, owner: Owner) -> Tally:
+    def costliest(self, owner: CostOwner) -> HookTally:
         """Return the hook in which a callback spent most of its time in training batches."""
         own = [tally for tally in self._tallies.values() if tally.owner is owner]
         return max(own, key=lambda tally: tally.in_batches)
 
     def costs(self, batch_ns: int) -> tuple[HookCost, ...]:
-        """Return a record for each callback and hook that was called, by time, most first.
+        """Return a record for each callback and hook that was called, most time first.
 
         Args:
-            batch_ns: the time of the training batches, of which shares are told.
+            batch_ns: the time of the training batches, in ns, to compute shares of.
         """
         titles = self.titles()
         used = [tally for tally in self._tallies.values() if tally.calls]
         return _by_time(_cost(t.hook, [t], titles[t.owner], batch_ns) for t in used)
 
     def totals(self, batch_ns: int) -> tuple[HookCost, ...]:
-        """Return likewise a record for each callback over all its hooks."""
+        """Return a record for each callback over all its hooks, most time first; see `costs`."""
         titles = self.titles()
-        found: dict[Owner, list[Tally]] = {}
+        tallies_of: dict[CostOwner, list[HookTally]] = {}
         for tally in self._tallies.values():
             if tally.calls:
-                found.setdefault(tally.owner, []).append(tally)
+                tallies_of.setdefault(tally.owner, []).append(tally)
         return _by_time(
-            _cost(ALL_HOOKS, tallies, titles[owner], batch_ns) for owner, tallies in found.items()
+            _cost(ALL_HOOKS, tallies, titles[owner], batch_ns)
+            for owner, tallies in tallies_of.items()
         )
 
-    def titles(self) -> dict[Owner, str]:
-        """Return how each callback is called: by its class, and more where that is not enough."""
+    def titles(self) -> dict[CostOwner, str]:
+        """Return a unique title for each callback: class, and state_key or number if needed."""
         owners = self._owners.values()
         named = Counter(owner.name for owner in owners)
         titles = {}
@@ -184,7 +194,7 @@ def _by_time(costs: Iterable[HookCost]) -> tuple[HookCost, ...]:
     return tuple(sorted(costs, key=lambda cost: cost.total, reverse=True))
 
 
-def _cost(hook: str, tallies: list[Tally], title: str, batch_ns: int) -> HookCost:
+def _cost(hook: str, tallies: list[HookTally], title: str, batch_ns: int) -> HookCost:
     owner = tallies[0].owner
     calls = sum(tally.calls for tally in tallies)
     total = sum(tally.total for tally in tallies)
@@ -202,16 +212,16 @@ def _cost(hook: str, tallies: list[Tally], title: str, batch_ns: int) -> HookCos
     )
 
 
-def show_costs(
+def print_costs(
     records: Sequence[HookCost], totals: Sequence[HookCost], title: str, file: TextIO | None
 ) -> None:
     """Print a table of costs, most time first, with a total where a callback has several records.
 
     Args:
         records: a cost for each callback and hook.
-        totals: likewise, a cost for each callback.
-        title: a line above it.
-        file: where to; standard output unless given.
+        totals: a cost for each callback over all its hooks.
+        title: a line above the table.
+        file: the stream to write to; standard output if None.
     """
     hooks_of = Counter(record.name for record in records)
     several = [total for total in totals if hooks_of[total.name] > 1]
@@ -219,11 +229,9 @@ def show_costs(
     show_table(_HEADER, rows, title=title, right=_FLUSH_RIGHT, file=file)
 
 
-def duration(seconds: float) -> str:
-    """Return a time in words, in the largest unit of which it has one.
-
-    Microseconds are "us", which every terminal and log file can show.
-    """
+def format_duration(seconds: float) -> str:
+    """Return a time as text in s, ms or us, the largest unit in which it is at least 1."""
+    # "us" and not the Greek letter: every terminal and log file can show it
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
         if seconds * factor >= 1:
             return f"{seconds * factor:.2f} {unit}"
@@ -231,6 +239,6 @@ def duration(seconds: float) -> str:
 
 
 def _row(cost: HookCost) -> tuple[str, ...]:
-    times = (duration(seconds) for seconds in (cost.total, cost.mean, cost.max))
+    times = (format_duration(seconds) for seconds in (cost.total, cost.mean, cost.max))
     share = "-" if cost.share is None else f"{cost.share:.2%}"
     return (cost.name, cost.supplier, cost.hook, str(cost.calls), *times, share)

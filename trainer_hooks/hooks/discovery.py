@@ -1,14 +1,21 @@
-"""Load the callbacks and hooks that installed packages supply through entry points.
+"""Plugin discovery: find, import and call the callback factories and hooks of installed packages.
 
 A plugin registers a factory, a callable without arguments that returns a callback or a list of
-them, or a subclass of `Hooks` that adds hooks. Each is loaded on its own: one that is broken stops
-no other and is named with what to do.
+them, or a subclass of `Hooks` that adds hooks. Each is loaded on its own: a broken one stops no
+other, and is named with what to do.
+
+The entry points are read here and not by `importlib_metadata.entry_points()` (9.1), which one
+damaged file of any distribution makes fail as a whole: that would end every run on the machine. It
+also leaves out a second installation of a distribution without a word, where a user should see that
+its plugins are hidden, and has no name for a distribution whose uninstall was interrupted.
 """
 
 from __future__ import annotations
 
+import inspect
 import time
 import traceback
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,41 +25,59 @@ from trainer_hooks.errors import (
     PluginError,
     TerminationSignal,
     TrainerHooksWarning,
-    described,
-    nearest,
+    did_you_mean,
+    error_summary,
 )
-from trainer_hooks.hooks.installation import installed
-from trainer_hooks.hooks.plugin import BLOCK, GROUPS, HOOKS_GROUP, Plugin, PluginFilter, normal_name
-from trainer_hooks.hooks.supply import added_hooks, made_callbacks
+from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.plugin import (
+    BLOCK,
+    GROUPS,
+    HOOKS_GROUP,
+    LIGHTNING_GROUPS,
+    Plugin,
+    PluginFilter,
+    normal_name,
+)
+from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, specs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from trainer_hooks.hooks.spec import HookSpec
+    from collections.abc import Callable, Mapping
 
 __all__ = [
-    "discover",
-    "imported",
+    "create_callbacks",
+    "hooks_of_plugin",
     "installed_hooks",
-    "is_request",
-    "load_each",
-    "report",
+    "installed_plugins",
+    "is_interruption",
+    "iter_plugin_records",
+    "load_entry_point",
+    "load_plugins",
+    "report_plugin_error",
 ]
 
 _SLOW = 1.0
 """Seconds from which on loading a plugin is worth a warning: every `Trainer(...)` waits for it."""
 
+_SHOWN = 200
+"""Characters of a value's repr that a message shows."""
 
-def discover(
+_READ = (*GROUPS, *LIGHTNING_GROUPS, HOOKS_GROUP)
+"""The entry-point groups that are read."""
+
+
+# --- loading ---
+
+
+def load_plugins(
     wanted: PluginFilter,
     is_callback: Callable[[object], bool],
     errors: str = "warn",
 ) -> tuple[Plugin, ...]:
-    """Load the wanted plugins and return a record of every installed one; see `load_each`."""
-    return tuple(load_each(wanted, is_callback, errors))
+    """Import and call the wanted plugins; return a record of every installed one."""
+    return tuple(iter_plugin_records(wanted, is_callback, errors))
 
 
-def load_each(
+def iter_plugin_records(
     wanted: PluginFilter,
     is_callback: Callable[[object], bool],
     errors: str = "warn",
@@ -60,8 +85,8 @@ def load_each(
     """Load the wanted plugins one by one and yield a record of every installed one.
 
     Args:
-        wanted: which of them to load. Where it takes none, nothing is looked up.
-        is_callback: tells whether what a factory returned can be registered.
+        wanted: the plugins to load. If it takes none, no distribution is looked at.
+        is_callback: returns whether an object that a factory returned can be registered.
         errors: `"warn"` to go on without a broken plugin, `"raise"` to stop.
 
     Raises:
@@ -69,8 +94,8 @@ def load_each(
     """
     if wanted.takes_none:
         return
-    available = installed()
-    _require_named(wanted, available)
+    available = installed_plugins()
+    _require_installed(wanted, available)
     added: dict[str, HookSpec] = {}
     for plugin in available:
         objection = wanted.objection(plugin, available)
@@ -85,8 +110,8 @@ def load_each(
 
 
 def installed_hooks() -> dict[str, HookSpec]:
-    """Return the hooks that installed packages add, less those that the environment blocks."""
-    available = tuple(p for p in installed() if p.group == HOOKS_GROUP and p.status == "found")
+    """Return the hooks that installed packages add, without those that the environment blocks."""
+    available = (p for p in installed_plugins() if p.group == HOOKS_GROUP and p.status == "found")
     wanted = PluginFilter.of(True)
     added: dict[str, HookSpec] = {}
     for plugin in available:
@@ -101,19 +126,19 @@ def _load(
     added: dict[str, HookSpec],
     errors: str,
 ) -> Plugin:
-    """Import and call one plugin; return what became of it."""
+    """Import and call one plugin; return its record with the result."""
     started = time.perf_counter()
     try:
-        supplied = imported(plugin)
+        target = load_entry_point(plugin)
         if plugin.group == HOOKS_GROUP:
-            loaded = replace(plugin, hooks=added_hooks(supplied, plugin, added))
+            loaded = replace(plugin, hooks=hooks_of_plugin(target, plugin, added))
         else:
-            loaded = replace(plugin, callbacks=made_callbacks(supplied, plugin, is_callback))
+            loaded = replace(plugin, callbacks=create_callbacks(target, plugin, is_callback))
     except BaseException as error:
-        if is_request(error):
+        if is_interruption(error):
             raise
-        reason = described(error) + _place_of(error)
-        report(plugin, f"could not be loaded: {reason}", errors, error)
+        reason = error_summary(error) + _location_of(error)
+        report_plugin_error(plugin, f"could not be loaded: {reason}", errors, error)
         seconds = time.perf_counter() - started
         return replace(plugin, status="failed", reason=reason, seconds=seconds)
     seconds = time.perf_counter() - started
@@ -127,33 +152,42 @@ def _load(
     return replace(loaded, status="loaded", seconds=seconds)
 
 
-def _place_of(error: BaseException) -> str:
-    """Return the file and line at which a plugin's code failed; empty where none of it ran."""
-    own = str(Path(__file__).parents[1])
+def _location_of(error: BaseException) -> str:
+    """Return the file and line at which a plugin's code failed; empty if none of it ran."""
+    package_folder = str(Path(__file__).parents[1])
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith((own, "<")) and "importlib" not in frame.filename:
+        is_ours = frame.filename.startswith((package_folder, "<"))  # "<": code without a file
+        if not is_ours and "importlib" not in frame.filename:
             return f" ({frame.filename}, line {frame.lineno})"
     return ""
 
 
-def imported(plugin: Plugin) -> Any:
-    """Import what a plugin's entry point refers to and return it; raise what that raises."""
+def load_entry_point(plugin: Plugin) -> Any:
+    """Import and return the object that a plugin's entry point refers to; errors are passed on."""
     from importlib_metadata import EntryPoint
 
     return EntryPoint(plugin.name, plugin.value, plugin.group).load()
 
 
-def is_request(error: BaseException) -> bool:
-    """Return whether an error is none of a plugin's: Ctrl-C, and the signal to end.
+def is_interruption(error: BaseException) -> bool:
+    """Return whether an error is Ctrl-C or the termination signal, and so no plugin's fault.
 
-    All else that comes out of a plugin is its fault, `sys.exit` and errors of its own that derive
-    from `BaseException` included.
+    Everything else that leaves a plugin is its fault: `sys.exit`, too, and errors of its own that
+    derive from `BaseException`.
     """
     return isinstance(error, KeyboardInterrupt | TerminationSignal)
 
 
-def report(plugin: Plugin, fault: str, errors: str, cause: BaseException | None = None) -> None:
-    """Warn of a plugin's fault and of how to switch the plugin off.
+def report_plugin_error(
+    plugin: Plugin, fault: str, errors: str, cause: BaseException | None = None
+) -> None:
+    """Warn of a plugin's fault, and say how to switch the plugin off.
+
+    Args:
+        plugin: the plugin.
+        fault: the fault, as the predicate of a sentence.
+        errors: `"warn"` or `"raise"`.
+        cause: the exception behind it.
 
     Raises:
         PluginError: `errors` is `"raise"`.
@@ -170,15 +204,217 @@ def report(plugin: Plugin, fault: str, errors: str, cause: BaseException | None 
     warn(message, TrainerHooksWarning)
 
 
-def _require_named(wanted: PluginFilter, available: Sequence[Plugin]) -> None:
+def _require_installed(wanted: PluginFilter, available: Sequence[Plugin]) -> None:
+    """Make sure that every plugin that the user or the environment names is installed."""
     chosen = frozenset() if isinstance(wanted.wanted, bool) else wanted.wanted
     if not chosen and not wanted.blocked:
         return
     known = {normal_name(name) for p in available for name in (p.distribution, p.name)}
-    for names, place in ((chosen, "Trainer(plugins=[...])"), (wanted.blocked, BLOCK)):
+    for names, source in ((chosen, "Trainer(plugins=[...])"), (wanted.blocked, BLOCK)):
         for name in sorted(names - known):
             raise PluginError(
-                f"plugin {name!r} in {place} is not installed: it must be the name of a "
+                f"plugin {name!r} in {source} is not installed: it must be the name of a "
                 f"distribution or of an entry point in one of the groups {', '.join(GROUPS)}."
-                f"{nearest(name, known)} Installed: {', '.join(sorted(known)) or 'none'}."
+                f"{did_you_mean(name, known)} Installed: {', '.join(sorted(known)) or 'none'}."
             )
+
+
+# --- callbacks and hooks of a plugin ---
+
+
+def create_callbacks(
+    factory: Any, plugin: Plugin, is_callback: Callable[[object], bool]
+) -> tuple[Any, ...]:
+    """Call a plugin's factory and return the callbacks that it makes.
+
+    Args:
+        factory: the object that the entry point refers to.
+        plugin: the plugin, for messages.
+        is_callback: returns whether an object can be registered.
+
+    Raises:
+        TypeError: the object is no factory, needs arguments, or returned no callbacks.
+        BaseException: an error of the factory.
+    """
+    if not callable(factory):
+        raise TypeError(
+            f"{plugin.value} is a {type(factory).__name__}, not a callable factory: name a "
+            "function that returns a callback or a list of callbacks"
+        )
+    _require_no_arguments(factory, plugin)
+    made = factory()
+    if is_callback(made):
+        return (made,)
+    if isinstance(made, Coroutine):
+        made.close()  # or Python would warn that nobody awaited it
+    if not isinstance(made, Sequence) or isinstance(made, str | bytes):
+        raise TypeError(
+            f"the factory returned {_shown(made)}{_hint(made)}: it must return a callback or a "
+            "list of callbacks"
+        )
+    for item in made:
+        if not is_callback(item):
+            raise TypeError(
+                f"the factory's list holds {_shown(item)}{_hint(item)}, which is no callback"
+            )
+    return tuple(made)
+
+
+def _require_no_arguments(factory: Callable[..., Any], plugin: Plugin) -> None:
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # some callables written in C have no signature
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise TypeError(
+            f"{plugin.value} is called without arguments, and that does not work for "
+            f"{getattr(factory, '__qualname__', factory)}{signature}: {error}. Give its arguments "
+            "defaults, or name a function that makes the callback"
+        ) from None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _hint(made: object) -> str:
+    """Return the likely mistake behind a wrong return value of a factory, for a message."""
+    if made is None:
+        return " (is a `return` missing?)"
+    if isinstance(made, type):
+        return " (a class: return an instance)"
+    if isinstance(made, Iterator):
+        return " (it can be read only once: return a list)"
+    if isinstance(made, Coroutine):
+        return " (define the factory with a plain `def`: it is called, not awaited)"
+    return ""
+
+
+def hooks_of_plugin(
+    catalogue: Any, plugin: Plugin, added: Mapping[str, HookSpec]
+) -> dict[str, HookSpec]:
+    """Return the hooks that a plugin's class adds, by name.
+
+    Args:
+        catalogue: the object that the entry point refers to.
+        plugin: the plugin.
+        added: the hooks that other plugins have added already.
+
+    Raises:
+        TypeError: the object is no subclass of Hooks, or declares something that cannot be a hook.
+    """
+    if not (isinstance(catalogue, type) and issubclass(catalogue, Hooks)) or catalogue is Hooks:
+        raise TypeError(
+            f"{plugin.value} is {_shown(catalogue)}: it must be a subclass of trainer_hooks.Hooks, "
+            "with an empty method for each hook that it adds"
+        )
+    specs = specs_of(catalogue, f"{plugin.distribution} {plugin.version}")
+    for spec in specs.values():
+        fault = _fault_of_hook(spec, added)
+        if fault:
+            raise TypeError(f"the hook {spec.name!r} {fault}")
+    return specs
+
+
+def _fault_of_hook(spec: HookSpec, added: Mapping[str, HookSpec]) -> str:
+    """Return the rule that a plugin's hook breaks, and the cure; an empty string if none."""
+    if spec.name in HOOKS or spec.name in ALIASES:
+        return "is one of trainer_hooks itself: give it another name"
+    if spec.name in added:
+        return f"is one of {added[spec.name].supplier} already: give it another name"
+    if not spec.name.startswith("on_"):
+        return "has a name that does not start with 'on_': rename it, or begin it with '_'"
+    if spec.arguments[:2] != ("trainer", "module"):
+        return "does not begin with the arguments (self, trainer, module, ...): add them"
+    if not spec.summary:
+        return "has no docstring: say in one sentence when it is called"
+    assert spec.declared is not None
+    kinds = {p.kind for p in inspect.signature(spec.declared).parameters.values()}
+    if not kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}:
+        return "has arguments that cannot be given positionally: hooks are called so"
+    return ""
+
+
+# --- installed distributions ---
+
+
+def installed_plugins() -> tuple[Plugin, ...]:
+    """Return a record of every registered plugin, sorted by distribution and name.
+
+    Nothing is imported. A factory that one distribution registers in several groups is listed once,
+    under the first group. Of a distribution that is installed twice, the plugins of the
+    installation that is later on `sys.path` are listed as hidden.
+    """
+    from importlib_metadata import distributions
+
+    plugins: dict[tuple[str, str], Plugin] = {}
+    hidden: list[Plugin] = []
+    first_folders: dict[str, str] = {}
+    for distribution in distributions():
+        # most distributions have no plugin: reading this one file is all that they cost
+        text = _entry_points_text(distribution)
+        if not any(group in text for group in _READ):
+            continue
+        folder = str(distribution.locate_file(""))
+        for plugin in _plugins_of(distribution, text):
+            key = normal_name(plugin.distribution), plugin.value
+            first_folder = first_folders.setdefault(key[0], folder)
+            if first_folder == folder:
+                plugins.setdefault(key, plugin)
+                continue
+            if key in plugins and plugins[key].version == plugin.version:
+                continue  # an editable installation has metadata in two folders
+            reason = f"{plugin.distribution} in {first_folder} comes before the one in {folder}"
+            hidden.append(replace(plugin, status="hidden", reason=reason))
+    by_name = sorted(plugins.values(), key=lambda p: (normal_name(p.distribution), p.name, p.value))
+    return (*by_name, *hidden)
+
+
+def _entry_points_text(distribution: Any) -> str:
+    """Return the content of a distribution's `entry_points.txt`; empty if there is none."""
+    try:
+        return distribution.read_text("entry_points.txt") or ""
+    except UnicodeDecodeError as error:
+        # whether the distribution has plugins cannot be known, and it must not end every run
+        log.debug("%s: entry_points.txt is damaged: %s", distribution.locate_file(""), error)
+        return ""
+
+
+def _plugins_of(distribution: Any, text: str) -> Iterator[Plugin]:
+    """Yield the plugins of one distribution, group by group.
+
+    An interrupted uninstall leaves entry points without metadata: the package that the entry point
+    refers to then stands for the distribution's name.
+    """
+    entries = [entry for entry in _entries(text) if entry[0] in _READ]
+    name, version = _name_and_version(distribution) if entries else (None, None)
+    for group, entry, value in sorted(entries, key=lambda entry: _READ.index(entry[0])):
+        package = value.partition(":")[0].partition(".")[0].strip()
+        yield Plugin(name or package or entry, version or "?", entry, group, value)
+
+
+def _entries(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (group, name, value) of each entry point in an `entry_points.txt`.
+
+    importlib_metadata's parser would read the file a second time, and one damaged line would hide
+    all other entries.
+    """
+    group = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("[") and line.endswith("]"):
+            group = line[1:-1].strip()
+        elif line and not line.startswith(("#", ";")):
+            name, _, value = line.partition("=")
+            yield group, name.strip(), value.strip()
+
+
+def _name_and_version(distribution: Any) -> tuple[str | None, str | None]:
+    """Return a distribution's name and version; None for one that its metadata do not hold."""
+    try:
+        metadata = distribution.metadata  # once: its properties would parse the file anew each time
+        return metadata["Name"], metadata["Version"]
+    except (FileNotFoundError, KeyError, TypeError):  # TypeError: older releases return None
+        return None, None

@@ -1,43 +1,49 @@
-"""Event: the hooks of the catalogue as an enum, under our names and Composer's."""
+"""Events: the hooks as an enum under our names and Composer's, and the rules of `call_event`."""
 
 from __future__ import annotations
 
 import re
 from enum import EnumMeta, StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.hooks.spec import ALIASES, HOOKS
+from trainer_hooks.errors import UsageError, did_you_mean
+from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS
 
-__all__ = ["Event"]
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from trainer_hooks.hooks.spec import HookSpec
+
+__all__ = ["Event", "check_event", "hook_named_as_event", "positional_arguments"]
 
 _MARKS = (("_before_", "_after_"), ("_start", "_end"))
-"""How the names of the two hooks around something differ."""
+"""How the names of a pair of hooks differ: the one before something and the one after it."""
 
 
-class _Members(EnumMeta):
-    """Tell type checkers that the members come from the catalogue."""
+class _EventMeta(EnumMeta):
+    """Let type checkers accept any member name: the members come from the catalogue."""
 
     if TYPE_CHECKING:
 
         def __getattr__(cls, name: str) -> Event: ...
 
 
-class Event(StrEnum, metaclass=_Members):
-    """A hook, as `Callback.run_event` is told of it; each equals the hook's name.
+class Event(StrEnum, metaclass=_EventMeta):
+    """A hook, as `Callback.run_event` receives it; each member equals the hook's name.
 
     A member is named as the hook, `Event.ON_TRAIN_BATCH_END`, and where Composer has the same
     moment, as Composer names it: `Event.BATCH_END` is that member too. `Event("batch_end")` and
-    `Event("on_train_batch_end")` find it by a text, whatever its case. Hooks that installed
+    `Event("on_train_batch_end")` find a member by a string, whatever its case. Hooks that installed
     packages add are no members.
     """
 
-    _ignore_ = ["hook", "spec"]  # noqa: RUF012 - the enum takes it out
+    _ignore_ = ["hook", "known", "alias"]  # noqa: RUF012 - the enum takes it out
     for hook in HOOKS:
         vars()[hook.upper()] = hook
-    for spec in HOOKS.values():
-        # Composer's eval events are those of validation and test: the first, validation's, counts
-        if spec.composer and spec.composer.upper() not in vars():
-            vars()[spec.composer.upper()] = spec.name
+    for known, alias in EVENT_NAMES.items():
+        # validation and test share the eval events; the member is the first one's, validation's
+        if alias.upper() not in vars():
+            vars()[alias.upper()] = known
 
     @classmethod
     def _missing_(cls, value: object) -> Event | None:
@@ -48,41 +54,102 @@ class Event(StrEnum, metaclass=_Members):
 
     @property
     def is_before_event(self) -> bool:
-        """Whether it comes before something after which another comes."""
+        """Whether the event is the first of a pair, such as `..._start` and `..._end`."""
         return self._counterpart(0, 1) is not None
 
     @property
     def is_after_event(self) -> bool:
-        """Whether it comes after something before which another comes."""
+        """Whether the event is the second of a pair, such as `..._start` and `..._end`."""
         return self._counterpart(1, 0) is not None
 
     @property
     def canonical_name(self) -> str:
-        """What the two events around something share: their name without what tells them apart.
+        """The name that the two events of a pair share, without `before`, `after`, `start`, `end`.
 
         It is from Composer's names where both have one, and from ours otherwise.
         """
         other = self._counterpart(0, 1) or self._counterpart(1, 0)
         if other is None:
             return self.value.removeprefix("on_")
-        mine, its = HOOKS[self.value].composer, HOOKS[other].composer
-        name = f"_{mine}" if mine and its else self.value.removeprefix("on")
+        has_event_names = self.value in EVENT_NAMES and other in EVENT_NAMES
+        name = f"_{EVENT_NAMES[self.value]}" if has_event_names else self.value.removeprefix("on")
         return re.sub(r"(?<=_)(?:before|after)_|_(?:start|end)$", "", name).strip("_")
 
     @property
     def is_eval(self) -> bool:
-        """Whether it belongs to validation or test."""
+        """Whether the event belongs to validation or test."""
         return self.value.startswith(("on_validation_", "on_test_", "on_evaluation_"))
 
     @property
     def is_predict(self) -> bool:
-        """Whether it belongs to prediction."""
+        """Whether the event belongs to prediction."""
         return self.value.startswith("on_predict_")
 
-    def _counterpart(self, mine: int, its: int) -> str | None:
-        """Return the hook at the other side of what this one is at the `mine` side of."""
+    def _counterpart(self, own_side: int, other_side: int) -> str | None:
+        """Return the other hook of the pair in which this one has the mark of `own_side`."""
         for marks in _MARKS:
-            other = self.value.replace(marks[mine], marks[its])
+            other = self.value.replace(marks[own_side], marks[other_side])
             if other != self.value and other in HOOKS:
                 return other
         return None
+
+
+def hook_named_as_event(event: str) -> str | None:
+    """Return the hook that an event name of Composer's stands for, or None.
+
+    Args:
+        event: the name of the event's method, or of the enum's member, as `"Event.BATCH_END"`.
+    """
+    name = event.removeprefix("Event.").lower()
+    return next((hook for hook, known in EVENT_NAMES.items() if known == name), None)
+
+
+def check_event(event: str, hooks: Mapping[str, HookSpec], reserved: Collection[str]) -> None:
+    """Make sure that the user may fire an event by name.
+
+    Args:
+        event: the event's name.
+        hooks: all known hooks; those that plugins add may be fired by name.
+        reserved: names that mean something else on every callback.
+
+    Raises:
+        UsageError: the event is a hook that trainer_hooks fires itself, has a reserved name, or
+            looks like a hook and is none.
+    """
+    if event in HOOKS or event in ALIASES:
+        raise UsageError(
+            f"event {event!r} of call_event: is a hook, which the trainer fires itself. Give an "
+            "event of your own another name."
+        )
+    if event.startswith("_") or event in reserved:
+        raise UsageError(
+            f"event {event!r} of call_event: is no event but a part of every callback. Give an "
+            "event of your own another name."
+        )
+    if event.startswith("on_") and event not in hooks:
+        raise UsageError(
+            f"event {event!r} of call_event: begins with 'on_' and is no hook."
+            f"{did_you_mean(event, hooks)} Give an event of your own a name that does not begin "
+            "with 'on_', or add a hook: install a package that registers a subclass of Hooks in "
+            "the entry-point group 'trainer_hooks.hooks'."
+        )
+
+
+def positional_arguments(spec: HookSpec, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return a hook's arguments after the trainer and the module, in the order it declares.
+
+    Args:
+        spec: a hook that a plugin adds.
+        arguments: the arguments by name.
+
+    Raises:
+        UsageError: some are missing, or are not the hook's.
+    """
+    names = spec.arguments[2:]
+    if set(names) != set(arguments):
+        raise UsageError(
+            f"event {spec.name!r} of call_event: was given {sorted(arguments) or 'no arguments'}, "
+            f"and its hook, of {spec.supplier}, takes {list(names) or 'none'}. Give exactly those, "
+            "by name."
+        )
+    return tuple(arguments[name] for name in names)

@@ -1,4 +1,4 @@
-"""Plugin: one entry point of an installed package; and which of them a run wants."""
+"""Plugin: the record of an installed plugin; PluginFilter: the plugins that a run loads."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = [
 ]
 
 GROUPS = ("trainer_hooks.callbacks_factory", "callbacks_factory")
-"""Entry-point groups that are loaded. The first is what the docs teach."""
+"""Entry-point groups of callback factories that are loaded. The docs teach the first."""
 
 LIGHTNING_GROUPS = (
     "lightning.pytorch.callbacks_factory",
     "pytorch_lightning.callbacks_factory",
 )
-"""Groups of installed Lightning plugins: listed, and loaded when asked for by name."""
+"""Entry-point groups of Lightning plugins: listed, and loaded only when the user names them."""
 
 HOOKS_GROUP = "trainer_hooks.hooks"
-"""The group of classes that add hooks to the catalogue."""
+"""The entry-point group of classes that add hooks to the catalogue."""
 
 BLOCK = "TRAINER_HOOKS_BLOCK_PLUGINS"
 _ALLOW = "TRAINER_HOOKS_ALLOW_PLUGINS"
@@ -41,21 +41,21 @@ _DISABLE = "TRAINER_HOOKS_DISABLE_PLUGINS"
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One entry point of one installed distribution, and what became of it.
+    """One entry point of one installed distribution, with the result of loading it.
 
     Attributes:
         distribution: the installed distribution's name.
         version: its version.
         name: the entry point's name.
         group: the entry point's group.
-        value: what the entry point refers to, as `package.module:factory`.
+        value: the object reference of the entry point, as `package.module:factory`.
         status: `"found"`, `"loaded"`, `"replaced"` (all of it by the user's own), `"blocked"`,
             `"failed"`, or `"hidden"` (behind another installation of the distribution).
-        reason: why it is replaced, blocked, failed or hidden; of a loaded one, why a callback of
-            it does not take part; else an empty string.
-        callbacks: what the factory returned.
-        hooks: the hooks that it adds, by name.
-        seconds: how long it took to import and call.
+        reason: why the plugin is replaced, blocked, failed or hidden; of a loaded one, why some
+            callback of it does not take part; else an empty string.
+        callbacks: the callbacks that the factory returned.
+        hooks: the hooks that the plugin adds, by name.
+        seconds: how long importing and calling it took.
     """
 
     distribution: str
@@ -74,18 +74,18 @@ class Plugin:
         """Distribution, version and entry point in a few words, for messages."""
         return f"{self.distribution} {self.version} (entry point {self.name!r} = {self.value})"
 
-    def is_called(self, names: frozenset[str]) -> bool:
+    def is_named_in(self, names: frozenset[str]) -> bool:
         """Return whether the distribution or the entry point is among normalized `names`."""
         return not names.isdisjoint({normal_name(self.distribution), normal_name(self.name)})
 
 
 @dataclass(frozen=True, slots=True)
 class PluginFilter:
-    """Which plugins a run wants: what the user chose, less what the environment takes away.
+    """The plugins that a run loads: those that the user chose, less those the environment blocks.
 
     Attributes:
-        wanted: True for all, False for none, or the names of distributions or entry points.
-        blocked: names that the environment blocks.
+        wanted: True for all, False for none, or names of distributions or entry points.
+        blocked: normalized names that the environment blocks.
         allowed: if not None, the only names that the environment lets through.
         disabled: whether the environment switches all plugins off.
     """
@@ -107,6 +107,7 @@ class PluginFilter:
             wanted,
             blocked=_names(environ.get(BLOCK, "")),
             allowed=None if allowed is None else _names(allowed),
+            # TRAINER_HOOKS_DISABLE_PLUGINS=0 is meant to leave them on
             disabled=environ.get(_DISABLE, "").strip().lower() not in {"", "0", "false", "no"},
         )
 
@@ -116,17 +117,17 @@ class PluginFilter:
         return self.disabled or not self.wanted
 
     def objection(self, plugin: Plugin, siblings: Iterable[Plugin] = ()) -> str:
-        """Return why `plugin` is not to be loaded, or an empty string.
+        """Return the reason why `plugin` must not be loaded, or an empty string.
 
         Args:
             plugin: the plugin.
-            siblings: all plugins. Hooks are wanted where a callback of their distribution is.
+            siblings: all plugins. The hooks of a distribution are loaded if a callback of it is.
         """
         if self.disabled:
             return f"the environment variable {_DISABLE} is set"
-        if plugin.is_called(self.blocked):
+        if plugin.is_named_in(self.blocked):
             return f"blocked by the environment variable {BLOCK}"
-        if self.allowed is not None and not plugin.is_called(self.allowed):
+        if self.allowed is not None and not plugin.is_named_in(self.allowed):
             return f"not among those in the environment variable {_ALLOW}"
         if self.wanted is False:
             return "Trainer(plugins=False)"
@@ -135,8 +136,8 @@ class PluginFilter:
                 return "a Lightning plugin: name it in Trainer(plugins=[...]) to load it"
             return ""
         beside = [p for p in siblings if p.distribution == plugin.distribution]
-        is_wanted = plugin.group == HOOKS_GROUP and any(p.is_called(self.wanted) for p in beside)
-        if is_wanted or plugin.is_called(self.wanted):
+        is_wanted = plugin.group == HOOKS_GROUP and any(p.is_named_in(self.wanted) for p in beside)
+        if is_wanted or plugin.is_named_in(self.wanted):
             return ""
         return "not named in Trainer(plugins=[...])"
 
@@ -146,5 +147,5 @@ def _names(text: str) -> frozenset[str]:
 
 
 def normal_name(name: str) -> str:
-    """Return the form in which two spellings of a distribution's name are the same."""
+    """Return a distribution's name in the one form that all its spellings normalize to."""
     return re.sub(r"[-_.]+", "-", name.strip()).lower()

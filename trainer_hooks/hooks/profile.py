@@ -1,8 +1,9 @@
-"""HookProfile: what the callbacks cost, by callback and hook."""
+"""HookProfile: the time that callbacks take, by callback and hook, and a trace of their calls."""
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import deque
 from dataclasses import asdict
@@ -13,54 +14,61 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import warn
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
-from trainer_hooks.hooks.batch_clock import BatchClock
-from trainer_hooks.hooks.costs import HookCost, Ledger, Owner, Tally, duration, show_costs
-from trainer_hooks.hooks.member import Member
-from trainer_hooks.hooks.trace import Span, chrome_trace
+from trainer_hooks.hooks.costs import (
+    CostOwner,
+    HookCost,
+    HookCostTable,
+    HookTally,
+    format_duration,
+    print_costs,
+)
+from trainer_hooks.hooks.relay import RelayMember
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from trainer_hooks.hooks.relay import HookRelay
 
-__all__ = ["HookProfile"]
+__all__ = ["BatchTimer", "HookProfile", "Span", "chrome_trace"]
 
-_SETTLING = 5
-"""First training batches that do not count for the budget: what is done once is done in them."""
+_WARM_UP = 5
+"""First training batches that do not count for the budget: one-time work is done in them."""
 
-_WARM_UP = 20
-"""Training batches before anybody is held to the budget, so that one slow call proves nothing."""
+_MIN_BATCHES = 20
+"""Training batches before the budget is enforced, so that one slow call proves nothing."""
 
 _BATCHES_LANE = 0
+
+Span = tuple[int, str, int, int]
+"""An interval of a trace: lane number, name, start and length; the times in ns."""
 
 
 class HookProfile:
     """Time every call of every callback, and of the module's hooks, while it is in a relay.
 
-    `trainer.profile_hooks()` puts one in; `stop()`, or the end of its `with` block, takes it out.
+    `trainer.profile_hooks()` starts one; `stop()`, or the end of its `with` block, ends it.
 
-    - Times are the host's. With a GPU, a hook that hands it work is cheap here, and one that waits
-      for it, as `.item()` does, has the whole wait.
-    - A call counts with its own time. What it fires in turn, as `trainer.save_checkpoint` and
-      `trainer.call_event` do, counts for those that are called there; so nothing counts twice,
+    - Times are the host's. With a GPU, a hook that only enqueues work is cheap here, and one that
+      waits for the device, as `.item()` does, has the whole wait.
+    - A call counts with its own time. Hooks that it fires in turn, as `trainer.save_checkpoint` and
+      `trainer.call_event` do, count for the callbacks that are called there: nothing counts twice,
       and all times add up. In the trace a call has its whole length.
-    - A training batch goes from the first thing at `on_before_dataloader` to the last thing at
-      `on_batch_checkpoint`, less a validation in between. A callback's share is its time inside of
-      those batches by the time of those batches. Other hooks have none. A batch that is cut off,
-      by an error say, counts for no share.
-    - The first 5 training batches do not count for the budget, and nobody is held to it before the
-      20th. The module is not held to it.
+    - A training batch lasts from the first call at `on_before_dataloader` to the last call at
+      `on_batch_checkpoint`, without a validation in between. A callback's share is its time inside
+      those batches, divided by the time of those batches. Other hooks have none. A batch that is
+      cut off, as by an error, counts for no share.
+    - The first 5 training batches do not count for the budget, and it is not enforced before the
+      20th. It does not apply to the module.
 
     Args:
         budget: the share of the training batches' time, over 0 and under 1, that a callback may
-            take. One that takes more is warned of, once. None for no limit.
-        max_events: how many calls and batches the trace remembers: the last ones.
-        clock: tells the time in ns.
+            take. A callback that takes more is warned of once. None for no limit.
+        max_events: the number of calls and batches that the trace keeps: the last ones.
+        clock: returns the time in ns.
 
     Attributes:
         opening: the relay's first member, which begins training batches.
-        closing: its last member, which ends them.
+        closing: the relay's last member, which ends them.
 
     Raises:
         OptionError: an argument breaks its rule.
@@ -79,7 +87,7 @@ class HookProfile:
                 "it out to remember the last 100000."
             )
         self.budget = budget
-        self.opening = Member(
+        self.opening = RelayMember(
             SimpleNamespace(
                 on_before_dataloader=self._begin_batch,
                 on_validation_run_start=self._pause_batch,
@@ -87,24 +95,24 @@ class HookProfile:
             ),
             "the hook profile",
         )
-        self.closing = Member(
+        self.closing = RelayMember(
             SimpleNamespace(
                 on_validation_run_end=self._resume_batch, on_batch_checkpoint=self._end_batch
             ),
             "the hook profile",
         )
         self._clock = clock
-        self._ledger = Ledger()
-        self._batch = BatchClock(clock)
-        self._calls_in_batch: list[tuple[Tally, int]] = []
+        self._table = HookCostTable()
+        self._batch = BatchTimer(clock)
+        self._calls_in_batch: list[tuple[HookTally, int]] = []
         self._spans: deque[Span] = deque(maxlen=max_events)
         self._recorded = 0
         self._nested = 0
-        self._seen = 0
-        self._judged = 0
+        self._batches_seen = 0
+        self._budget_ns = 0
         self._relay: HookRelay | None = None
 
-    # --- in and out ---
+    # --- start and stop ---
 
     @property
     def budget(self) -> float | None:
@@ -122,7 +130,7 @@ class HookProfile:
 
     @property
     def is_active(self) -> bool:
-        """Whether it is in a relay."""
+        """Whether the profile is in a relay."""
         return self._relay is not None
 
     def start(self, relay: HookRelay) -> Self:
@@ -132,15 +140,16 @@ class HookProfile:
         return self
 
     def stop(self) -> None:
-        """Take it out, so that hooks cost what they cost before; what was found stays."""
+        """Leave the relay, so that hooks cost no more than before; the records stay."""
         if self._relay is not None:
             self._relay.leave(self)
             self._relay = None
+            # its end would come unseen, so that the batch would seem to last to the next start
             self._abandon_batch()
 
     def clear(self) -> None:
-        """Forget all calls and batches; what counts for the budget stays."""
-        self._ledger.clear()
+        """Forget all calls and batches; the times that count for the budget stay."""
+        self._table.clear()
         self._batch.clear()
         self._calls_in_batch.clear()
         self._spans.clear()
@@ -152,53 +161,53 @@ class HookProfile:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # --- what it found ---
+    # --- results ---
 
     @property
     def batches(self) -> int:
-        """How many training batches were timed from their beginning to their end."""
+        """Number of training batches that were timed from their beginning to their end."""
         return self._batch.batches
 
     @property
     def batch_seconds(self) -> float:
-        """The time of those, in seconds."""
+        """Time of the timed training batches, in seconds."""
         return self._batch.total / 1e9
 
     @property
     def dropped_events(self) -> int:
-        """How many calls and batches the trace does not remember any more."""
+        """Number of calls and batches that the trace no longer keeps."""
         return self._recorded - len(self._spans)
 
     @property
     def records(self) -> tuple[HookCost, ...]:
-        """What each callback cost at each hook at which it was called, most time first."""
-        return self._ledger.costs(self._batch.total)
+        """The cost of each callback at each hook at which it was called, most time first."""
+        return self._table.costs(self._batch.total)
 
     @property
     def totals(self) -> tuple[HookCost, ...]:
-        """What each callback cost over all its hooks, most time first."""
-        return self._ledger.totals(self._batch.total)
+        """The cost of each callback over all its hooks, most time first."""
+        return self._table.totals(self._batch.total)
 
     def table(self, file: TextIO | None = None) -> None:
-        """Print the records, most time first, and where a callback has several, their total.
+        """Print the records, most time first, and a total for a callback with several records.
 
         Args:
-            file: where to; standard output unless given. If it is a terminal, rich draws it.
+            file: the stream to write to; standard output if None. On a terminal, rich draws it.
         """
-        spent = f", which took {duration(self.batch_seconds)}" if self.batches else ""
+        spent = f", which took {format_duration(self.batch_seconds)}" if self.batches else ""
         title = f"Own time of hooks on the host; share of {self.batches} training batches{spent}"
         if self.dropped_events:
             title += (
                 f". The trace has the last {len(self._spans)} of {self._recorded} events: "
                 f"{self.dropped_events} were dropped"
             )
-        show_costs(self.records, self.totals, title, file)
+        print_costs(self.records, self.totals, title, file)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> str:
         """Write a trace for chrome://tracing or ui.perfetto.dev, whole or not at all.
 
-        Each callback has a lane, and so do the training batches. The records stand in it too, under
-        `otherData`, where `trainer-hooks report` finds them.
+        Each callback has a lane, and so do the training batches. The file holds the records, too,
+        under `otherData`, where `trainer-hooks report` reads them.
 
         Args:
             path: the file; its folder is made.
@@ -207,15 +216,15 @@ class HookProfile:
             The file's absolute path.
         """
         lanes = {_BATCHES_LANE: "training batches"}
-        lanes.update({owner.lane: title for owner, title in self._ledger.titles().items()})
-        facts = {
+        lanes.update({owner.lane: title for owner, title in self._table.titles().items()})
+        other_data = {
             "events": len(self._spans),
             "dropped_events": self.dropped_events,
             "training_batches": self.batches,
             "batch_seconds": self.batch_seconds,
             "costs": [asdict(cost) for cost in self.records],
         }
-        trace = chrome_trace(self._spans, lanes, facts)
+        trace = chrome_trace(self._spans, lanes, other_data)
         target = Path(path).absolute()
         target.parent.mkdir(parents=True, exist_ok=True)
         replace_file(target, lambda file: json.dump(trace, file))
@@ -223,12 +232,15 @@ class HookProfile:
 
     # --- measuring ---
 
-    def watched(self, hook: str, member: Member, call: Callable[..., object]) -> Callable[..., Any]:
+    def watched(
+        self, hook: str, member: RelayMember, call: Callable[..., object]
+    ) -> Callable[..., Any]:
         """Return a function that calls `call` and counts how long that took."""
-        tally = self._ledger.tally(member, hook)
+        tally = self._table.tally(member, hook)
         clock = self._clock
 
         def timed(*args: Any) -> object:
+            # `_nested` sums the calls inside this one, which count for their own callbacks
             enclosing, self._nested = self._nested, 0
             start = clock()
             try:
@@ -237,17 +249,14 @@ class HookProfile:
                 elapsed = clock() - start
                 own = elapsed - self._nested
                 self._nested = enclosing + elapsed
-                self._count(tally, own)
-                self._remember((tally.owner.lane, hook, start, elapsed))
+                tally.add(own)
+                if self._batch.is_running:
+                    self._calls_in_batch.append((tally, own))
+                self._record((tally.owner.lane, hook, start, elapsed))
 
         return timed
 
-    def _count(self, tally: Tally, own: int) -> None:
-        tally.add(own)
-        if self._batch.is_running:
-            self._calls_in_batch.append((tally, own))
-
-    def _remember(self, span: Span) -> None:
+    def _record(self, span: Span) -> None:
         self._spans.append(span)
         self._recorded += 1
 
@@ -266,33 +275,141 @@ class HookProfile:
         self._batch.abandon()
 
     def _end_batch(self, *_: object) -> None:
-        done = self._batch.end()
-        if done is None:  # the profile came in, or the run was resumed, in the middle of it
+        times = self._batch.end()
+        if times is None:  # the profile started, or the run was resumed, inside the batch
             return
-        start, length, elapsed = done
-        self._remember((_BATCHES_LANE, f"batch {self.batches}", start, length))
+        start, length, elapsed = times
+        self._record((_BATCHES_LANE, f"batch {self.batches}", start, length))
         calls, self._calls_in_batch = self._calls_in_batch, []
         for tally, own in calls:
             tally.add_in_batch(own)
-        self._seen += 1
-        if self._seen > _SETTLING:
-            self._judged += elapsed
+        self._batches_seen += 1
+        if self._batches_seen > _WARM_UP:
+            self._budget_ns += elapsed
             for tally, own in calls:
-                tally.owner.judged += own
-        if self._budget is not None and self._seen >= _WARM_UP:
-            self._hold_to_budget({tally.owner: None for tally, _ in calls}, self._budget)
+                tally.owner.budget_ns += own
+        if self._budget is not None and self._batches_seen >= _MIN_BATCHES:
+            self._enforce_budget({tally.owner: None for tally, _ in calls}, self._budget)
 
-    def _hold_to_budget(self, owners: Iterable[Owner], budget: float) -> None:
-        """Warn of those that are over the budget; only who did something can have come over it."""
+    def _enforce_budget(self, owners: Iterable[CostOwner], budget: float) -> None:
+        """Warn once of each callback over the budget.
+
+        Args:
+            owners: the callbacks called in the last batch; no other can have come over the budget.
+            budget: the share of the training batches' time that a callback may take.
+        """
         for owner in owners:
             is_callback = owner.member.skip == 0
-            if is_callback and not owner.is_reported and owner.judged > budget * self._judged:
+            if is_callback and not owner.is_reported and owner.budget_ns > budget * self._budget_ns:
                 owner.is_reported = True
-                worst = self._ledger.costliest(owner)
+                worst = self._table.costliest(owner)
                 warn(
-                    f"{owner.member.label} takes {100 * owner.judged / self._judged:.3g}% of the "
-                    f"time of a training batch, most of it in {worst.hook!r}: the hook budget is "
-                    f"{100 * budget:.3g}%. Let it do less, or do it less often; take it out; or "
+                    f"{owner.member.label} takes {100 * owner.budget_ns / self._budget_ns:.3g}% of "
+                    f"the time of a training batch, most of it in {worst.hook!r}: the hook budget "
+                    f"is {100 * budget:.3g}%. Let it do less, or do it less often; take it out; or "
                     "raise the budget. trainer.hook_profile.table() shows what each hook costs.",
                     TrainerHooksWarning,
                 )
+
+
+class BatchTimer:
+    """Time training batches one after another, without the pauses in them; times are in ns.
+
+    Args:
+        clock: returns the time.
+
+    Attributes:
+        batches: number of batches that ended.
+        total: time of those, without the pauses.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.batches = 0
+        self.total = 0
+        self._clock = clock
+        self._start: int | None = None
+        self._paused_at: int | None = None
+        self._paused = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a batch has begun, has not ended and is not paused."""
+        return self._start is not None and self._paused_at is None
+
+    def begin(self) -> None:
+        """Begin a batch; forget one that has begun and never ended."""
+        self._paused_at = None
+        self._paused = 0
+        self._start = self._clock()
+
+    def pause(self) -> None:
+        """Leave out the time from now on."""
+        if self.is_running:
+            self._paused_at = self._clock()
+
+    def resume(self) -> None:
+        """Count the time again."""
+        if self._paused_at is not None:
+            self._paused += self._clock() - self._paused_at
+            self._paused_at = None
+
+    def end(self) -> tuple[int, int, int] | None:
+        """End the batch; return its start, its whole length and its time without the pauses.
+
+        None if no batch has begun.
+        """
+        if self._start is None:
+            return None
+        self.resume()
+        start, self._start = self._start, None
+        length = self._clock() - start
+        elapsed = length - self._paused
+        self.batches += 1
+        self.total += elapsed
+        return start, length, elapsed
+
+    def abandon(self) -> None:
+        """Forget a batch that was cut off before its end."""
+        self._start = self._paused_at = None
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        self.abandon()
+        self.batches = self.total = 0
+
+
+def chrome_trace(
+    spans: Iterable[Span], lanes: Mapping[int, str], other_data: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a trace as plain data for JSON: "complete" events in microseconds.
+
+    Args:
+        spans: the intervals.
+        lanes: the lanes' names by number; they are drawn in that order.
+        other_data: further plain data, put under `otherData`.
+    """
+    process = os.getpid()
+    # a viewer nests spans by order: an enclosing one comes first, though it ended last
+    ordered = sorted(spans, key=lambda span: (span[2], -span[3]))
+    origin = ordered[0][2] if ordered else 0
+    events: list[dict[str, Any]] = [
+        {"name": name, "ph": "M", "pid": process, "tid": lane, "args": arguments}
+        for lane, title in lanes.items()
+        for name, arguments in (
+            ("thread_name", {"name": title}),
+            ("thread_sort_index", {"sort_index": lane}),
+        )
+    ]
+    events += [
+        {
+            "name": name,
+            "cat": "hook" if lane else "batch",
+            "ph": "X",
+            "ts": (start - origin) / 1000,
+            "dur": length / 1000,
+            "pid": process,
+            "tid": lane,
+        }
+        for lane, name, start, length in ordered
+    ]
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(other_data)}

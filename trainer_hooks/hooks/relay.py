@@ -1,33 +1,35 @@
-"""The relay: the catalogue's methods, each fanning out to the members that override it."""
+"""HookRelay: the catalogue's methods, each calling the members that override it, in order."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from functools import partial
 from inspect import ismethod
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import StopTraining, TrainerHooksWarning, add_note, described
+from trainer_hooks.errors import StopTraining, TrainerHooksWarning, add_note, error_summary
 from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.spec import HOOKS
+from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
-    from trainer_hooks.hooks.member import Member
     from trainer_hooks.hooks.spec import HookSpec
 
 __all__ = [
+    "HookMonitor",
     "HookRelay",
-    "Monitor",
-    "call_noting",
-    "describe_error",
-    "hook_in_work",
+    "RelayMember",
+    "call_and_note_errors",
+    "current_hook",
+    "current_hook_and_callback",
+    "error_summary_with_notes",
     "is_isolated",
     "is_module_first",
-    "place_in_work",
 ]
 
 _ISOLATED = frozenset(
@@ -47,126 +49,226 @@ _CUTTING = frozenset(
         "on_predict_batch_start", "on_predict_before_forward", "on_predict_after_forward",
     }
 )  # fmt: skip
-"""Hooks in which a request to stop cuts the batch in work off, so that it reaches the loop."""
+"""Hooks inside a batch, in which a `StopTraining` cuts the batch off: it is raised to the loop."""
 
 _MODULE_FIRST = frozenset({"on_load_checkpoint"})
-"""Hooks that `fire_to_module` calls on the module, before the callbacks have their turn."""
+"""Hooks that `fire_on_module` calls on the module, before the callbacks have their turn."""
+
+_OLDER_NAMES = {new: old for old, new in ALIASES.items()}
 
 _Listener = tuple["Callable[..., object]", int, str]
+"""A function to call at a hook, the number of leading arguments to skip, and a label for errors."""
 
 
-class Monitor(Protocol):
-    """What looks on at every call of a listener, as a profile does."""
+@dataclass(frozen=True, slots=True)
+class RelayMember:
+    """A callback or the module, as the relay calls it.
 
-    def watched(self, hook: str, member: Member, call: Callable[..., object]) -> Callable[..., Any]:
-        """Return what is to be called in place of `call`, a member's listener at `hook`."""
+    Attributes:
+        implementer: the object with the hook methods.
+        label: how an error names the member, as in `EarlyStopping (state_key ...)`.
+        skip: number of leading arguments that its hooks do not take. 0 for a callback; 2 for the
+            module, whose hooks take neither the trainer nor the module.
+        routes_events: whether its `run_event` receives every event instead of the named hooks.
+        on_failure: called with the hook's name and the error when one of its hooks fails; the run
+            then goes on. None lets errors through. A `StopTraining` always passes.
+        supplier: who supplied the member, in words.
+    """
+
+    implementer: object
+    label: str
+    skip: int = 0
+    routes_events: bool = False
+    on_failure: Callable[[str, Exception], None] | None = None
+    supplier: str = ""
+
+    def listener(
+        self, hook: str, hooks: Mapping[str, HookSpec] = HOOKS
+    ) -> Callable[..., object] | None:
+        """Return the function to call at `hook`, or None if this member does not override it."""
+        if self.routes_events:
+            receive = self._event_receiver(hook)
+            if hook in hooks and not hooks[hook].takes_module:
+                # run_event always takes trainer and module; the init hooks fire before a module
+                return lambda trainer: receive(trainer, None)
+            return receive
+        # a foreign callback: its adapter says which function to call
+        if hook in getattr(type(self.implementer), "translated_hooks", ()):
+            return self.implementer.translated(hook)  # type: ignore[attr-defined, no-any-return]
+        for name in (hook, _OLDER_NAMES.get(hook)):
+            if name is not None and overrides(self.implementer, name, hooks):
+                return _without_argument_aliases(getattr(self.implementer, name))
+        return None
+
+    def event_listener(
+        self,
+        event: str,
+        leading: tuple[Any, ...],
+        arguments: Mapping[str, Any],
+        positional: tuple[Any, ...] = (),
+    ) -> Callable[..., object] | None:
+        """Return a function without arguments that delivers an event which is no hook, or None.
+
+        Args:
+            event: the event's name, which is the name of the method to call.
+            leading: the trainer and the module, for a `run_event`.
+            arguments: the method's keyword arguments.
+            positional: the method's positional arguments.
+        """
+        if self.routes_events:
+            return partial(self._event_receiver(event), *leading, *positional, *arguments.values())
+        method = getattr(self.implementer, event, None)
+        # `is True`: a Mock answers every attribute with another, truthy Mock
+        if method is None or getattr(method, "is_empty_hook", False) is True:
+            return None
+        return partial(method, *positional, **arguments)
+
+    def shielded(self, call: Callable[..., object], hook: str) -> Callable[..., object]:
+        """Return `call`, or where there is an `on_failure`, a function that gives it the errors."""
+        return call if self.on_failure is None else partial(_shielded, call, self.on_failure, hook)
+
+    def _event_receiver(self, event: str) -> Callable[..., object]:
+        return partial(self.implementer.run_event, event)  # type: ignore[attr-defined]
+
+
+def _without_argument_aliases(method: Callable[..., object]) -> Callable[..., object]:
+    """Return a hook as its class defines it, without the wrapper of `hooks.argument_aliases`.
+
+    The relay passes arguments by position, so that the wrapper would be a frame for nothing.
+    """
+    declared = getattr(getattr(method, "__func__", None), "declared_hook", None)
+    if declared is None:
+        return method
+    return MethodType(declared, method.__self__)  # type: ignore[attr-defined]
+
+
+def _shielded(
+    call: Callable[..., object], on_failure: Callable[[str, Exception], None], hook: str, *args: Any
+) -> object:
+    try:
+        return call(*args)
+    except StopTraining:
+        raise
+    except Exception as error:  # noqa: BLE001 - the callback's policy is that none ends the run
+        on_failure(hook, error)
+        return None
+
+
+class HookMonitor(Protocol):
+    """An observer of every hook call, as a profile is."""
+
+    def watched(
+        self, hook: str, member: RelayMember, call: Callable[..., object]
+    ) -> Callable[..., Any]:
+        """Return the function to call in place of `call`, a member's listener at `hook`."""
 
     @property
-    def opening(self) -> Member:
-        """A member of its own that has its turn before all others, unwatched."""
+    def opening(self) -> RelayMember:
+        """The monitor's own member that has its turn before all others and is not watched."""
 
     @property
-    def closing(self) -> Member:
-        """A member of its own that has its turn after all others, unwatched."""
+    def closing(self) -> RelayMember:
+        """The monitor's own member that has its turn after all others and is not watched."""
 
 
 class HookRelay(Hooks):
     """Call a hook on the relay to call it on every member that overrides it, in order.
 
-    A hook that nobody overrides stays the catalogue's empty method. One with listeners is shadowed
-    by a fan-out over a tuple that never changes: connecting others from inside a hook takes effect
-    at the next firing.
+    A hook without listeners stays the catalogue's empty method. One with listeners is shadowed by
+    an instance attribute: a function that calls a fixed tuple of listeners. A change of members
+    from inside a hook takes effect at the next firing.
 
     Args:
-        members: who is called, in order.
-        hooks: the hooks that there are.
+        members: the callbacks and the module, in order.
+        hooks: all known hooks by name.
 
     Attributes:
-        hooks: likewise.
-        listened: the hooks that somebody may override.
-        on_stop: what is told of a `StopTraining` that was raised in a hook, once all its listeners
-            had their turn, so that the hook's counterpart still fires. None lets it through, and so
-            do the hooks inside of a batch, which it cuts off.
-        on_end_epoch: is called where the module's `on_train_batch_start` returns -1; what else
-            hooks return is told once, and ignored.
+        hooks: all known hooks by name.
+        listened: the hooks that have listeners; all of them before members are connected.
+        on_stop: called with a `StopTraining` that a hook raised, once all the hook's listeners had
+            their turn, so that the hook's counterpart still fires. With None, and in hooks inside a
+            batch, the error is raised instead, as it cuts the batch off.
+        on_end_epoch: called where the module's `on_train_batch_start` returns -1. Any other return
+            value of a hook is ignored with one warning.
     """
 
     def __init__(
-        self, members: Sequence[Member] = (), hooks: Mapping[str, HookSpec] = HOOKS
+        self, members: Sequence[RelayMember] = (), hooks: Mapping[str, HookSpec] = HOOKS
     ) -> None:
         self.hooks = hooks
         self.listened: frozenset[str] = frozenset()
         self.on_stop: Callable[[StopTraining], None] | None = None
         self.on_end_epoch: Callable[[], None] | None = None
-        self._told: set[tuple[str, str]] = set()
-        self._monitors: tuple[Monitor, ...] = ()
-        self._members: Sequence[Member] = ()
-        self._source: Callable[[], Sequence[Member]] | None = None
-        self._stubs = {hook: partial(self._settle_and_fire, hook) for hook in hooks}
+        self._warned_returns: set[tuple[str, str]] = set()
+        self._monitors: tuple[HookMonitor, ...] = ()
+        self._members: Sequence[RelayMember] = ()
+        self._pending_members: Callable[[], Sequence[RelayMember]] | None = None
+        self._stubs = {hook: partial(self._connect_and_fire, hook) for hook in hooks}
         self.connect(members)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the fan-outs out of copies and pickles, and who looks on."""
+        """Leave the functions that fire hooks and the monitors out of copies and pickles."""
         hooks = None if self.hooks is HOOKS else dict(self.hooks)
-        return {"hooks": hooks, "members": (self._source or (lambda: self._members))()}
+        return {"hooks": hooks, "members": (self._pending_members or (lambda: self._members))()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Be the relay of a copy's members."""
+        """Connect the members of a copy at its first firing."""
         self.__init__(hooks=HOOKS if state["hooks"] is None else state["hooks"])  # type: ignore[misc]
         self.connect_later(lambda: state["members"])
 
-    def connect(self, members: Sequence[Member]) -> None:
+    def connect(self, members: Sequence[RelayMember]) -> None:
         """Replace all members."""
-        self._source = None
+        self._pending_members = None
         self._members = members
         for monitor in self._monitors:
             members = (monitor.opening, *members, monitor.closing)
         fan_outs = {}
         for hook, listeners in self._listeners(members).items():
-            fan_outs[hook] = (
-                _fan_out_to_all(hook, tuple(listeners), self._stop, self._returned)
-                if hook in _ISOLATED
-                else _fan_out(hook, tuple(listeners), self._stop, self._returned)
+            fan_out = _fan_out_to_all if hook in _ISOLATED else _fan_out
+            fan_outs[hook] = fan_out(
+                hook, tuple(listeners), self._handle_stop, self._handle_return_value
             )
+        # instance attributes shadow the catalogue's methods: without one the empty method is called
         for hook in self.listened:
             del self.__dict__[hook]
         self.__dict__.update(fan_outs)
         self.listened = frozenset(fan_outs)
 
-    def connect_later(self, source: Callable[[], Sequence[Member]]) -> None:
-        """Replace all members by those that `source` gives at the next firing of any hook.
+    def connect_later(self, members: Callable[[], Sequence[RelayMember]]) -> None:
+        """Replace all members at the next firing of any hook, by those that `members` returns then.
 
-        So a thousand registrations in a row cost a thousand times one, and not each time all.
+        Connecting costs time for each member and hook: so a thousand registrations in a row pay for
+        one connection and not for a thousand.
         """
-        self._source = source
+        self._pending_members = members
         self.__dict__.update(self._stubs)
         self.listened = frozenset(self._stubs)
 
-    def observe(self, monitor: Monitor) -> None:
-        """Let a monitor look on at every call from the next firing on, around those before it."""
-        self._look_on((*self._monitors, monitor))
+    def observe(self, monitor: HookMonitor) -> None:
+        """Add a monitor, which wraps every call from the next firing on, outside earlier ones."""
+        self._set_monitors((*self._monitors, monitor))
 
-    def leave(self, monitor: Monitor) -> None:
-        """Take a monitor out."""
-        self._look_on(tuple(one for one in self._monitors if one is not monitor))
+    def leave(self, monitor: HookMonitor) -> None:
+        """Remove a monitor."""
+        self._set_monitors(tuple(one for one in self._monitors if one is not monitor))
 
-    def _look_on(self, monitors: tuple[Monitor, ...]) -> None:
+    def _set_monitors(self, monitors: tuple[HookMonitor, ...]) -> None:
         self._monitors = monitors
         members = self._members
-        self.connect_later(self._source or (lambda: members))
+        self.connect_later(self._pending_members or (lambda: members))
 
     def fire(self, hook: str, *args: Any) -> None:
-        """Call a hook by name; for those that are in `hooks` and not in the catalogue."""
+        """Call a hook by name, as one that a plugin adds and the catalogue does not have."""
         if hook in self.listened:
             getattr(self, hook)(*args)
 
-    def fire_to_module(self, hook: str, *args: Any) -> None:
-        """Call a hook on the module alone; for one that it hears of before all others."""
-        self._settle()
+    def fire_on_module(self, hook: str, *args: Any) -> None:
+        """Call a hook on the module alone, as one that fires there before the callbacks' turn."""
+        self._connect_pending()
         for member in self._members:
             listener = self._listener(hook, member) if member.skip else None
             if listener is not None:
-                _fan_out(hook, (listener,), self._stop, self._returned)(*args)
+                _fan_out(hook, (listener,), self._handle_stop, self._handle_return_value)(*args)
 
     def fire_event(
         self,
@@ -178,9 +280,9 @@ class HookRelay(Hooks):
         """Call the method named `event`, which is no hook, on every member but the module.
 
         Returns:
-            Whether anybody has one.
+            Whether any member has such a method.
         """
-        self._settle()
+        self._connect_pending()
         listeners: list[_Listener] = []
         for member in self._members:
             if member.skip == 0:
@@ -188,26 +290,26 @@ class HookRelay(Hooks):
                 if call is not None:
                     call = self._watched(event, member, call)
                     listeners.append((member.shielded(call, event), 0, member.label))
-        _fan_out(event, tuple(listeners), self._stop, _drop)()
+        _fan_out(event, tuple(listeners), self._handle_stop, _ignore_return_value)()
         return bool(listeners)
 
-    def _listeners(self, members: Sequence[Member]) -> dict[str, list[_Listener]]:
-        found: dict[str, list[_Listener]] = {}
+    def _listeners(self, members: Sequence[RelayMember]) -> dict[str, list[_Listener]]:
+        listeners: dict[str, list[_Listener]] = {}
         for member in members:
             for hook in self.hooks:
                 listener = self._listener(hook, member)
                 if listener is not None and not (member.skip and hook in _MODULE_FIRST):
-                    found.setdefault(hook, []).append(listener)
-        return found
+                    listeners.setdefault(hook, []).append(listener)
+        return listeners
 
-    def _listener(self, hook: str, member: Member) -> _Listener | None:
+    def _listener(self, hook: str, member: RelayMember) -> _Listener | None:
         call = member.listener(hook, self.hooks)
         if call is None:
             return None
         return member.shielded(self._watched(hook, member, call), hook), member.skip, member.label
 
     def _watched(
-        self, hook: str, member: Member, call: Callable[..., object]
+        self, hook: str, member: RelayMember, call: Callable[..., object]
     ) -> Callable[..., object]:
         if any(member is one.opening or member is one.closing for one in self._monitors):
             return call
@@ -215,60 +317,63 @@ class HookRelay(Hooks):
             call = monitor.watched(hook, member, call)
         return call
 
-    def _settle(self) -> None:
-        if self._source is not None:
-            self.connect(self._source())
+    def _connect_pending(self) -> None:
+        if self._pending_members is not None:
+            self.connect(self._pending_members())
 
-    def _settle_and_fire(self, hook: str, *args: Any) -> None:
-        self._settle()
+    def _connect_and_fire(self, hook: str, *args: Any) -> None:
+        self._connect_pending()
         self.fire(hook, *args)
 
-    def _returned(self, hook: str, listener: _Listener, result: object) -> None:
-        """Take what a hook returned: a word of Lightning's, or what nobody asked for."""
+    def _handle_return_value(self, hook: str, listener: _Listener, result: object) -> None:
+        """End the epoch where the module returned -1 as in Lightning; warn of any other value."""
         call, skip, label = listener
+        # Lightning's protocol of this one hook; no other return value means anything
         is_end = hook == "on_train_batch_start" and isinstance(result, int) and result == -1
         if is_end and skip and self.on_end_epoch is not None:
             self.on_end_epoch()
             return
-        # of a function that was put in a hook's place, such as a lambda, it is by chance
-        if (hook, label) in self._told or not (skip or ismethod(call)):
+        # a plain function put in a hook's place, such as a lambda, returns its value by chance
+        if (hook, label) in self._warned_returns or not (skip or ismethod(call)):
             return
-        self._told.add((hook, label))
-        what = repr(result) if isinstance(result, int) else f"a {type(result).__qualname__}"
+        self._warned_returns.add((hook, label))
+        shown = repr(result) if isinstance(result, int) else f"a {type(result).__qualname__}"
         warn(
-            f"the hook {hook!r} of {label} returned {what}: hooks return None, and nothing is done "
-            "with it. Call trainer.skip_batch() or trainer.stop(reason) to act on the run, or "
+            f"the hook {hook!r} of {label} returned {shown}: hooks return None, and nothing is "
+            "done with it. Call trainer.skip_batch() or trainer.stop(reason) to act on the run, or "
             "return nothing.",
             TrainerHooksWarning,
         )
 
-    def _stop(self, hook: str, request: StopTraining) -> None:
+    def _handle_stop(self, hook: str, request: StopTraining) -> None:
         if self.on_stop is None or hook in _CUTTING:
             raise request
         self.on_stop(request)
 
 
-def _drop(event: str, listener: _Listener, result: object) -> None:
-    """Do nothing with what the listener of an event returns, which is the user's own."""
+def _ignore_return_value(event: str, listener: _Listener, result: object) -> None:
+    """Do nothing: the return value of an event's method is the user's own."""
 
 
 def _fan_out(
     hook: str,
     listeners: tuple[_Listener, ...],
-    stop: Callable[[str, StopTraining], None],
-    returned: Callable[[str, _Listener, object], None],
+    handle_stop: Callable[[str, StopTraining], None],
+    handle_return_value: Callable[[str, _Listener, object], None],
 ) -> Callable[..., None]:
     """Return a function that calls `listeners` in turn and stops at the first error.
 
-    A request to stop is none: the others still have their turn, then `stop` is told of the first.
+    A `StopTraining` is no error: the remaining listeners still have their turn, then `handle_stop`
+    receives the first of them.
     """
 
+    # `current_hook` reads `hook` and `label` from the frames of this function
     def fire(*args: Any) -> None:
         request: StopTraining | None = None
         for call, skip, label in listeners:
             try:
                 if (result := call(*args[skip:])) is not None:
-                    returned(hook, (call, skip, label), result)
+                    handle_return_value(hook, (call, skip, label), result)
             except StopTraining as error:
                 add_note(error, f"raised in hook {hook!r} of {label}")
                 request = request or error
@@ -276,7 +381,7 @@ def _fan_out(
                 add_note(error, f"raised in hook {hook!r} of {label}")
                 raise
         if request is not None:
-            stop(hook, request)
+            handle_stop(hook, request)
 
     return fire
 
@@ -284,21 +389,22 @@ def _fan_out(
 def _fan_out_to_all(
     hook: str,
     listeners: tuple[_Listener, ...],
-    stop: Callable[[str, StopTraining], None],
-    returned: Callable[[str, _Listener, object], None],
+    handle_stop: Callable[[str, StopTraining], None],
+    handle_return_value: Callable[[str, _Listener, object], None],
 ) -> Callable[..., None]:
-    """Return a function that calls every listener, then raises the first error with the others.
+    """Return a function that calls every listener, then raises the first error, noting the others.
 
-    Of a request to stop, which is none, `stop` is told unless there is an error.
+    `handle_stop` receives the first `StopTraining`, unless there is an error.
     """
 
+    # `current_hook` reads `hook` and `label` from the frames of this function
     def fire(*args: Any) -> None:
         errors = []
         request: StopTraining | None = None
         for call, skip, label in listeners:
             try:
                 if (result := call(*args[skip:])) is not None:
-                    returned(hook, (call, skip, label), result)
+                    handle_return_value(hook, (call, skip, label), result)
             except StopTraining as error:
                 add_note(error, f"raised in hook {hook!r} of {label}")
                 request = request or error
@@ -308,64 +414,67 @@ def _fan_out_to_all(
         if errors:
             first, *others = errors
             for other in others:
-                if other is first:  # an `on_exception` that raises what it was given
+                if other is first:  # an `on_exception` that raises the exception it received
                     continue
-                add_note(first, f"and then, of the same hook: {describe_error(other)}")
+                add_note(first, f"and then, of the same hook: {error_summary_with_notes(other)}")
             raise first
         if request is not None:
-            stop(hook, request)
+            handle_stop(hook, request)
 
     return fire
 
 
-def call_noting(error: BaseException, call: Callable[..., object], *arguments: Any) -> None:
-    """Call while `error` is on its way; what fails in that is noted on it."""
+def call_and_note_errors(
+    error: BaseException, call: Callable[..., object], *arguments: Any
+) -> None:
+    """Call a function while `error` is being raised; note its own error on `error`."""
     try:
         call(*arguments)
     except BaseException as other:  # noqa: BLE001 - noted on the error that is raised
         if other is not error:
-            add_note(error, f"and then, while it was reported: {describe_error(other)}")
+            add_note(error, f"and then, while it was reported: {error_summary_with_notes(other)}")
 
 
-def describe_error(error: BaseException) -> str:
-    """Return an error's type, message and notes in one line; it never fails."""
-    told = error.__dict__.get("__notes__")
-    notes = "; ".join(map(str, told)) if isinstance(told, list) else ""
-    return described(error) + (f" ({notes})" if notes else "")
+def error_summary_with_notes(error: BaseException) -> str:
+    """Return an error's type, message and notes in one line; this never fails."""
+    # from the dict: reading the attribute may run code of the error's class
+    notes = error.__dict__.get("__notes__")
+    joined = "; ".join(map(str, notes)) if isinstance(notes, list) else ""
+    return error_summary(error) + (f" ({joined})" if joined else "")
 
 
-def hook_in_work(frame: FrameType | None = None) -> str:
-    """Return the hook from inside which this is called, the innermost; an empty text if none.
+def current_hook(frame: FrameType | None = None) -> str:
+    """Return the innermost hook that is being fired; an empty string if none is.
 
-    It is read from the stack, so that a firing need not note what it fires.
+    It is read from the stack, so that firing a hook costs nothing for it.
 
     Args:
-        frame: where to look, as for another thread; the caller's unless given.
+        frame: the innermost frame to look at, as of another thread; the caller's if None.
     """
-    firing = _firing(sys._getframe(1) if frame is None else frame)  # noqa: SLF001 - documented
+    firing = _firing_frame(sys._getframe(1) if frame is None else frame)  # noqa: SLF001 - documented
     return "" if firing is None else str(firing.f_locals["hook"])
 
 
-def place_in_work(frame: FrameType | None) -> str:
+def current_hook_and_callback(frame: FrameType | None) -> str:
     """Return the innermost hook that a thread is in, and whose: `on_fit_start of 'Timer'`.
 
     Args:
-        frame: the call that the thread is in.
+        frame: the thread's innermost frame.
     """
-    firing = _firing(frame)
+    firing = _firing_frame(frame)
     if firing is None:
         return ""
     return f"{firing.f_locals['hook']} of {firing.f_locals.get('label', 'nobody')}"
 
 
-def _firing(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and frame.f_code not in _FIRING:
+def _firing_frame(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and frame.f_code not in _FIRING_CODE:
         frame = frame.f_back
     return frame
 
 
 def is_module_first(hook: str) -> bool:
-    """Return whether the module hears of `hook` before any callback, whatever their bands."""
+    """Return whether `hook` fires on the module before any callback, whatever their bands."""
     return hook in _MODULE_FIRST
 
 
@@ -374,8 +483,8 @@ def is_isolated(hook: str) -> bool:
     return hook in _ISOLATED
 
 
-_FIRING = (
+_FIRING_CODE = (
     _fan_out("", (), print, print).__code__,
     _fan_out_to_all("", (), print, print).__code__,
 )
-"""What runs while a hook is fired."""
+"""The code objects of the functions that fire a hook; their frames are found on the stack."""

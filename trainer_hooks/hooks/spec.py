@@ -1,4 +1,4 @@
-"""What can be known of a hook without calling it, derived from the catalogue."""
+"""HookSpec: the facts about each hook, read from the catalogue; and the test for overrides."""
 
 from __future__ import annotations
 
@@ -12,10 +12,73 @@ from trainer_hooks.hooks.catalogue import Hooks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ALIASES", "HOOKS", "HookSpec", "empty_hook", "overrides", "specs_of"]
+__all__ = [
+    "ALIASES",
+    "EVENT_NAMES",
+    "HOOKS",
+    "HookSpec",
+    "empty_hook",
+    "overrides",
+    "specs_of",
+]
 
 ALIASES: Mapping[str, str] = MappingProxyType({"on_configure_sharded_model": "on_configure_model"})
-"""Older names that are accepted for a hook."""
+"""Older names that are accepted for a hook, and the hook of each."""
+
+EVENT_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "on_init_end": "init",
+        "on_before_load": "before_load",
+        "on_after_load": "after_load",
+        "on_fit_start": "fit_start",
+        "on_iteration_start": "iteration_start",
+        "on_train_epoch_start": "epoch_start",
+        "on_before_dataloader": "before_dataloader",
+        "on_after_dataloader": "after_dataloader",
+        "on_train_batch_start": "batch_start",
+        "on_before_train_batch": "before_train_batch",
+        "on_before_forward": "before_forward",
+        "on_after_forward": "after_forward",
+        "on_before_loss": "before_loss",
+        "on_after_loss": "after_loss",
+        "on_before_backward": "before_backward",
+        "on_after_backward": "after_backward",
+        "on_after_train_batch": "after_train_batch",
+        "on_train_batch_end": "batch_end",
+        "on_batch_checkpoint": "batch_checkpoint",
+        "on_train_batches_end": "epoch_end",
+        "on_validation_run_start": "eval_before_all",
+        "on_validation_start": "eval_start",
+        "on_validation_batch_start": "eval_batch_start",
+        "on_validation_before_forward": "eval_before_forward",
+        "on_validation_after_forward": "eval_after_forward",
+        "on_validation_batch_end": "eval_batch_end",
+        "on_validation_end": "eval_end",
+        "on_validation_run_end": "eval_after_all",
+        "on_epoch_checkpoint": "epoch_checkpoint",
+        "on_iteration_end": "iteration_end",
+        "on_iteration_checkpoint": "iteration_checkpoint",
+        "on_fit_end": "fit_end",
+        "on_evaluation_run_start": "eval_standalone_start",
+        "on_evaluation_run_end": "eval_standalone_end",
+        "on_test_start": "eval_start",
+        "on_test_batch_start": "eval_batch_start",
+        "on_test_batch_end": "eval_batch_end",
+        "on_test_end": "eval_end",
+        "on_predict_start": "predict_start",
+        "on_predict_batch_start": "predict_batch_start",
+        "on_predict_before_forward": "predict_before_forward",
+        "on_predict_after_forward": "predict_after_forward",
+        "on_predict_batch_end": "predict_batch_end",
+        "on_predict_end": "predict_end",
+        "on_close": "close",
+        "on_post_close": "post_close",
+    }
+)
+"""The second name of each hook that has one in `trainer_hooks.Event`, in firing order.
+
+They are the names of MosaicML Composer's events. Validation and test share the `eval` ones.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,46 +89,40 @@ class HookSpec:
         name: the method's name.
         arguments: names of its arguments, without `self`.
         summary: its docstring, one sentence saying when it fires.
-        lightning: its name in Lightning ("same", or "1.x same" where only 1.x releases had it).
-        composer: the name of the same moment in MosaicML Composer, or an empty string.
-        accelerated: the name of the same moment in pytorch-accelerated, or an empty string.
-        supplier: the distribution that brought it; empty for the hooks of trainer_hooks itself.
+        supplier: the distribution that added it; empty for the hooks of trainer_hooks itself.
         declared: the empty method that declares it.
     """
 
     name: str
     arguments: tuple[str, ...]
     summary: str
-    lightning: str = ""
-    composer: str = ""
-    accelerated: str = ""
     supplier: str = ""
     declared: Callable[..., None] | None = None
 
     @property
     def takes_module(self) -> bool:
-        """Whether the hook is given the module; the two init hooks come before there is one."""
+        """Whether the hook takes the module; the two init hooks fire before there is one."""
         return "module" in self.arguments
 
 
 def specs_of(catalogue: type[Hooks], supplier: str = "") -> dict[str, HookSpec]:
-    """Return what a catalogue's class declares itself, in its order.
+    """Return the hooks that a catalogue class declares itself, by name, in its order.
 
     Args:
         catalogue: `Hooks`, or a subclass that adds hooks.
-        supplier: the distribution that brought it.
+        supplier: the distribution that the class belongs to.
     """
-    specs = {}
-    for name, hook in vars(catalogue).items():
-        if name.startswith("_") or not inspect.isfunction(hook):
-            continue
-        arguments = tuple(inspect.signature(hook).parameters)[1:]
-        lightning, composer, accelerated = getattr(hook, "known_as", ("", "", ""))
-        doc = inspect.getdoc(hook) or ""
-        specs[name] = HookSpec(
-            name, arguments, doc, lightning, composer, accelerated, supplier, hook
+    return {
+        name: HookSpec(
+            name,
+            tuple(inspect.signature(hook).parameters)[1:],
+            inspect.getdoc(hook) or "",
+            supplier,
+            hook,
         )
-    return specs
+        for name, hook in vars(catalogue).items()
+        if not name.startswith("_") and inspect.isfunction(hook)
+    }
 
 
 HOOKS: Mapping[str, HookSpec] = MappingProxyType(specs_of(Hooks))
@@ -73,22 +130,21 @@ HOOKS: Mapping[str, HookSpec] = MappingProxyType(specs_of(Hooks))
 
 
 def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HOOKS) -> bool:
-    """Return whether `implementer` has a `hook` of its own: in its class, or as an attribute.
-
-    One that is None is switched off.
+    """Return whether an object overrides a hook, in its class or as an instance attribute.
 
     Args:
-        implementer: a callback or a module.
+        implementer: a callback or a module. An attribute that is None switches the hook off.
         hook: the hook's name, or an older name of one.
-        hooks: the hooks that there are.
+        hooks: all known hooks by name.
     """
     own = getattr(implementer, "__dict__", {})
     if hook in own:
         return own[hook] is not None
     method = getattr(type(implementer), hook, None)
-    # `is True`: a mock that was put in a hook's place says yes to any question
+    # `is True`: a Mock in a hook's place answers every attribute with another, truthy Mock
     if method is None or getattr(method, "is_empty_hook", False) is True:
         return False
+    # an older name has no spec: a class that defines it overrides the hook
     spec = hooks.get(hook)
     return spec is None or method is not spec.declared
 
@@ -96,7 +152,7 @@ def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HO
 def empty_hook(hook: str) -> Callable[..., None]:
     """Return a method that does nothing and does not count as overriding `hook`.
 
-    It is for implementers that are given other arguments than a callback, as the module is.
+    It is for classes whose hooks take other arguments than a callback's, as the module's do.
     """
 
     def method(self: object, *args: object) -> None:

@@ -1,4 +1,4 @@
-"""Loggers: where the metrics of a run are written; each is loaded when it is first used."""
+"""Loggers: write the metrics of a run to files or services; each is loaded on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logger: where a run's metrics and hyperparameters are written."""
+"""Logger: the base class of everything that metrics and hyperparameters are written to."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Logger"]
 
 
 class Logger(ABC):
-    """Write metrics and hyperparameters somewhere. Only `log_metrics` must be defined.
+    """Base class of a logger. Only `log_metrics` must be defined.
 
-    The trainer calls a logger on the main process only, with plain numbers. What a logger has no
-    place for, as images in a CSV file, it leaves out: callbacks hand everything to every logger.
+    The trainer calls a logger on rank 0 only, with plain numbers. Callbacks pass every image, table
+    and text to every logger; a logger ignores what it cannot show, such as images in a CSV file.
 
-    In a run an error of a logger is held back, reported, and what the logger was given is kept and
-    given again later. So a method that raises must have taken nothing of that call.
+    During a run an error of a logger is reported and does not end the run: the call is kept and
+    made again later. So a method that raises must not have stored any part of that call.
     """
 
     on_error: str = "report"
@@ -39,39 +39,44 @@ class Logger(ABC):
 
     @property
     def version(self) -> int | str | None:
-        """Return what tells this run from others of the same name."""
+        """Return the number or name that tells this run from others of the same experiment."""
         return None
 
     @property
     def save_dir(self) -> str | None:
-        """Return the folder under which the files of all runs lie, if there are files."""
+        """Return the folder that holds the files of all runs, or None without files."""
         return None
 
     @property
     def log_dir(self) -> str | None:
-        """Return the folder of this run; asking for it creates nothing."""
+        """Return the folder of this run; reading the property creates nothing."""
         return self.save_dir
 
     @property
     def experiment(self) -> Any:
-        """Return the object of the library that does the writing, made if need be; or None."""
+        """Return the library's own object that does the writing, or None; made on first use."""
         return None
 
     @abstractmethod
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Take the values of one moment; `step` is their place on the x axis."""
+        """Write the metrics of one moment.
+
+        Args:
+            metrics: values by name.
+            step: their position on the x axis.
+        """
 
     def log_hyperparams(  # noqa: B027 - optional
         self, params: Mapping[str, Any] | Namespace
     ) -> None:
-        """Take the hyperparameters of the run; a later call adds to them."""
+        """Write the hyperparameters of the run; a later call adds to them."""
 
     def log_graph(self, model: nn.Module, input_array: Any = None) -> None:  # noqa: B027
-        """Take the model's graph.
+        """Write the model's graph.
 
         Args:
             model: the model.
-            input_array: an input for its forward; `model.example_input_array` unless given.
+            input_array: an input for its forward; by default `model.example_input_array`.
         """
 
     def log_image(  # noqa: B027
@@ -83,15 +88,15 @@ class Logger(ABC):
         captions: Sequence[str] | None = None,
         channels_last: bool = False,
     ) -> None:
-        """Take images.
+        """Write images.
 
         Args:
-            key: the name that they are found under.
+            key: the name to store them under.
             images: tensors or arrays, each `(H, W)`, `(C, H, W)`, or `(H, W, C)` with
-                `channels_last`; whole numbers from 0 to 255, or others from 0 to 1.
-            step: their place on the x axis.
-            captions: a text for each.
-            channels_last: whether colours are the last dimension.
+                `channels_last`; integers from 0 to 255, or floats from 0 to 1.
+            step: their position on the x axis.
+            captions: a caption for each image.
+            channels_last: whether the last dimension is the colour.
         """
 
     def log_images(
@@ -101,14 +106,15 @@ class Logger(ABC):
         channels_last: bool = False,
         step: int | None = None,
     ) -> None:
-        """Take images as `log_image` does, with Composer's arguments.
+        """Write images as `log_image` does, with the arguments in Composer's order.
 
         Args:
-            images: one image, a sequence of them, or a batch of shape `(N, C, H, W)`.
-            name: the name that they are found under.
-            channels_last: whether colours are the last dimension.
-            step: their place on the x axis.
+            images: one image, a sequence of images, or a batch of shape `(N, C, H, W)`.
+            name: the name to store them under.
+            channels_last: whether the last dimension is the colour.
+            step: their position on the x axis.
         """
+        # a list has no `ndim`, and is taken for a sequence of images
         is_one = getattr(images, "ndim", 4) < 4 and not isinstance(images, list | tuple)
         self.log_image(
             name, [images] if is_one else list(images), step, channels_last=channels_last
@@ -122,57 +128,56 @@ class Logger(ABC):
         dataframe: Any = None,
         step: int | None = None,
     ) -> None:
-        """Take a table.
+        """Write a table.
 
         Args:
-            key: the name that it is found under.
+            key: the name to store the table under.
             columns: the names of its columns.
             data: its rows.
             dataframe: a pandas frame, instead of columns and rows.
-            step: its place on the x axis.
+            step: its position on the x axis.
         """
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:  # noqa: B027
-        """Take a text.
+        """Write a text.
 
         Args:
-            key: the name that it is found under.
-            text: it.
-            step: its place on the x axis.
+            key: the name to store the text under.
+            text: the text.
+            step: its position on the x axis.
         """
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:  # noqa: B027
-        """Learn that a checkpoint was saved, and is durable.
+        """React to a checkpoint that was saved and is durable.
 
         Args:
-            checkpoint_callback: a checkpoint callback of the trainer, its books up to date; for a
-                logger in the background what these said at that moment, as attributes of the same
-                names: `state_key`, `save_top_k`, `best_model_path`, `last_model_path` and
-                `best_k_models`.
+            checkpoint_callback: the checkpoint callback that saved. A logger in the background gets
+                a copy of its state at that moment instead, with the attributes `state_key`,
+                `save_top_k`, `best_model_path`, `last_model_path` and `best_k_models`.
         """
 
     def run_state(self) -> dict[str, Any]:
-        """Return, as plain data, what finds this run again and how far it is.
+        """Return plain data from which `resume_run` finds this run and its progress again.
 
-        Each checkpoint holds it; it is what `resume_run` is given.
+        Every checkpoint holds it.
         """
         return {}
 
     def resume_run(self, state: dict[str, Any]) -> None:  # noqa: B027 - optional
-        """Go on with the run of a checkpoint, unless the user has chosen another one.
+        """Continue the run of a checkpoint, unless the user has chosen another run.
 
-        What was logged after the checkpoint is going to be logged again; it must not stand there
-        twice. Nothing is written before the first call that logs something.
+        Everything logged after the checkpoint will be logged again, and must not be stored twice.
+        Write nothing before the first call that logs something.
 
         Args:
-            state: what `run_state` returned when the checkpoint was saved.
+            state: the return value of `run_state` when the checkpoint was saved.
         """
 
     def save(self) -> None:  # noqa: B027 - optional
-        """Write out what is still held in memory."""
+        """Write out everything that is held in memory."""
 
     def finalize(self, status: str) -> None:  # noqa: ARG002 - for those who override it
-        """Finish after a run; `status` is `"success"` or `"failed"`.
+        """Finish a run; `status` is `"success"` or `"failed"`.
 
         The logger may be used again afterwards: a trainer can fit twice.
         """

@@ -1,4 +1,4 @@
-"""CometLogger: an experiment of Comet, online or offline."""
+"""CometLogger: log to an experiment of Comet, online or offline."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from secrets import token_hex
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import OptionError
+from trainer_hooks._options import STRING, Rule, check_options
 from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.hparams import as_dict, flattened, plain_number
-from trainer_hooks.loggers.media import as_pixels, as_table, require_package
-from trainer_hooks.loggers.run_folder import check_text
-from trainer_hooks.loggers.sent import Sent
+from trainer_hooks.loggers.conversion import (
+    as_dict,
+    as_pixels,
+    as_table,
+    flattened,
+    plain_number,
+    require_package,
+)
+from trainer_hooks.loggers.online_services import SentSteps
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -20,26 +25,36 @@ if TYPE_CHECKING:
 
 __all__ = ["CometLogger"]
 
-_MODES = (None, "get_or_create", "get", "create")
+_RULES = {
+    "workspace": STRING.or_none(),
+    "project": STRING.or_none(),
+    "experiment_key": STRING.or_none(),
+    "prefix": STRING.or_none(),
+    "mode": Rule(
+        "'get_or_create', 'get' or 'create'",
+        lambda value: value in (None, "get_or_create", "get", "create"),
+        "Choose one of them.",
+    ),
+}
 
 
 class CometLogger(Logger):
-    """Write to an experiment of Comet: metrics, parameters, images, tables and texts.
+    """Log metrics, hyperparameters, images, tables and texts to an experiment of Comet.
 
-    The experiment is begun at the first write, and stays open after a training, for what you log
-    yourself; `logger.experiment.end()` ends it, and so does the end of the process. A run that is
-    resumed goes on in the experiment of the same key.
+    The experiment is begun at the first write. It stays open after a training so that you can log
+    to it yourself, until `logger.experiment.end()` or the end of the process. A resumed run
+    continues the experiment of the same key.
 
     Args:
-        api_key: by default `COMET_API_KEY`, or what `comet login` has kept.
-        workspace: by default `COMET_WORKSPACE`, or that of the account.
-        project: the project; Comet's own default unless given.
-        experiment_key: an experiment to go on with, or the key of a new one, of 32 to 50 letters
-            and digits.
-        mode: `"get"` goes on with an experiment, `"create"` begins one, `"get_or_create"` does
-            what fits the key, and is the default.
-        online: False writes to this machine only; `comet upload` sends it later.
-        prefix: put before each metric's name, with an underscore.
+        api_key: the API key; by default `COMET_API_KEY`, or the one stored by `comet login`.
+        workspace: the workspace; by default `COMET_WORKSPACE`, or that of the account.
+        project: the project; by default Comet's own default.
+        experiment_key: the key of an experiment to continue, or of a new one: 32 to 50 letters and
+            digits.
+        mode: `"get"` continues an experiment, `"create"` begins one, `"get_or_create"` (default)
+            does whichever fits the key.
+        online: False writes to this machine only; `comet upload` sends the files later.
+        prefix: text before each metric's name, joined by an underscore.
         **kwargs: for `comet_ml.ExperimentConfig`: `name`, `offline_directory`, `tags`,
             `log_code`...
 
@@ -64,15 +79,15 @@ class CometLogger(Logger):
         **kwargs: Any,
     ) -> None:
         require_package("comet_ml", "comet", "CometLogger")
-        texts = {"workspace": workspace, "project": project, "experiment_key": experiment_key}
-        for argument, value in (texts | {"prefix": prefix}).items():
-            if value is not None:
-                check_text(argument, value, "CometLogger")
-        if mode not in _MODES:
-            raise OptionError(
-                f"mode {mode!r} of CometLogger: must be 'get_or_create', 'get' or 'create'. "
-                "Choose one of them."
-            )
+        check_options(
+            "CometLogger",
+            _RULES,
+            workspace=workspace,
+            project=project,
+            experiment_key=experiment_key,
+            prefix=prefix,
+            mode=mode,
+        )
         self.in_background = online is not False
         self._api_key, self._workspace, self._project = api_key, workspace, project
         self._is_chosen = experiment_key is not None
@@ -80,7 +95,8 @@ class CometLogger(Logger):
         self._mode, self._online, self._prefix = mode, online, prefix
         self._options = kwargs
         self._experiment: Any = None
-        self._sent = Sent()
+        self._sent = SentSteps()
+        # the training may read `experiment` while the guard's thread logs
         self._lock = RLock()
 
     @property
@@ -95,38 +111,41 @@ class CometLogger(Logger):
 
     @property
     def save_dir(self) -> str | None:
-        """Return the folder of offline experiments, if one was given."""
+        """Return the folder of offline experiments, or None if none was given."""
         folder = self._options.get("offline_directory")
         return None if folder is None else os.fspath(folder)
 
     @property
     def log_dir(self) -> None:
-        """Return None: Comet gives an experiment no folder that others may write to."""
+        """Return None: Comet offers no folder to which others may write."""
         return
 
     @property
     def experiment(self) -> Any:
-        """Return the experiment, begun at the first call."""
+        """Return the experiment, which is begun by the first call."""
         with self._lock:
             if self._experiment is None:
                 self._experiment = self._begin()
             return self._experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log the values of one moment; without a `step` the calls are numbered."""
-        experiment, place = self.experiment, self._sent.calls if step is None else step
+        """Log the metrics of one moment; calls without a `step` are numbered."""
+        experiment, position = self.experiment, self._sent.calls if step is None else step
         values = {
             key: plain_number(value)
             for key, value in metrics.items()
-            if self._sent.is_new(key, place)
+            if self._sent.is_new(key, position)
         }
         epoch = values.pop("epoch", None)
         if values:
             experiment.log_metrics(
-                values, prefix=self._prefix, step=place, epoch=None if epoch is None else int(epoch)
+                values,
+                prefix=self._prefix,
+                step=position,
+                epoch=None if epoch is None else int(epoch),
             )
             for key in values:
-                self._sent.note(key, place)
+                self._sent.note(key, position)
         self._sent.calls += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
@@ -142,7 +161,7 @@ class CometLogger(Logger):
         captions: Sequence[str] | None = None,
         channels_last: bool = False,
     ) -> None:
-        """Log images, each under a name of its own, `key/0`, `key/1`..."""
+        """Log images, each under its own name: `key/0`, `key/1`..."""
         pixels = [as_pixels(image, key, channels_last=channels_last) for image in images]
         for index, array in enumerate(pixels):
             note = None if captions is None else {"caption": captions[index]}
@@ -165,7 +184,7 @@ class CometLogger(Logger):
         self.experiment.log_text(text, step=step, metadata={"key": key})
 
     def finalize(self, status: str) -> None:  # noqa: ARG002 - the experiment stays open
-        """Send what is still held; the experiment stays open."""
+        """Send everything that is still held; the experiment stays open."""
         if self._experiment is not None:
             self._experiment.flush()
         self._sent.end_run()
@@ -175,18 +194,18 @@ class CometLogger(Logger):
         return {"project": self._project, "key": self._key, "logged": self._sent.calls}
 
     def resume_run(self, state: dict[str, Any]) -> None:
-        """Go on with the experiment of a checkpoint."""
+        """Continue the experiment of a checkpoint."""
         if state["project"] != self._project or (self._is_chosen and state["key"] != self._key):
             return
         with self._lock:
             if state["key"] != self._key:
                 self._key, self._experiment = state["key"], None
                 self._sent.forget()
-            # what this process has sent since is not sent again; of another's nobody can be asked
+            # Comet cannot be asked which steps it has, so only what this process sent is skipped
             self._sent.resume(state["logged"])
 
     def _begin(self) -> Any:
-        # it would wrap what it finds imported, and complain of what was imported before
+        # Comet would patch libraries to log by itself, and warn of those imported before it
         os.environ.setdefault("COMET_DISABLE_AUTO_LOGGING", "1")
         import comet_ml
 

@@ -1,4 +1,4 @@
-"""ConsoleLogger: a plain line for each hand-over, for log files and batch jobs."""
+"""ConsoleLogger: print a plain line at each flush of metrics, for log files and batch jobs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._options import STRING, Rule, check_options
 from trainer_hooks._text import printable
-from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.hparams import as_dict, flattened, plain_number
-from trainer_hooks.loggers.media import as_table
-from trainer_hooks.loggers.run_folder import check_text
+from trainer_hooks.loggers.conversion import as_dict, as_table, flattened, plain_number
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -20,16 +18,25 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsoleLogger"]
 
+_RULES = {
+    "stream": Rule(
+        "an open file",
+        lambda value: value is None or hasattr(value, "write"),
+        "Pass one, such as sys.stderr or open('train.log', 'a').",
+    ),
+    "prefix": STRING,
+}
+
 
 class ConsoleLogger(Logger):
-    """Print a line for each hand-over, without colours and without a bar.
+    """Print one line for each flush of metrics, without colours and without a bar.
 
     Each line is written at once, so that `tail -f` on a batch job's log file shows it. Tables,
-    texts and images get a line that says so.
+    texts and images are mentioned in a line of their own.
 
     Args:
-        stream: where to; standard output unless given.
-        prefix: put before each metric's name, with a dash.
+        stream: the file to print to; standard output by default.
+        prefix: text before each metric's name, joined by a dash.
         timestamps: whether each line begins with the time.
 
     Raises:
@@ -43,19 +50,14 @@ class ConsoleLogger(Logger):
     def __init__(
         self, stream: TextIO | None = None, prefix: str = "", timestamps: bool = True
     ) -> None:
-        if stream is not None and not hasattr(stream, "write"):
-            raise OptionError(
-                f"stream {stream!r} of ConsoleLogger: must be an open file. Pass one, such as "
-                "sys.stderr or open('train.log', 'a')."
-            )
-        check_text("prefix", prefix, "ConsoleLogger")
+        check_options("ConsoleLogger", _RULES, stream=stream, prefix=prefix)
         self._stream = stream
         self._prefix = f"{prefix}-" if prefix else ""
         self._has_times = timestamps
         self._logged = 0
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Print the values of one moment; without a `step` the calls are numbered."""
+        """Print the metrics of one moment; calls without a `step` are numbered."""
         values = " ".join(
             f"{self._prefix}{key}={_shown(plain_number(value))}" for key, value in metrics.items()
         )
@@ -76,7 +78,7 @@ class ConsoleLogger(Logger):
         captions: Sequence[str] | None = None,  # noqa: ARG002 - the line has no room for them
         channels_last: bool = False,  # noqa: ARG002
     ) -> None:
-        """Print that there were images."""
+        """Print the number of images."""
         self._print(step, f"{key}: {len(images)} image{'s' if len(images) != 1 else ''}")
 
     def log_table(
@@ -87,12 +89,12 @@ class ConsoleLogger(Logger):
         dataframe: Any = None,
         step: int | None = None,
     ) -> None:
-        """Print what a table is about."""
+        """Print the size and the columns of a table."""
         names, rows = as_table(key, columns, data, dataframe)
         self._print(step, f"{key}: table of {len(rows)} rows, columns {', '.join(map(str, names))}")
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
-        """Print a text, its line breaks escaped."""
+        """Print a text, with its line breaks escaped."""
         self._print(step, f"{key}: {text}")
 
     def _print(self, step: int | None, text: str) -> None:
@@ -104,5 +106,5 @@ class ConsoleLogger(Logger):
 
 
 def _shown(value: Any) -> str:
-    """Return a number in six digits; whole numbers and texts as they are."""
+    """Return a float with six digits, and anything else as text."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,60 +1,72 @@
-"""CSVLogger: metrics in a CSV file and hyperparameters in a JSON file."""
+"""CSVLogger: write metrics to a CSV file and hyperparameters to a JSON file."""
 
 from __future__ import annotations
 
 import csv
+import os
 from contextlib import suppress
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._files import replace_file
+from trainer_hooks._options import STRING, Rule, check_options, is_int
 from trainer_hooks.errors import OptionError
-from trainer_hooks.loggers.files import (
-    STEP,
-    append_rows,
-    continue_csv,
-    create_csv,
-    csv_writer,
-    cut_csv,
-    holds_rows,
-)
-from trainer_hooks.loggers.folder_logger import FolderLogger
-from trainer_hooks.loggers.hparams import as_dict, plain_number, write_hparams
-from trainer_hooks.loggers.run_folder import RunFolder, check_text
+from trainer_hooks.loggers.conversion import as_dict, plain_number, write_hparams
+from trainer_hooks.loggers.run_folder import FolderLogger, RunFolder
 
 if TYPE_CHECKING:
-    import os
     from argparse import Namespace
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
     from typing import TextIO
 
-    from trainer_hooks.loggers.csv_experiment import CSVExperiment
+__all__ = [
+    "STEP",
+    "CSVExperiment",
+    "CSVLogger",
+    "append_rows",
+    "continue_csv",
+    "create_csv",
+    "csv_writer",
+    "cut_csv",
+    "free_name",
+    "holds_rows",
+    "without_gaps",
+]
 
-__all__ = ["CSVLogger"]
-
+STEP = "step"
+"""The first column of a metrics file."""
 _METRICS = "metrics.csv"
-
 _Row = tuple[int, dict[str, float]]
+
+_RULES = {
+    "name": STRING,
+    "prefix": STRING,
+    "flush_logs_every_n_steps": Rule(
+        "a whole number from 1 on",
+        lambda value: is_int(value, 1),
+        "Write 1 to write each row at once.",
+    ),
+}
 
 
 class CSVLogger(FolderLogger):
-    """Write metrics to `save_dir/name/version_N/metrics.csv`, one row a call.
+    """Write metrics to `save_dir/name/version_N/metrics.csv`, one row per call.
 
-    The folder is made as a fit begins, or else at the first write, and no two loggers are ever
-    given the same number. Rows are collected in memory and written every `flush_logs_every_n_steps`
-    steps and at the end of a run; what was written survives a killed process. A metric that appears
-    late becomes a new column. With a `version` of your own, rows are added to the file that is
-    there.
+    The folder is made when a fit begins, or else at the first write, and no two loggers ever get
+    the same number. Rows are collected in memory and written every `flush_logs_every_n_steps` steps
+    and at the end of a run; rows on disk survive a killed process. A metric that appears late
+    becomes a new column. With a chosen `version`, rows are added to an existing file.
 
-    A run that is resumed goes on in the same folder. Rows that were written after the checkpoint,
-    and so will be written again, are moved to `metrics.after_resume_0.csv` beside it.
+    A resumed run continues in the same folder. Rows that were written after the checkpoint will be
+    written again, so the old ones are moved to `metrics.after_resume_0.csv` beside the file.
 
     Args:
         save_dir: folder for all experiments.
         name: name of the experiment; an empty string or None leaves that level out.
         version: a number, or the whole name of the folder. Default: the next free number.
-        prefix: put before each metric's name, with a dash.
-        flush_logs_every_n_steps: how many steps, or rows, may be lost if the process is killed.
+        prefix: text before each metric's name, joined by a dash.
+        flush_logs_every_n_steps: the number of steps, or rows, that a killed process may lose.
 
     Raises:
         OptionError: an argument breaks its rule, or the folder cannot be made.
@@ -72,9 +84,13 @@ class CSVLogger(FolderLogger):
         prefix: str = "",
         flush_logs_every_n_steps: int = 100,
     ) -> None:
-        for argument, value in (("name", name or ""), ("prefix", prefix)):
-            check_text(argument, value, "CSVLogger")
-        _check_every(flush_logs_every_n_steps)
+        check_options(
+            "CSVLogger",
+            _RULES,
+            name=name or "",
+            prefix=prefix,
+            flush_logs_every_n_steps=flush_logs_every_n_steps,
+        )
         self.run_folder = RunFolder("CSVLogger", save_dir, name, version, _METRICS, create_csv)
         self._name = name or ""
         self._prefix = f"{prefix}-" if prefix else ""
@@ -96,14 +112,12 @@ class CSVLogger(FolderLogger):
 
     @property
     def experiment(self) -> CSVExperiment:
-        """Return what writes the files, under the names that Lightning has for it."""
-        from trainer_hooks.loggers.csv_experiment import CSVExperiment
-
+        """Return the writer of the files, under the names that Lightning has for it."""
         return CSVExperiment(self)
 
     @property
     def unwritten(self) -> list[dict[str, float]]:
-        """Return the rows that are still held in memory, as they will stand in the file."""
+        """Return the rows that are still held in memory, as they will be written to the file."""
         return [
             {STEP: step, **{self._prefix + key: value for key, value in row.items()}}
             for step, row in self._rows
@@ -120,8 +134,9 @@ class CSVLogger(FolderLogger):
         return dict(self._hparams)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Take one row; without a `step` the rows are numbered."""
+        """Hold one row in memory; write all when `flush_logs_every_n_steps` is reached."""
         row = dict(metrics)
+        # plain numbers, the common case, are not copied once more
         for value in row.values():
             if type(value) is not float and type(value) is not int:
                 row = {key: plain_number(value) for key, value in row.items()}
@@ -133,8 +148,9 @@ class CSVLogger(FolderLogger):
             try:
                 self.save()
             except BaseException:
-                self._rows.pop()  # who is told that it failed gives this row again
+                self._rows.pop()  # the caller repeats the call that failed, with this row
                 raise
+            # the next step at which to write: with 100 that is 99, 199, ..., whatever was logged
             self._flush_at = (step + 1) // self._flush_every * self._flush_every
             self._flush_at += self._flush_every - 1
         self._logged += 1
@@ -145,17 +161,19 @@ class CSVLogger(FolderLogger):
         A value that JSON has no form for is written as its repr.
 
         Args:
-            params: names and values.
+            params: values by name.
         """
         hparams = {**self._hparams, **as_dict(params)}
         write_hparams(self._claim(), hparams)
         self._hparams = hparams
 
     def run_state(self) -> dict[str, Any]:
-        """Write the rows; return which folder, how many its file has, and any left over."""
+        """Write the rows; return the folder, its number of rows, and the unwritten rows."""
+        # this claims the folder: a resume must find it even if no row is written yet
         where = self.run_folder.state()
         self._claim()
-        with suppress(OSError):  # a full disk: the rows are in the checkpoint instead
+        # on a full disk the checkpoint holds the rows, and they are written after the resume
+        with suppress(OSError):
             self.save()
         unwritten = [[step, dict(row)] for step, row in self._rows]
         return {
@@ -167,15 +185,16 @@ class CSVLogger(FolderLogger):
         }
 
     def resume_run(self, state: dict[str, Any]) -> None:
-        """Go on in the folder of a checkpoint, after the rows that it knows of."""
+        """Continue in the folder of a checkpoint, after the rows that the checkpoint counts."""
         if not self.run_folder.resume(state):
             return
         self._folder, self._cut = None, (state["rows"], state["last"])
         path = self.run_folder.path / _METRICS
+        # a file without the checkpoint's rows is another run's, and is left alone
         if path.is_file() and not holds_rows(path, *self._cut):
             self._cut = None
             if not self.run_folder.is_chosen:
-                self.run_folder.leave()
+                self.run_folder.start_new()
         self._logged = state["logged"]
         self._rows = [(step, dict(row)) for step, row in state["unwritten"]]
         self._flush_at = self._flush_every - 1
@@ -209,7 +228,7 @@ class CSVLogger(FolderLogger):
     def _rewrite(
         self, path: Path, columns: Sequence[str], lines: Sequence[Sequence[float | str]]
     ) -> None:
-        """Replace the file by one with more columns, all old rows, and the rows held in memory."""
+        """Replace the file by one with more columns: all old rows, then the rows held in memory."""
 
         def write(file: TextIO) -> None:
             writer = csv_writer(file)
@@ -224,7 +243,7 @@ class CSVLogger(FolderLogger):
         replace_file(path, write)
 
     def _claim(self) -> Path:
-        """Return the folder of this run, its file ready to be added to."""
+        """Return the folder of this run, with its file ready for more rows."""
         if self._folder is None:
             folder = self.run_folder.claim()
             cut, path = self._cut, folder / _METRICS
@@ -238,14 +257,149 @@ class CSVLogger(FolderLogger):
         return self._folder
 
     def _continue(self, path: Path) -> None:
-        """Take up a file that is there."""
+        """Read the columns and the rows of an existing file."""
         columns, self._written, self._last = continue_csv(path)
         self._columns = dict.fromkeys(columns)
 
 
-def _check_every(every: object) -> None:
-    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+class CSVExperiment:
+    """The files of a `CSVLogger`, under the names of Lightning's `ExperimentWriter`.
+
+    Args:
+        logger: the logger that does all the work.
+    """
+
+    def __init__(self, logger: CSVLogger) -> None:
+        self._logger = logger
+
+    @property
+    def log_dir(self) -> str:
+        """The folder of the run."""
+        return self._logger.log_dir
+
+    @property
+    def metrics_file_path(self) -> str:
+        """The file with the metrics."""
+        return f"{self._logger.log_dir}/metrics.csv"
+
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        """The rows that are not written yet."""
+        return self._logger.unwritten
+
+    @property
+    def metrics_keys(self) -> list[str]:
+        """The names of the metrics in the file."""
+        return self._logger.columns
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        """The hyperparameters that were logged."""
+        return self._logger.hparams
+
+    def log_metrics(self, metrics_dict: Mapping[str, float], step: int | None = None) -> None:
+        """Add a row."""
+        self._logger.log_metrics(metrics_dict, step)
+
+    def log_hparams(self, params: Mapping[str, Any]) -> None:
+        """Add hyperparameters."""
+        self._logger.log_hyperparams(params)
+
+    def save(self) -> None:
+        """Write the rows that are held in memory."""
+        self._logger.save()
+
+
+def create_csv(path: Path) -> bool:
+    """Create a metrics file without metrics; return False if there is one already."""
+    try:
+        with path.open("x", encoding="utf-8", newline="") as file:
+            file.write(f"{STEP}\n")
+    except FileExistsError:
+        return False
+    return True
+
+
+def continue_csv(path: Path) -> tuple[list[str], int, list[str]]:
+    """Return the metric names, the number of rows and the last row of an existing file.
+
+    An incomplete row at the end is dropped.
+
+    Raises:
+        OptionError: the file was not written by a CSVLogger.
+    """
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole != len(content):
+        os.truncate(path, whole)
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, [STEP])
+        rows, last = 0, list[str]()
+        for row in reader:
+            rows, last = rows + 1, row
+    if header[0] != STEP:
         raise OptionError(
-            f"flush_logs_every_n_steps {every!r} of CSVLogger: must be a whole number from 1 on. "
-            "Write 1 to write each row at once."
+            f"version of CSVLogger: {path} was not written by a CSVLogger (its first column is "
+            f"{header[0]!r}, not {STEP!r}). Choose another version or move that file away."
         )
+    if not whole:
+        path.write_text(f"{STEP}\n", encoding="utf-8")
+    return header[1:], rows, last
+
+
+def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Append rows to a file, all of them or none."""
+    size = path.stat().st_size
+    try:
+        with path.open("a", encoding="utf-8", newline="") as file:
+            csv_writer(file).writerows(rows)
+    except OSError:
+        # a row written in part would end the file; a full disk still allows to shorten it
+        os.truncate(path, size)
+        raise
+
+
+def holds_rows(path: Path, rows: int, last: Sequence[str]) -> bool:
+    """Return whether a file has at least `rows` rows, the last of them with the cells `last`."""
+    _, kept, _ = _read(path, rows)
+    return len(kept) == rows and (not kept or without_gaps(kept[-1]) == without_gaps(last))
+
+
+def cut_csv(path: Path, rows: int) -> None:
+    """Keep the first `rows` rows of a file, and move the others to a file beside it."""
+    header, kept, surplus = _read(path, rows)
+    if surplus:
+        _write_all(free_name(path, "after_resume"), [header, *surplus])
+        _write_all(path, [header, *kept])
+
+
+def _read(path: Path, rows: int) -> tuple[list[str], list[list[str]], list[list[str]]]:
+    """Return a file's header, its first `rows` rows, and the rows after those."""
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, [STEP])
+        return header, list(islice(reader, rows)), list(reader)
+
+
+def without_gaps(cells: Sequence[str]) -> list[str]:
+    """Return a row without the empty cells at its end, which columns added later gave it."""
+    count = len(cells)
+    while count and cells[count - 1] == "":
+        count -= 1
+    return list(cells[:count])
+
+
+def free_name(path: Path, label: str) -> Path:
+    """Return a path beside `path` that does not exist yet, as `metrics.<label>_0.csv`."""
+    names = (f"{path.stem}.{label}_{number}{path.suffix}" for number in count())
+    return next(candidate for candidate in map(path.with_name, names) if not candidate.exists())
+
+
+def _write_all(path: Path, rows: list[list[str]]) -> None:
+    replace_file(path, lambda file: csv_writer(file).writerows(rows))
+
+
+def csv_writer(file: TextIO) -> Any:
+    """Return a `csv.writer` whose rows end in a bare line feed."""
+    return csv.writer(file, lineterminator="\n")

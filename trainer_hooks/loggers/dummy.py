@@ -1,4 +1,4 @@
-"""DummyLogger: stands where the loggers of a dry run would, and writes nothing."""
+"""DummyLogger and RankZeroLoggerProxy: loggers that write nothing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from trainer_hooks.loggers.base import Logger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DummyLogger"]
+__all__ = ["DummyLogger", "RankZeroLoggerProxy"]
 
 
 class _Nothing:
-    """Takes any call, item and attribute, and does nothing."""
+    """Accepts any call, item and attribute, and does nothing."""
 
     def __getattr__(self, name: str) -> Self:
         if name.startswith("__"):
-            raise AttributeError(name)  # who copies or pickles it asks for some
+            raise AttributeError(name)  # copying and pickling ask for some, and must not get one
         return self
 
     def __call__(self, *args: object, **kwargs: object) -> Self:  # noqa: ARG002
@@ -37,9 +37,9 @@ class _Nothing:
 
 
 class DummyLogger(Logger):
-    """Take everything and write nothing, as with `Trainer(fast_dev_run=True)`.
+    """A logger that accepts everything and writes nothing, as with `Trainer(fast_dev_run=True)`.
 
-    `experiment` takes any call, so that what a script does with its logger's library runs dry, too.
+    Its `experiment` accepts any call, so that calls of a logger's library run dry, too.
     """
 
     def __init__(self) -> None:
@@ -47,26 +47,82 @@ class DummyLogger(Logger):
 
     @property
     def name(self) -> str:
-        """Return an empty text."""
+        """Return an empty string."""
         return ""
 
     @property
     def version(self) -> str:
-        """Return an empty text."""
+        """Return an empty string."""
         return ""
 
     @property
     def experiment(self) -> Any:
-        """Return an object that takes any call, and does nothing."""
+        """Return an object that accepts any call and does nothing."""
         return self._experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Do nothing."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("_"):  # in a copy that has no `_experiment` yet this would recurse
             raise AttributeError(name)
         return self._experiment
 
     def __getitem__(self, index: object) -> Self:
         return self
+
+
+class RankZeroLoggerProxy(Logger):
+    """Stands for rank 0's logger on another rank: writes nothing, but knows its folders.
+
+    Args:
+        name: the name of rank 0's logger.
+        version: its version.
+        save_dir: its `save_dir`.
+        log_dir: its `log_dir`.
+        own: the logger of this process that the proxy replaces; None if there is none.
+
+    Attributes:
+        own: the replaced logger; never itself a proxy.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        version: Any,
+        save_dir: str | None,
+        log_dir: str | None,
+        own: Logger | None = None,
+    ) -> None:
+        self.own: Logger | None = own.own if isinstance(own, RankZeroLoggerProxy) else own
+        self._name, self._version = name, version
+        self._save_dir, self._log_dir = save_dir, log_dir
+
+    @property
+    def name(self) -> str | None:
+        """Return the name of rank 0's logger."""
+        return self._name
+
+    @property
+    def version(self) -> int | str | None:
+        """Return the version of rank 0's logger."""
+        version: int | str | None = self._version
+        return version
+
+    @property
+    def save_dir(self) -> str | None:
+        """Return the folder of all runs of rank 0's logger."""
+        return self._save_dir
+
+    @property
+    def log_dir(self) -> str | None:
+        """Return the folder of the run of rank 0's logger."""
+        return self._log_dir
+
+    @property
+    def experiment(self) -> Any:
+        """Return an object that accepts any call and does nothing."""
+        return _Nothing()
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Do nothing."""

@@ -1,22 +1,32 @@
-"""Guard: what stands between a run and a logger, so that no fault of a logger stops a training."""
+"""Guard: calls a logger for a run, holds its errors back, and repeats the calls that failed.
+
+No library does this. Retry libraries (tenacity, backoff) sleep in the caller until a call succeeds,
+and a training step must not sleep. Circuit breakers (pybreaker) measure their pause in seconds and
+drop the calls in between, which here are metrics that must not be lost. `QueueHandler` of `logging`
+keeps calls for a thread, but neither repeats one that failed nor bounds them by bytes. And a
+checkpoint must hold what is not written yet, so the queue has to be plain data.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
+from dataclasses import dataclass
 from functools import partial
-from threading import get_ident
+from threading import Condition, Thread, get_ident
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
-from trainer_hooks.errors import OptionError, message_of
-from trainer_hooks.loggers.backlog import Backlog, Call
+from trainer_hooks._options import Rule, check_option
+from trainer_hooks.errors import error_message
+from trainer_hooks.loggers.conversion import detached_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks.loggers.base import Logger
 
-__all__ = ["Guard", "is_mistake"]
+__all__ = ["BackgroundGuard", "CallBuffer", "Guard", "LoggerCall", "is_permanent_error"]
 
 METHODS = (
     "after_save_checkpoint",
@@ -30,181 +40,304 @@ METHODS = (
     "log_text",
     "save",
 )
-# counted in calls, not in seconds as tenacity and backoff do: a step must never sleep
+"""The methods of a logger that a guard replaces."""
+
+_MOST_CALLS = 10_000
+_MOST_BYTES = 256 * 2**20
+
 _LONGEST_PAUSE = 64
-"""After an error so many calls, at most, are kept before another is tried."""
+"""The largest number of calls that are buffered without a try after an error."""
 
 _MOST_TRIES = 20
-"""What was refused so often is given up, so that it does not stand in the way of the rest."""
+"""The number of failures after which a call is given up, so that it does not block the others."""
 
-_AT_ONCE = 100
-"""How many kept calls one call makes up for, at most."""
+_MOST_AT_ONCE = 100
+"""The largest number of buffered calls that are repeated during one call."""
 
 PATIENCE = 30.0
-"""Seconds that the end of a run waits for what is still to be written."""
+"""Seconds that the end of a run waits for the writes that are still to be done."""
 
-_MISTAKES = (TypeError, ValueError, LookupError, AttributeError, NotImplementedError)
+_POLICY = Rule(
+    "'report' or 'raise'", lambda value: value in ("report", "raise"), "Choose one of them."
+)
+
+_PERMANENT = (TypeError, ValueError, LookupError, AttributeError, NotImplementedError)
+
+
+@dataclass(slots=True)
+class LoggerCall:
+    """One call of a logger, with copies of its arguments as they were at that moment.
+
+    Attributes:
+        name: the method.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        size: the size in bytes of tensors, arrays and texts among them.
+        tries: the number of failures so far.
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    size: int = 0
+    tries: int = 0
+
+    @classmethod
+    def of(cls, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoggerCall:
+        """Return a call whose arguments no later change reaches."""
+        if name == "after_save_checkpoint":
+            args = tuple(map(SavedCheckpoints.of, args))
+        (kept_args, kept_kwargs), size = detached_copy((args, kwargs))
+        return cls(name, kept_args, kept_kwargs, size)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoints:
+    """The checkpoints of a checkpoint callback at one moment, under the callback's own names."""
+
+    state_key: str
+    save_top_k: int | None
+    best_model_path: str
+    last_model_path: str
+    best_k_models: dict[str, Any]
+
+    @classmethod
+    def of(cls, callback: Any) -> SavedCheckpoints:
+        """Return the checkpoints that a callback has saved so far."""
+        return cls(
+            callback.state_key,
+            getattr(callback, "save_top_k", None),
+            getattr(callback, "best_model_path", ""),
+            getattr(callback, "last_model_path", ""),
+            dict(getattr(callback, "best_k_models", {})),
+        )
+
+
+class CallBuffer:
+    """Calls in the order in which they came; beyond the bounds the oldest are dropped.
+
+    Args:
+        most_calls: the largest number of calls.
+        most_bytes: the largest sum of their sizes in bytes; a single call may exceed it.
+
+    Attributes:
+        lost: the number of dropped calls.
+    """
+
+    def __init__(self, most_calls: int = _MOST_CALLS, most_bytes: int = _MOST_BYTES) -> None:
+        self._calls: deque[LoggerCall] = deque()
+        self._size = 0
+        self._most_calls = most_calls
+        self._most_bytes = most_bytes
+        self.lost = 0
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __getitem__(self, index: int) -> LoggerCall:
+        return self._calls[index]
+
+    def add(self, call: LoggerCall) -> None:
+        """Append a call, and drop the oldest ones beyond the bounds."""
+        self._calls.append(call)
+        self._size += call.size
+        while len(self._calls) > self._most_calls or (
+            self._size > self._most_bytes and len(self._calls) > 1
+        ):
+            self.remove(self._calls[0])
+            self.lost += 1
+
+    def remove(self, call: LoggerCall) -> None:
+        """Remove a call, unless it was dropped meanwhile."""
+        # by identity: calls are compared by value otherwise, which tensors cannot answer
+        for index, other in enumerate(self._calls):
+            if other is call:
+                del self._calls[index]
+                self._size -= call.size
+                return
+
+    def clear(self) -> None:
+        """Remove all calls."""
+        self._calls.clear()
+        self._size = 0
+
+    def metrics(self) -> list[list[Any]]:
+        """Return the metrics and the step of each call of `log_metrics`, as plain data."""
+        return [
+            [call.args[0], call.args[1] if len(call.args) > 1 else call.kwargs.get("step")]
+            for call in self._calls
+            if call.name == "log_metrics" and call.args
+        ]
 
 
 class Guard:
-    """Call a logger in the place of a run, hold its errors back, keep and try again what failed.
+    """Calls a logger for a run, holds its errors back, keeps and repeats the calls that failed.
 
-    While it is installed it stands in the logger's methods, so that callbacks which call the logger
-    itself go through it too. After an error a growing number of calls, up to 64, is kept in memory
-    without a try, so that what is down costs next to nothing.
+    While it is installed it replaces the logger's methods, so that callbacks which call the logger
+    directly are guarded too. After an error a growing number of calls, up to 64, is buffered
+    without a try, so that a server that is down costs next to nothing.
 
     Args:
-        logger: whom to guard.
-        patience: seconds that `finish` takes at most, beyond a call that is under way.
+        logger: the logger to guard.
+        patience: the seconds that `finish` takes at most, beyond a call that is running.
+
+    Attributes:
+        logger: the guarded logger.
+        buffer: the calls that are still to be made.
+        errors: the number of errors in this run.
     """
 
     def __init__(self, logger: Logger, patience: float | None = None) -> None:
         self.logger = logger
-        self.backlog = Backlog()
+        self.buffer = CallBuffer()
         self.errors = 0
         self._patience = PATIENCE if patience is None else patience
+        # counted in calls, not in seconds: a step must never sleep
         self._pause = 0
         self._next_pause = 1
         self._given_up = 0
-        self._caller: int | None = None
-        self._own: dict[str, Callable[..., Any]] = {}
-        self._shadowed: dict[str, Any] = {}
         self._reported_lost = 0
+        # the thread that is inside the logger, whose calls of its own methods are not guarded
+        self._calling_thread: int | None = None
+        self._methods: dict[str, Callable[..., Any]] = {}
+        self._instance_methods: dict[str, Any] = {}
 
     @property
     def lost(self) -> int:
-        """Return how many calls were given up."""
-        return self._given_up + self.backlog.lost
+        """Return the number of calls that were given up or dropped."""
+        return self._given_up + self.buffer.lost
 
     def install(self) -> None:
-        """Stand in the logger's methods from here on.
+        """Replace the logger's methods.
 
         Raises:
             OptionError: the logger's `on_error` is no policy.
         """
-        if self.logger.on_error not in ("report", "raise"):
-            raise OptionError(
-                f"on_error {self.logger.on_error!r} of {type(self.logger).__qualname__}: must be "
-                "'report' or 'raise'. Choose one of them."
-            )
+        check_option("on_error", self.logger.on_error, type(self.logger).__qualname__, _POLICY)
         attributes = vars(self.logger)
         for name in METHODS:
             if name in attributes:  # set on the instance, by a test or by another trainer
-                self._shadowed[name] = attributes[name]
-            self._own[name] = getattr(self.logger, name)
-            attributes[name] = partial(self._take, name)
+                self._instance_methods[name] = attributes[name]
+            self._methods[name] = getattr(self.logger, name)
+            attributes[name] = partial(self._intercept, name)
 
     def release(self) -> None:
         """Give the logger its methods back."""
         attributes = vars(self.logger)
-        for name in self._own:
+        for name in self._methods:
             attributes.pop(name, None)
-        attributes.update(self._shadowed)
-        self._shadowed = {}  # the thread of a background guard may still need `_own`
+        attributes.update(self._instance_methods)
+        self._instance_methods = {}
+        # `_methods` is kept: the thread of a background guard may still call them
 
     def finish(self) -> None:
-        """Say what became of the run's errors; the logger is finalized already."""
-        self._pause, self._next_pause = 0, 1
+        """Report the run's errors; the logger is finalized already."""
+        self._reset_pause()
         self._report_end()
 
     def run_state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the logger."""
+        """Return the logger's part of a checkpoint: its own state and the unwritten metrics."""
         state: dict[str, Any] = {}
         try:
-            state = self._direct(self.logger.run_state)
+            state = self._call_unguarded(self.logger.run_state)
         except Exception as error:
             if self.logger.on_error == "raise":
                 raise
-            self._note("run_state", error)
+            self._count_error("run_state", error)
         kind = type(self.logger).__qualname__
-        return {"kind": kind, "state": state, "unwritten": self.backlog.metrics()}
+        return {"kind": kind, "state": state, "unwritten": self.buffer.metrics()}
 
     def resume_run(self, saved: dict[str, Any]) -> None:
-        """Give the logger what `run_state` returned, and what it had not written then."""
+        """Restore the return value of `run_state` in the logger, and its unwritten metrics."""
         if saved["state"]:
-            self.backlog.clear()
-            self._direct(self.logger.resume_run, saved["state"])
+            self.buffer.clear()
+            self._call_unguarded(self.logger.resume_run, saved["state"])
         for metrics, step in saved["unwritten"]:
-            self.backlog.add(Call("log_metrics", (metrics, step), {}))
+            self.buffer.add(LoggerCall("log_metrics", (metrics, step), {}))
 
-    def _take(self, name: str, *args: Any, **kwargs: Any) -> None:
-        if self._caller == get_ident():  # the logger calls itself
-            self._own[name](*args, **kwargs)
+    def _intercept(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Take the place of one of the logger's methods."""
+        if self._calling_thread == get_ident():  # the logger calls its own method
+            self._methods[name](*args, **kwargs)
             return
         if name == "finalize":
-            self._make_up(time.monotonic() + self._patience)
-        elif self.backlog or self._pause:
-            self._make_up_for(_AT_ONCE, counts=True)
-            if self.backlog or self._pause:
+            self._repeat_all(time.monotonic() + self._patience)
+        elif self.buffer or self._pause:
+            self._repeat_some()
+            # calls must stay in order, so this one waits until the buffer is empty
+            if self.buffer or self._pause:
                 self._keep(name, args, kwargs)
                 return
-        self._caller = get_ident()
+        self._calling_thread = get_ident()
         try:
-            self._own[name](*args, **kwargs)
+            self._methods[name](*args, **kwargs)
         except Exception as error:
             if self.logger.on_error == "raise":
                 raise
-            call = self._keep(name, args, kwargs)
-            self._failed(call, name, error)
+            self._handle_failure(self._keep(name, args, kwargs), name, error)
         finally:
-            self._caller = None
+            self._calling_thread = None
 
-    def _keep(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        if name in ("finalize", "save"):  # they hand over nothing
+    def _keep(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoggerCall | None:
+        if name in ("finalize", "save"):  # they pass no values, so there is nothing to repeat
             return None
-        call = Call.of(name, args, kwargs)
-        self.backlog.add(call)
+        call = LoggerCall.of(name, args, kwargs)
+        self.buffer.add(call)
         return call
 
-    def _make_up_for(self, most: int, *, counts: bool = False) -> None:
-        """Make kept calls, unless it is too early after an error."""
-        if self._pause and counts:
+    def _repeat_some(self) -> None:
+        """Shorten the pause by one call, and when it is over repeat the oldest buffered calls."""
+        if self._pause:
             self._pause -= 1
-        while self.backlog and not self._pause and most:
-            most -= 1
-            self._make(self.backlog[0])
+        left = _MOST_AT_ONCE
+        while self.buffer and not self._pause and left:
+            left -= 1
+            self._repeat(self.buffer[0])
 
-    def _make_up(self, deadline: float) -> None:
-        """Make all kept calls, each once, as far as the time reaches."""
-        calls = [self.backlog[index] for index in range(len(self.backlog))]
-        for call in calls:
+    def _repeat_all(self, deadline: float) -> None:
+        """Repeat each buffered call once, until the deadline (a reading of `time.monotonic`)."""
+        for call in [self.buffer[index] for index in range(len(self.buffer))]:
             if time.monotonic() >= deadline:
                 return
-            self._make(call)
+            self._repeat(call)
 
-    def _make(self, call: Call) -> None:
+    def _repeat(self, call: LoggerCall) -> None:
         try:
-            self._direct(self._own[call.name], *call.args, **call.kwargs)
+            self._call_unguarded(self._methods[call.name], *call.args, **call.kwargs)
         except Exception as error:
             if self.logger.on_error == "raise":
-                self.backlog.remove(call)
+                self.buffer.remove(call)
                 raise
-            self._failed(call, call.name, error)
+            self._handle_failure(call, call.name, error)
         else:
-            self.backlog.remove(call)
-            self._pause, self._next_pause = 0, 1
+            self.buffer.remove(call)
+            self._reset_pause()
 
-    def _direct(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call the logger, whose calls of itself are its own affair."""
-        before, self._caller = self._caller, get_ident()
+    def _call_unguarded(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the logger so that its calls of its own methods are not guarded."""
+        before, self._calling_thread = self._calling_thread, get_ident()
         try:
             return method(*args, **kwargs)
         finally:
-            self._caller = before
+            self._calling_thread = before
 
-    def _failed(self, call: Call | None, name: str, error: Exception) -> None:
-        self._note(name, error)
+    def _handle_failure(self, call: LoggerCall | None, name: str, error: Exception) -> None:
+        """Count an error; then give the call up, or double the pause before the next try."""
+        self._count_error(name, error)
         if call is not None:
             call.tries += 1
-            if is_mistake(error) or call.tries >= _MOST_TRIES:
-                self.backlog.remove(call)
+            if is_permanent_error(error) or call.tries >= _MOST_TRIES:
+                self.buffer.remove(call)
                 self._given_up += 1
                 return
         self._pause = self._next_pause
         self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
 
-    def _note(self, name: str, error: Exception) -> None:
-        """Report the first error with its traceback, and count the others."""
+    def _reset_pause(self) -> None:
+        self._pause, self._next_pause = 0, 1
+
+    def _count_error(self, name: str, error: Exception) -> None:
+        """Report the first error of a run with its traceback, and count the others."""
         self.errors += 1
         if self.errors == 1:
             log.error(
@@ -214,8 +347,8 @@ class Guard:
                 type(self.logger).__qualname__,
                 name,
                 type(error).__name__,
-                message_of(error),
-                10_000,
+                error_message(error),
+                _MOST_CALLS,
                 exc_info=error,
             )
 
@@ -227,13 +360,129 @@ class Guard:
                 type(self.logger).__qualname__,
                 self.errors,
                 self.lost - self._reported_lost,
-                len(self.backlog),
+                len(self.buffer),
             )
         self.errors, self._reported_lost = 0, self.lost
 
 
-def is_mistake(error: BaseException) -> bool:
-    """Return whether an error is one of what was given, which another try does not mend."""
+class BackgroundGuard(Guard):
+    """A guard that calls its logger from a thread; the run only adds calls to the buffer."""
+
+    def __init__(self, logger: Logger, patience: float | None = None) -> None:
+        super().__init__(logger, patience)
+        # guards the buffer, the pause and the counters; the thread lets it go to call the logger
+        self._changed = Condition()
+        self._thread: Thread | None = None
+        self._is_closing = False
+        self._calls = 0
+        self._error: Exception | None = None
+
+    def finish(self) -> None:
+        """Wait until everything is written, or until the patience is over."""
+        deadline = time.monotonic() + self._patience
+        with self._changed:
+            self._is_closing = True
+            if self.buffer:
+                self._start_thread()
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+            if self._thread.is_alive():
+                log.warning(
+                    "%s did not write everything within %g seconds: the run ends without it.",
+                    type(self.logger).__qualname__,
+                    self._patience,
+                )
+        with self._changed:
+            self._reset_pause()
+            self._report_end()
+        self._raise_late()
+
+    def run_state(self) -> dict[str, Any]:
+        """Return the logger's part of a checkpoint, without waiting for a running call."""
+        with self._changed:
+            return super().run_state()
+
+    def _call_unguarded(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        # `_calling_thread` stays the background thread's
+        return method(*args, **kwargs)
+
+    def _intercept(self, name: str, *args: Any, **kwargs: Any) -> None:
+        if self._calling_thread == get_ident():
+            self._methods[name](*args, **kwargs)
+            return
+        self._raise_late()
+        call = LoggerCall.of(name, args, kwargs)
+        with self._changed:
+            if name != "save":  # the thread writes as soon as it can
+                self.buffer.add(call)
+            self._calls += 1
+            self._is_closing = False
+            self._start_thread()
+            self._changed.notify_all()
+
+    def _start_thread(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            name = f"{type(self.logger).__qualname__} of trainer_hooks"
+            # a daemon: a server that hangs must not keep the process from ending
+            self._thread = Thread(target=self._work, name=name, daemon=True)
+            self._thread.start()
+
+    def _raise_late(self) -> None:
+        """Raise the error of a call that the thread has made, if `on_error` is `"raise"`."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _work(self) -> None:
+        """Make the buffered calls one after another until the run is over (the thread's body)."""
+        self._calling_thread = get_ident()
+        tried_at = 0
+        while True:
+            with self._changed:
+                while not self._is_closing and (
+                    not self.buffer or self._calls - tried_at < self._pause
+                ):
+                    self._changed.wait()
+                if self._is_closing:
+                    break
+                call = self.buffer[0]
+                tried_at = self._calls
+            self._attempt(call)
+        self._attempt_remaining()
+
+    def _attempt_remaining(self) -> None:
+        """Try each remaining call once, until the patience is over."""
+        deadline = time.monotonic() + self._patience
+        with self._changed:
+            calls = [self.buffer[index] for index in range(len(self.buffer))]
+        for call in calls:
+            if time.monotonic() >= deadline:
+                return
+            self._attempt(call)
+
+    def _attempt(self, call: LoggerCall) -> None:
+        try:
+            self._methods[call.name](*call.args, **call.kwargs)
+        except Exception as error:  # noqa: BLE001 - reported, or raised by the run's next call
+            with self._changed:
+                if self.logger.on_error == "raise":
+                    self.buffer.remove(call)
+                    self._error = self._error or error
+                elif call.name == "finalize":
+                    self.buffer.remove(call)
+                    self._handle_failure(None, call.name, error)
+                else:
+                    self._handle_failure(call, call.name, error)
+        else:
+            with self._changed:
+                self.buffer.remove(call)
+                self._reset_pause()
+
+
+def is_permanent_error(error: BaseException) -> bool:
+    """Return whether an error comes from the values of a call, so that repeating fails again."""
+    # libraries raise errors of their own types from the OSError of a broken connection
     if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
         return False
-    return isinstance(error, _MISTAKES)
+    return isinstance(error, _PERMANENT)

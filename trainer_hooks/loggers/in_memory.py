@@ -1,13 +1,17 @@
-"""InMemoryLogger: everything that was logged, kept as it was given."""
+"""InMemoryLogger: keep everything that is logged, unchanged."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.loggers.backlog import frozen
 from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.hparams import as_dict, plain_number
-from trainer_hooks.loggers.media import as_pixels, as_table
+from trainer_hooks.loggers.conversion import (
+    as_dict,
+    as_pixels,
+    as_table,
+    detached_copy,
+    plain_number,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -21,8 +25,8 @@ __all__ = ["InMemoryLogger"]
 class InMemoryLogger(Logger):
     """Keep everything that is logged, for notebooks and tests.
 
-    The metrics are part of each checkpoint, so that a run that is resumed, in a new process too,
-    has those of its beginning. Images, tables and texts are not.
+    The metrics are part of each checkpoint, so that a resumed run has those from before, in a new
+    process too. Images, tables and texts are not.
 
     Args:
         name: name of the experiment.
@@ -34,7 +38,7 @@ class InMemoryLogger(Logger):
         captions: by name, a list of the captions of each call, or None.
         tables: by name, a list of steps, columns and rows.
         texts: by name, a list of steps and texts.
-        graphs: the models that `log_graph` was given.
+        graphs: the models passed to `log_graph`.
         status: how the last run ended, `"success"` or `"failed"`; None before.
 
     Example::
@@ -67,11 +71,11 @@ class InMemoryLogger(Logger):
         return self
 
     def history(self, metric: str) -> list[tuple[int, float]]:
-        """Return the steps and values of one metric, in the order in which they came."""
+        """Return the steps and values of one metric, in the order in which they were logged."""
         return [(step, row[metric]) for step, row in self.metrics if metric in row]
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Keep the values of one moment; without a `step` the calls are numbered."""
+        """Keep the metrics of one moment; calls without a `step` are numbered."""
         row = {key: plain_number(value) for key, value in metrics.items()}
         self.metrics.append((len(self.metrics) if step is None else step, row))
 
@@ -80,7 +84,7 @@ class InMemoryLogger(Logger):
         self.hparams.update(as_dict(params))
 
     def log_graph(self, model: nn.Module, input_array: Any = None) -> None:  # noqa: ARG002
-        """Note the model."""
+        """Keep the model."""
         if not any(model is known for known in self.graphs):
             self.graphs.append(model)
 
@@ -108,14 +112,14 @@ class InMemoryLogger(Logger):
     ) -> None:
         """Keep a table."""
         names, rows = as_table(key, columns, data, dataframe)
-        self.tables.setdefault(key, []).append((step, names, frozen(rows)[0]))
+        self.tables.setdefault(key, []).append((step, names, detached_copy(rows)[0]))
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
         """Keep a text."""
         self.texts.setdefault(key, []).append((step, text))
 
     def finalize(self, status: str) -> None:
-        """Note how the run ended."""
+        """Record how the run ended."""
         self.status = status
 
     def run_state(self) -> dict[str, Any]:
@@ -123,5 +127,5 @@ class InMemoryLogger(Logger):
         return {"metrics": [[step, dict(row)] for step, row in self.metrics]}
 
     def resume_run(self, state: dict[str, Any]) -> None:
-        """Go on with the metrics of a checkpoint."""
+        """Replace the metrics by those of a checkpoint."""
         self.metrics = [(step, dict(row)) for step, row in state["metrics"]]

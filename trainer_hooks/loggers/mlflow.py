@@ -1,4 +1,4 @@
-"""MLflowLogger: a run of MLflow, in a local database or on a server."""
+"""MLflowLogger: log to a run of MLflow, in a local database or on a server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
+from trainer_hooks._options import STRING, check_options
 from trainer_hooks.errors import MetricError, OptionError
 from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.hparams import as_dict, flattened, plain_number
-from trainer_hooks.loggers.media import as_pixels, as_table, require_package, step_or_zero
-from trainer_hooks.loggers.run_folder import check_text
-from trainer_hooks.loggers.uploads import Uploads
-from trainer_hooks.loggers.written import Written
+from trainer_hooks.loggers.conversion import (
+    as_dict,
+    as_pixels,
+    as_table,
+    flattened,
+    plain_number,
+    require_package,
+    step_or_zero,
+)
+from trainer_hooks.loggers.online_services import CheckpointUploads, RecordedSteps
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -28,34 +34,41 @@ if TYPE_CHECKING:
 
 __all__ = ["MLFlowLogger", "MLflowLogger"]
 
+_RULES = {
+    "experiment_name": STRING,
+    "prefix": STRING,
+    "run_name": STRING.or_none(),
+    "run_id": STRING.or_none(),
+}
+
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_/. -]+")
 _MOST_PARAMS = 100
-_TABLES = "mlflow.loggedArtifacts"
-_TOKEN = "trainer_hooks.run"
-"""A tag by which a run is found of which a checkpoint has no id yet: it was not made by then."""
+_TABLES_TAG = "mlflow.loggedArtifacts"
+_TOKEN_TAG = "trainer_hooks.run"
+"""The tag with a random value that finds a run which was made after the checkpoint was saved."""
 
 
 class MLflowLogger(Logger):
-    """Write to a run of MLflow: metrics, parameters, images, tables, texts and checkpoints.
+    """Log metrics, parameters, images, tables, texts and checkpoints to a run of MLflow.
 
-    In a training a thread of its own talks to MLflow, so that a slow server holds no step. The
-    experiment and the run are made at the first write. A run that is resumed goes on in the same
-    run of MLflow; metrics that it has for a step already are not sent again. A parameter cannot be
-    changed there: its first value stays, which is reported.
+    During a run a separate thread talks to MLflow, so that a slow server delays no step. The
+    experiment and the run are made at the first write. A resumed run continues the same run of
+    MLflow; metrics that it holds for a step already are not sent again. MLflow cannot change a
+    parameter: the first value stays, and a warning says so.
 
     Args:
-        experiment_name: name of the experiment; made if it is not there.
+        experiment_name: name of the experiment, which is made if it does not exist.
         run_name: name of the run.
         tracking_uri: address of a server or a database; by default `MLFLOW_TRACKING_URI`, and
             without that a database `mlflow.db` in `save_dir`.
-        tags: for the run.
-        save_dir: folder of the local database; without effect where there is a `tracking_uri`.
+        tags: tags of the run.
+        save_dir: folder of the local database; without effect if there is a `tracking_uri`.
         log_model: whether checkpoints become artifacts: True for those that are left at the end,
             `"all"` for each as it is saved.
-        prefix: put before each metric's name, with a dash.
-        artifact_location: where a new experiment keeps its artifacts.
-        run_id: a run to go on with.
-        synchronous: False lets MLflow collect metrics and send them by itself.
+        prefix: text before each metric's name, joined by a dash.
+        artifact_location: the artifact store of a new experiment.
+        run_id: the id of a run to continue.
+        synchronous: False lets MLflow queue metrics and send them by itself.
 
     Raises:
         OptionError: an argument breaks its rule, or mlflow is not installed.
@@ -81,22 +94,25 @@ class MLflowLogger(Logger):
         synchronous: bool | None = None,
     ) -> None:
         require_package("mlflow", "mlflow", "MLflowLogger")
-        check_text("experiment_name", experiment_name, "MLflowLogger")
-        check_text("prefix", prefix, "MLflowLogger")
-        for argument, value in (("run_name", run_name), ("run_id", run_id)):
-            if value is not None:
-                check_text(argument, value, "MLflowLogger")
-        self._uploads = Uploads(log_model, "MLflowLogger")
-        given = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-        self._save_dir = None if given or save_dir is None else os.fspath(save_dir)
-        if not given and self._save_dir is None:
+        check_options(
+            "MLflowLogger",
+            _RULES,
+            experiment_name=experiment_name,
+            prefix=prefix,
+            run_name=run_name,
+            run_id=run_id,
+        )
+        self._uploads = CheckpointUploads(log_model, "MLflowLogger")
+        address = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        self._save_dir = None if address or save_dir is None else os.fspath(save_dir)
+        if not address and self._save_dir is None:
             raise OptionError(
-                "save_dir None of MLflowLogger: must be a folder where there is no tracking_uri. "
+                "save_dir None of MLflowLogger: it must be a folder if there is no tracking_uri. "
                 "Give one of the two."
             )
-        self._uri = given or _local_uri(Path(str(self._save_dir)))
+        self._uri = address or _local_uri(Path(str(self._save_dir)))
         self._artifacts = artifact_location
-        if not given and artifact_location is None:
+        if not address and artifact_location is None:
             self._artifacts = Path(str(self._save_dir), "artifacts").absolute().as_uri()
         self._experiment_name = experiment_name
         self._run_name = run_name
@@ -111,9 +127,10 @@ class MLflowLogger(Logger):
         self._is_open = False
         self._is_running = False
         self._is_resumed = False
-        self._written = Written()
+        self._written = RecordedSteps()
         self._tables: set[str] = set()
         self._logged = 0
+        # the training reads properties, which open the run, while the guard's thread logs
         self._lock = RLock()
 
     @property
@@ -128,12 +145,12 @@ class MLflowLogger(Logger):
 
     @property
     def save_dir(self) -> str | None:
-        """Return the folder of the local database; None with another one."""
+        """Return the folder of the local database; None with a server or another database."""
         return self._save_dir
 
     @property
     def log_dir(self) -> None:
-        """Return None: MLflow gives a run no folder that others may write to."""
+        """Return None: MLflow offers no folder to which others may write."""
         return
 
     @property
@@ -143,12 +160,12 @@ class MLflowLogger(Logger):
 
     @property
     def experiment(self) -> MlflowClient:
-        """Return the client; the experiment and the run are made at the first call."""
+        """Return the client; the first call makes the experiment and the run."""
         return self._open()[0]
 
     @property
     def run_id(self) -> str:
-        """Return the id of the run, which is made if need be."""
+        """Return the id of the run, which is made if needed."""
         return self._open()[1]
 
     @property
@@ -164,39 +181,40 @@ class MLflowLogger(Logger):
         """
         from mlflow.entities import Metric
 
-        client, run_id = self._running()
-        place, now = self._logged if step is None else step, int(time.time() * 1000)
+        client, run_id = self._open_running()
+        position, now = self._logged if step is None else step, int(time.time() * 1000)
         named = {_FORBIDDEN.sub("", self._prefix + key): value for key, value in metrics.items()}
+        # all values are converted before any is sent: a call that raises must have stored nothing
         sent = []
-        for key, value in self._written.without(named, place).items():
+        for key, value in self._written.without(named, position).items():
             number = plain_number(value)
             if not isinstance(number, int | float):
                 raise MetricError(
                     f"value {value!r} of metric {key!r} for MLflowLogger: must be a number. "
                     "Use log_text for texts."
                 )
-            sent.append(Metric(key, float(number), now, place))
+            sent.append(Metric(key, float(number), now, position))
         if sent:
-            client.log_batch(run_id, metrics=sent, **self._how)
+            client.log_batch(run_id, metrics=sent, **self._log_options)
         self._logged += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
         """Send hyperparameters; nested ones get names with slashes."""
         from mlflow.entities import Param
 
-        client, run_id = self._running()
+        client, run_id = self._open_running()
         present = client.get_run(run_id).data.params
-        given = {
+        values = {
             _FORBIDDEN.sub("", key): str(value) for key, value in flattened(as_dict(params)).items()
         }
-        changed = [key for key, value in given.items() if present.get(key, value) != value]
+        changed = [key for key, value in values.items() if present.get(key, value) != value]
         if changed:
             log.warning(
                 "MLflow keeps the first value of a parameter: %s stay as they are in run %s.",
-                ", ".join(f"{key}={present[key]!r} (now {given[key]!r})" for key in changed),
+                ", ".join(f"{key}={present[key]!r} (now {values[key]!r})" for key in changed),
                 run_id,
             )
-        new = [Param(key, value) for key, value in given.items() if key not in present]
+        new = [Param(key, value) for key, value in values.items() if key not in present]
         for first in range(0, len(new), _MOST_PARAMS):
             client.log_batch(run_id, params=new[first : first + _MOST_PARAMS])
 
@@ -209,13 +227,13 @@ class MLflowLogger(Logger):
         captions: Sequence[str] | None = None,  # noqa: ARG002 - MLflow has no place for them
         channels_last: bool = False,
     ) -> None:
-        """Send images, each under a name of its own, `key/0`, `key/1`..."""
+        """Send images, each under its own name: `key/0`, `key/1`..."""
         pixels = [as_pixels(image, key, channels_last=channels_last) for image in images]
-        client, run_id = self._running()
+        client, run_id = self._open_running()
         for index, array in enumerate(pixels):
             name = f"{_FORBIDDEN.sub('', key)}/{index}"
-            place = step_or_zero(step)
-            client.log_image(run_id, array, key=name, step=place, synchronous=True)
+            position = step_or_zero(step)
+            client.log_image(run_id, array, key=name, step=position, synchronous=True)
 
     def log_table(
         self,
@@ -227,7 +245,7 @@ class MLflowLogger(Logger):
     ) -> None:
         """Send a table as an artifact `key.json`, or `key-step-N.json`."""
         names, rows = as_table(key, columns, data, dataframe)
-        client, run_id = self._running()
+        client, run_id = self._open_running()
         file = _artifact(key, step, "json")
         if file not in self._tables:
             table = {name: [row[index] for row in rows] for index, name in enumerate(names)}
@@ -235,7 +253,7 @@ class MLflowLogger(Logger):
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
         """Send a text as an artifact `key.txt`, or `key-step-N.txt`."""
-        client, run_id = self._running()
+        client, run_id = self._open_running()
         client.log_text(run_id, text, _artifact(key, step, "txt"))
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
@@ -248,18 +266,18 @@ class MLflowLogger(Logger):
             return
         if status == "success":
             self._upload(self._uploads.at_end())
-        client, run_id = self._running()
+        client, run_id = self._open_running()
         client.set_terminated(run_id, "FINISHED" if status == "success" else "FAILED")
         self._is_running = self._is_resumed = False
-        self._written, self._tables = Written(), set()
+        self._written, self._tables = RecordedSteps(), set()
 
     def run_state(self) -> dict[str, Any]:
-        """Return where the run is."""
+        """Return the address, the id and the progress of the run."""
         known = {"run_id": self._run_id, "token": self._token}
         return {"uri": self._uri, **known, "logged": self._logged}
 
     def resume_run(self, state: dict[str, Any]) -> None:
-        """Go on with the run of a checkpoint."""
+        """Continue the run of a checkpoint."""
         is_ours = not self._is_chosen or state["run_id"] == self._run_id
         if is_ours and state["uri"] == self._uri:
             with self._lock:
@@ -268,11 +286,11 @@ class MLflowLogger(Logger):
                 self._logged = state["logged"]
 
     @property
-    def _how(self) -> dict[str, Any]:
+    def _log_options(self) -> dict[str, Any]:
         return {} if self._synchronous is None else {"synchronous": self._synchronous}
 
     def _open(self) -> tuple[MlflowClient, str]:
-        """Return the client and the id of the run, which is made if need be."""
+        """Return the client and the id of the run, which is made if needed."""
         with self._lock:
             if self._client is None:
                 from mlflow.tracking import MlflowClient
@@ -282,17 +300,18 @@ class MLflowLogger(Logger):
                 self._client = MlflowClient(self._uri)
             if not self._is_open:
                 if self._run_id is None and self._is_resumed:
-                    self._run_id = self._found(self._client)
+                    self._run_id = self._find_by_token(self._client)
+                # it forgets the id of a run that was deleted, so the next test comes after it
                 if self._run_id is not None:
-                    self._go_on(self._client, self._run_id)
+                    self._continue_run(self._client, self._run_id)
                 if self._run_id is None:
                     self._run_id, self._is_running = self._begin(self._client), True
                 self._is_open = True
             assert self._run_id is not None
             return self._client, self._run_id
 
-    def _running(self) -> tuple[MlflowClient, str]:
-        """Return the client and the id of the run, which runs again if it had ended."""
+    def _open_running(self) -> tuple[MlflowClient, str]:
+        """Return the client and the id of the run, which is set running again if it had ended."""
         with self._lock:
             client, run_id = self._open()
             if not self._is_running:
@@ -309,21 +328,22 @@ class MLflowLogger(Logger):
             if experiment is None
             else experiment.experiment_id
         )
-        tags = {**resolve_tags(self._tags), _TOKEN: self._token}
+        # MLflow adds its own tags here: the user, the script and its git commit
+        tags = {**resolve_tags(self._tags), _TOKEN_TAG: self._token}
         run = client.create_run(self._experiment_id, tags=tags, run_name=self._run_name)
         return str(run.info.run_id)
 
-    def _found(self, client: MlflowClient) -> str | None:
-        """Return the run of a checkpoint that was saved before the run was made, if any."""
+    def _find_by_token(self, client: MlflowClient) -> str | None:
+        """Return the id of a run made after the checkpoint was saved, found by its tag, or None."""
         experiment = client.get_experiment_by_name(self._experiment_name)
         if experiment is None:
             return None
-        wanted = f"tags.`{_TOKEN}` = '{self._token}'"
+        wanted = f"tags.`{_TOKEN_TAG}` = '{self._token}'"
         runs = client.search_runs([experiment.experiment_id], wanted, max_results=1)
         return str(runs[0].info.run_id) if runs else None
 
-    def _go_on(self, client: MlflowClient, run_id: str) -> None:
-        """Open a run that is there, and learn what it has; forget one that is gone."""
+    def _continue_run(self, client: MlflowClient, run_id: str) -> None:
+        """Open an existing run and read which values it holds; forget a run that was deleted."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -336,17 +356,19 @@ class MLflowLogger(Logger):
             return
         self._experiment_id = run.info.experiment_id
         if self._is_resumed:
-            self._written = Written(
+            self._written = RecordedSteps(
                 (key, entry.step)
                 for key in run.data.metrics
                 for entry in client.get_metric_history(run_id, key)
             )
-            self._tables = {item["path"] for item in json.loads(run.data.tags.get(_TABLES, "[]"))}
+            self._tables = {
+                item["path"] for item in json.loads(run.data.tags.get(_TABLES_TAG, "[]"))
+            }
         self._is_running = run.info.status == "RUNNING"
 
     def _upload(self, files: list[tuple[str, list[str]]]) -> None:
         for path, aliases in files:
-            client, run_id = self._running()
+            client, run_id = self._open_running()
             folder = f"model/checkpoints/{Path(path).stem}"
             client.log_artifact(run_id, path, folder)
             client.log_dict(run_id, {"aliases": aliases}, f"{folder}/aliases.json")
@@ -354,7 +376,7 @@ class MLflowLogger(Logger):
 
 
 MLFlowLogger = MLflowLogger
-"""What Lightning calls it."""
+"""The name of the class in Lightning."""
 
 
 def _local_uri(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""NeptuneLogger: a run of Neptune, online or offline."""
+"""NeptuneLogger: log to a run of Neptune, online or offline."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from secrets import token_hex
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._options import STRING, check_options
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.hparams import as_dict, jsonable, plain_number
-from trainer_hooks.loggers.media import as_pixels, as_table, require_package
-from trainer_hooks.loggers.run_folder import check_text
-from trainer_hooks.loggers.sent import Sent
-from trainer_hooks.loggers.uploads import Uploads
+from trainer_hooks.loggers.conversion import (
+    as_dict,
+    as_pixels,
+    as_table,
+    jsonable,
+    plain_number,
+    require_package,
+)
+from trainer_hooks.loggers.online_services import CheckpointUploads, SentSteps
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -23,21 +28,23 @@ if TYPE_CHECKING:
 
 __all__ = ["NeptuneLogger"]
 
+_RULES = {"prefix": STRING, "project": STRING.or_none(), "name": STRING.or_none()}
+
 
 class NeptuneLogger(Logger):
-    """Write to a run of Neptune: metrics, parameters, images, tables, texts and checkpoints.
+    """Log metrics, parameters, images, tables, texts and checkpoints to a run of Neptune.
 
-    The run is begun at the first write, and stays open after a training, for what you log
-    yourself; `logger.experiment.stop()` ends it, and so does the end of the process. A run that is
-    resumed goes on under the same `custom_run_id`; Neptune drops values of steps that it has.
+    The run is begun at the first write. It stays open after a training so that you can log to it
+    yourself, until `logger.experiment.stop()` or the end of the process. A resumed run continues
+    under the same `custom_run_id`; Neptune drops values of steps that it has.
 
     Args:
-        api_key: by default `NEPTUNE_API_TOKEN`.
+        api_key: the API token; by default `NEPTUNE_API_TOKEN`.
         project: the project, as `"workspace/name"`; by default `NEPTUNE_PROJECT`.
-        name: the run's name, as it is shown.
+        name: the run's displayed name.
         run: a run that was begun already.
-        log_model_checkpoints: whether the checkpoints that are left at the end are uploaded.
-        prefix: the folder in the run that everything goes to.
+        log_model_checkpoints: whether to upload the checkpoints that are left at the end.
+        prefix: the folder inside the run that everything is logged to.
         **neptune_run_kwargs: for `neptune.init_run`: `mode`, `tags`, `custom_run_id`...
 
     Raises:
@@ -60,10 +67,7 @@ class NeptuneLogger(Logger):
         **neptune_run_kwargs: Any,
     ) -> None:
         require_package("neptune", "neptune", "NeptuneLogger")
-        check_text("prefix", prefix, "NeptuneLogger")
-        for argument, value in (("project", project), ("name", name)):
-            if value is not None:
-                check_text(argument, value, "NeptuneLogger")
+        check_options("NeptuneLogger", _RULES, prefix=prefix, project=project, name=name)
         if run is not None and (neptune_run_kwargs or project or name):
             raise OptionError(
                 "run of NeptuneLogger: it was begun already, so that nothing that begins one can "
@@ -76,9 +80,10 @@ class NeptuneLogger(Logger):
         self._id = chosen or token_hex(16)
         self._api_key, self._project, self._name = api_key, project, name
         self._run = run
-        self._uploads = Uploads(bool(log_model_checkpoints), "NeptuneLogger")
+        self._uploads = CheckpointUploads(bool(log_model_checkpoints), "NeptuneLogger")
         self._prefix = f"{prefix}/" if prefix else ""
-        self._sent = Sent()
+        self._sent = SentSteps()
+        # the training may read `experiment` while the guard's thread logs
         self._lock = RLock()
 
     @property
@@ -93,17 +98,17 @@ class NeptuneLogger(Logger):
 
     @property
     def save_dir(self) -> str:
-        """Return the folder where Neptune keeps what is not sent yet."""
+        """Return the folder in which Neptune keeps unsent data."""
         return str(Path.cwd() / ".neptune")
 
     @property
     def log_dir(self) -> None:
-        """Return None: Neptune gives a run no folder that others may write to."""
+        """Return None: Neptune offers no folder to which others may write."""
         return
 
     @property
     def experiment(self) -> Any:
-        """Return the run, begun at the first call."""
+        """Return the run, which is begun by the first call."""
         with self._lock:
             if self._run is None:
                 self._run = self._begin()
@@ -112,16 +117,16 @@ class NeptuneLogger(Logger):
     run = experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log the values of one moment; without a `step` the calls are numbered."""
-        run, place = self.experiment, self._sent.calls if step is None else step
+        """Log the metrics of one moment; calls without a `step` are numbered."""
+        run, position = self.experiment, self._sent.calls if step is None else step
         for key, value in metrics.items():
-            if self._sent.is_new(key, place):
-                run[self._prefix + key].append(plain_number(value), step=place)
-                self._sent.note(key, place)
+            if self._sent.is_new(key, position):
+                run[self._prefix + key].append(plain_number(value), step=position)
+                self._sent.note(key, position)
         self._sent.calls += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
-        """Log hyperparameters into the folder `hyperparams`; nested ones into folders there."""
+        """Log hyperparameters to the folder `hyperparams`; nested ones to folders inside it."""
         from neptune.utils import stringify_unsupported
 
         values = jsonable(as_dict(params))
@@ -161,16 +166,16 @@ class NeptuneLogger(Logger):
         names, rows = as_table(key, columns, data, dataframe)
         text = io.StringIO()
         csv.writer(text).writerows([names, *rows])
-        place = key if step is None else f"{key}/step-{step}"
+        name = key if step is None else f"{key}/step-{step}"
         file = File.from_content(text.getvalue(), extension="csv")
-        self.experiment[self._prefix + place].upload(file)
+        self.experiment[self._prefix + name].upload(file)
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
         """Log a text to a series."""
         self.experiment[self._prefix + key].append(text, step=step)
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
-        """Note what there is to upload."""
+        """Record the checkpoints to upload."""
         self._upload(self._uploads.after_save(checkpoint_callback))
 
     def finalize(self, status: str) -> None:
@@ -184,14 +189,14 @@ class NeptuneLogger(Logger):
         return {"project": self._project, "id": self._id, "logged": self._sent.calls}
 
     def resume_run(self, state: dict[str, Any]) -> None:
-        """Go on with the run of a checkpoint."""
+        """Continue the run of a checkpoint."""
         if state["project"] != self._project or (self._is_chosen and state["id"] != self._id):
             return
         with self._lock:
             if state["id"] != self._id:
                 self._id, self._run = state["id"], None
                 self._sent.forget()
-            # what this process has sent since is not sent again
+            # Neptune itself drops the steps that another process has sent
             self._sent.resume(state["logged"])
 
     def _begin(self) -> Any:

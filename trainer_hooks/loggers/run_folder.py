@@ -1,40 +1,59 @@
-"""RunFolder: the folder of one run, `save_dir/name/version_N`, that no other logger is given."""
+"""RunFolder: the folder of one run, `save_dir/name/version_N`, claimed by one logger."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks._options import FOLDER, Rule, check_options, is_int
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
+from trainer_hooks.loggers.base import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
-__all__ = ["RunFolder", "check_text"]
+__all__ = [
+    "FolderLogger",
+    "RunFolder",
+    "assign_folders",
+    "open_folders",
+    "remove_unused_folders",
+]
+
 
 _VERSION = re.compile(r"version_(\d+)")
 
+_RULES = {
+    "save_dir": FOLDER,
+    "version": Rule(
+        "a number from 0 on, or a folder's name",
+        lambda value: value is None or is_int(value, 0) or (isinstance(value, str) and value != ""),
+        "Leave it out to take the next free number.",
+    ),
+}
+
 
 class RunFolder:
-    """The folder of one run; it is made as a fit begins, or else at the first write.
+    """The folder of one run; it is made when a fit begins, or else at the first write.
 
     Args:
         owner: the class of the logger, for messages.
         save_dir: folder for all experiments.
         name: name of the experiment; empty or None leaves that level out.
         version: a number, or the whole name of the folder; None for the next free number.
-        mark: the name of the file by which the folder is a logger's own.
-        create: makes that file at a path; returns False if it is there.
+        mark: the name of a file in the folder whose creation claims the folder for a logger.
+        create: a function that creates that file at a path; returns False if it exists.
 
     Attributes:
-        save_dir: as given.
+        save_dir: the folder for all experiments.
         root: the folder of the experiment's runs.
-        mark: as given.
-        is_continued: whether the folder was a logger's own before.
+        mark: the name of the file that claims a folder.
+        is_continued: whether the folder belonged to a logger of this class before.
 
     Raises:
         OptionError: an argument breaks its rule.
@@ -49,7 +68,12 @@ class RunFolder:
         mark: str,
         create: Callable[[Path], bool],
     ) -> None:
-        _check(owner, save_dir, version)
+        check_options(owner, _RULES, save_dir=save_dir, version=version)
+        if Path(save_dir).exists() and not Path(save_dir).is_dir():
+            raise OptionError(
+                f"save_dir {os.fspath(save_dir)!r} of {owner}: is a file, and must be a folder. "
+                "Give another path."
+            )
         self.save_dir = os.path.expanduser(save_dir)  # noqa: PTH111 - not `./~`
         self.root = Path(self.save_dir, name or "")
         self.mark = mark
@@ -59,20 +83,20 @@ class RunFolder:
         self._is_chosen = version is not None
         self._is_resumed = False
         self._path: Path | None = None
-        self._made: list[Path] = []
+        self._made_folders: list[Path] = []
         self._is_used = False
         self.is_continued = False
 
     @property
     def version(self) -> int | str:
-        """Return the number of this run, or the name that was given; nothing is created."""
+        """Return the number of this run, or the chosen name; nothing is created."""
         if self._version is None:
             self._version = self._next()
         return self._version
 
     @property
     def path(self) -> Path:
-        """Return the folder; nothing is created."""
+        """Return the path of the folder; nothing is created."""
         return self._of(self.version)
 
     @property
@@ -82,15 +106,15 @@ class RunFolder:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether the version cannot be another any more."""
+        """Return whether the version can no longer change."""
         return self._is_chosen or self._path is not None
 
-    def pass_over(self) -> None:
-        """Take the number after the present one."""
+    def skip_number(self) -> None:
+        """Use the number after the present one."""
         self._version = int(self.version) + 1
 
     def claim(self) -> Path:
-        """Return the folder to write to, made and taken for this logger alone at the first call.
+        """Return the folder to write to; the first call makes it and claims it for this logger.
 
         Raises:
             OptionError: it cannot be made.
@@ -99,10 +123,10 @@ class RunFolder:
         return self.open()
 
     def open(self, shared: RunFolder | None = None) -> Path:
-        """Make the folder and take it for this logger alone, before there is anything to write.
+        """Make the folder and claim it for this logger, before there is anything to write.
 
         Args:
-            shared: that of another logger of the same run, open, to be in the same folder.
+            shared: the open folder of another logger of the same run, to use as well.
 
         Raises:
             OptionError: it cannot be made.
@@ -111,9 +135,9 @@ class RunFolder:
             is_known = self._is_chosen or self._is_resumed
             try:
                 if shared is not None and not is_known:
-                    self._path = self._take_shared(shared)
+                    self._path = self._claim_shared(shared)
                 else:
-                    self._path = self._take_known() if is_known else self._take_next()
+                    self._path = self._claim_known() if is_known else self._claim_next()
             except OSError as error:
                 where = self.root if self._version is None else self.path
                 raise OptionError(
@@ -122,32 +146,33 @@ class RunFolder:
                 ) from error
         return self._path
 
-    def give_back(self, marks: Collection[str]) -> list[Path]:
-        """Let go of the folder if it was new as it was opened, and nothing was put there since.
+    def release_if_unused(self, marks: Collection[str]) -> list[Path]:
+        """Release the folder if it was new when it was opened and nothing was put into it since.
 
         Args:
-            marks: the names of files by which loggers of this run took a folder.
+            marks: the names of files by which loggers of this run claimed a folder.
 
         Returns:
-            What may be removed if it is empty: the folder, and those above it that were made.
+            The folders to remove if they are empty: this one, and the parents that were made for
+                it.
         """
         folder = self._path
         if folder is None or self._is_used or self.is_continued:
             return []
-        with suppress(OSError):  # somebody removed it
+        with suppress(OSError):  # the folder is gone already
             if {path.name for path in folder.iterdir()} <= set(marks):
                 (folder / self.mark).unlink(missing_ok=True)
-                made, self._path, self._made = self._made, None, []
-                return [folder, *made]
+                parents, self._path, self._made_folders = self._made_folders, None, []
+                return [folder, *parents]
         return []
 
     def state(self) -> dict[str, Any]:
-        """Return what `resume` finds the folder by, once it is this logger's own."""
+        """Claim the folder, and return the data by which `resume` finds it again."""
         self.claim()
         return {"root": str(self.root.resolve()), "version": self.version}
 
     def resume(self, state: dict[str, Any]) -> bool:
-        """Take the folder of a checkpoint; return False if the user chose another one."""
+        """Use the folder of a checkpoint; return False if the user chose another one."""
         if state.get("root") != str(self.root.resolve()):
             return False
         if self._is_chosen and state["version"] != self._version:
@@ -156,8 +181,8 @@ class RunFolder:
         self._is_resumed = True
         return True
 
-    def leave(self) -> None:
-        """Take the next free number instead: the folder that was resumed is another run's."""
+    def start_new(self) -> None:
+        """Use the next free number instead: the resumed folder does not match the checkpoint."""
         folder = self.path
         self._is_resumed, self._version, self._path = False, None, None
         warn(
@@ -171,56 +196,56 @@ class RunFolder:
 
     def _next(self) -> int:
         """Return the number after the highest `version_N`."""
-        # tempfile has names that nobody has, but none that people can count
+        # not tempfile's random names: people count and compare runs
         root = self.root
         names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
-        found = [int(match[1]) for match in map(_VERSION.fullmatch, names) if match]
-        return max(found, default=-1) + 1
+        numbers = [int(match[1]) for match in map(_VERSION.fullmatch, names) if match]
+        return max(numbers, default=-1) + 1
 
-    def _take_known(self) -> Path:
+    def _claim_known(self) -> Path:
         folder = self.path
         self._make_root()
         folder.mkdir(parents=True, exist_ok=True)
         self.is_continued = not self._create(folder / self.mark)
         return folder
 
-    def _take_next(self) -> Path:
-        """Take the number that was told to somebody, else the next one that nobody has.
+    def _claim_next(self) -> Path:
+        """Claim the number that was announced before, else the next free one.
 
-        A folder that was told may exist already, because somebody put something there; so what
-        makes it ours is to be the one that creates the file in it.
+        The folder of an announced number may exist already, because a callback put a file there. So
+        the creation of the marker file decides whose folder it is, not the creation of the folder.
         """
-        promised = self._version
+        announced = self._version
         self._make_root()
-        number = self._next() if promised is None else int(promised)
+        number = self._next() if announced is None else int(announced)
         while True:
             folder = self._of(number)
             try:
-                folder.mkdir(exist_ok=number == promised)
+                folder.mkdir(exist_ok=number == announced)
                 if self._create(folder / self.mark):
                     break
             except FileExistsError:
-                pass  # somebody was faster
-            except FileNotFoundError:  # a run that wrote nothing took the root away with it
+                pass  # another logger or process claimed the number first
+            except FileNotFoundError:  # a run that wrote nothing has removed the root
                 self._make_root()
                 continue
             number += 1
         self._version, self.is_continued = number, False
-        self._tell_another(promised)
+        self._warn_if_moved(announced)
         return folder
 
-    def _take_shared(self, shared: RunFolder) -> Path:
-        """Take the folder that another logger of the same run took."""
-        promised, self._version = self._version, shared.version
-        folder = self._take_known()
-        self._tell_another(promised)
+    def _claim_shared(self, shared: RunFolder) -> Path:
+        """Claim the folder of another logger of the same run."""
+        announced, self._version = self._version, shared.version
+        folder = self._claim_known()
+        self._warn_if_moved(announced)
         return folder
 
-    def _tell_another(self, promised: int | str | None) -> None:
-        """Warn if it is another folder than somebody was told."""
-        if promised not in {None, self._version}:
+    def _warn_if_moved(self, announced: int | str | None) -> None:
+        """Warn if the folder is not the one that was announced."""
+        if announced not in {None, self._version}:
             warn(
-                f"{self._owner} said that it would write to {self._of(promised or 0)}, which "
+                f"{self._owner} said that it would write to {self._of(announced or 0)}, which "
                 f"another logger took meanwhile: it writes to {self.path}. Give each run its own "
                 "name= or version= to know the folder beforehand.",
                 TrainerHooksWarning,
@@ -228,34 +253,93 @@ class RunFolder:
 
     def _make_root(self) -> None:
         missing = [path for path in (self.root, *self.root.parents) if not path.exists()]
-        self._made += missing
+        self._made_folders += missing
         self.root.mkdir(parents=True, exist_ok=True)
 
 
-def check_text(name: str, value: object, owner: str) -> None:
-    """Make sure that an argument is a string.
+class FolderLogger(Logger):
+    """Base class of the loggers with a folder `save_dir/name/version_N` for each run."""
+
+    run_folder: RunFolder
+
+    @property
+    def version(self) -> int | str:
+        """Return the number of this run, or the chosen name; nothing is created."""
+        return self.run_folder.version
+
+    @property
+    def save_dir(self) -> str:
+        """Return the folder for all experiments."""
+        return self.run_folder.save_dir
+
+    @property
+    def log_dir(self) -> str:
+        """Return the folder of this run; nothing is created."""
+        return str(self.run_folder.path)
+
+
+def assign_folders(loggers: Iterable[Logger]) -> None:
+    """Give each logger of one class its own folder, and those of different classes a common one.
 
     Raises:
-        OptionError: it is not.
+        OptionError: two of one class were given the same folder, or one logger is listed twice.
     """
-    if not isinstance(value, str):
+    listed = list(loggers)
+    if len({id(logger) for logger in listed}) < len(listed):
         raise OptionError(
-            f'{name} {value!r} of {owner}: must be a string. Write {name}="" to leave it out.'
+            f"Trainer(logger={listed!r}): a logger stands there twice. Leave one of them out."
         )
+    ours = [logger for logger in listed if isinstance(logger, FolderLogger)]
+    taken: set[tuple[type, str]] = set()
+    for logger in ours:
+        root = logger.run_folder.root.absolute()
+        alike = [
+            one
+            for one in ours
+            if type(one) is type(logger) and one.run_folder.root.absolute() == root
+        ]
+        if len(alike) < 2:
+            continue  # asking for `log_dir` would fix its number before the run
+        while (folder := (type(logger), logger.log_dir)) in taken:
+            if logger.run_folder.is_fixed:
+                raise OptionError(
+                    f"Trainer(logger=...) has two {type(logger).__qualname__}s that write to "
+                    f"{logger.log_dir!r}. Give one of them another name= or version=."
+                )
+            logger.run_folder.skip_number()
+        taken.add(folder)
 
 
-def _check(owner: str, save_dir: object, version: object) -> None:
-    if not isinstance(save_dir, str | os.PathLike):
-        raise OptionError(f"save_dir {save_dir!r} of {owner}: must be a path. Give a folder.")
-    if Path(save_dir).exists() and not Path(save_dir).is_dir():
-        raise OptionError(
-            f"save_dir {os.fspath(save_dir)!r} of {owner}: is a file, and must be a folder. "
-            "Give another path."
-        )
-    is_number = isinstance(version, int) and not isinstance(version, bool) and version >= 0
-    is_text = isinstance(version, str) and version != ""
-    if not (version is None or is_number or is_text):
-        raise OptionError(
-            f"version {version!r} of {owner}: must be a number from 0 on, or a folder's name. "
-            "Leave it out to take the next free number."
-        )
+def open_folders(loggers: Iterable[Logger]) -> None:
+    """Make the folders of a run before a callback asks for them.
+
+    Loggers of different classes that are free to choose share a folder: the first of each class
+    with the first of the others, and so on.
+
+    Raises:
+        OptionError: a folder cannot be made.
+    """
+    opened: dict[tuple[Path, int], RunFolder] = {}
+    count: Counter[tuple[Path, type]] = Counter()
+    for logger in loggers:
+        if not isinstance(logger, FolderLogger):
+            continue
+        folder = logger.run_folder
+        if folder.is_fixed:
+            folder.open()
+            continue
+        root = folder.root.absolute()
+        key = (root, count[root, type(logger)])
+        count[root, type(logger)] += 1
+        folder.open(opened.get(key))
+        opened.setdefault(key, folder)
+
+
+def remove_unused_folders(loggers: Iterable[Logger]) -> None:
+    """Remove the folders in which nothing was written since they were made."""
+    folders = [logger.run_folder for logger in loggers if isinstance(logger, FolderLogger)]
+    marks = {folder.mark for folder in folders}
+    emptied = {path for folder in folders for path in folder.release_if_unused(marks)}
+    for path in sorted(emptied, key=lambda path: len(path.parts), reverse=True):
+        with suppress(OSError):  # the folder is not empty
+            path.rmdir()

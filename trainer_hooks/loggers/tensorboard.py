@@ -1,60 +1,90 @@
-"""TensorBoardLogger: everything that TensorBoard shows, in event files."""
+"""TensorBoardLogger: write everything that TensorBoard shows to event files."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from contextlib import suppress
+import warnings
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import count
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from trainer_hooks._options import PATH, STRING, check_options
 from trainer_hooks.errors import OptionError
-from trainer_hooks.loggers.event_files import MARK, mark, set_aside, sizes_in, truncate
-from trainer_hooks.loggers.folder_logger import FolderLogger
-from trainer_hooks.loggers.guard import is_mistake
-from trainer_hooks.loggers.hparams import as_dict, flattened, plain_number, write_hparams
-from trainer_hooks.loggers.media import (
+from trainer_hooks.loggers.conversion import (
+    as_dict,
     as_markdown,
     as_pixels,
     as_table,
+    flattened,
+    plain_number,
     require_package,
     step_or_zero,
+    write_hparams,
 )
-from trainer_hooks.loggers.run_folder import RunFolder, check_text
+from trainer_hooks.loggers.guard import is_permanent_error
+from trainer_hooks.loggers.run_folder import FolderLogger, RunFolder
+from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.nested_tensors import move_to_device
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import nn
     from torch.utils.tensorboard import SummaryWriter
 
-__all__ = ["TensorBoardLogger"]
+__all__ = [
+    "MARK",
+    "TensorBoardLogger",
+    "create_marker",
+    "cut_and_keep_whole",
+    "shorten",
+    "sizes_in",
+    "traced",
+]
 
+_EVENTS = "tfevents"
+MARK = ".tensorboard"
+"""The name of the file that claims a folder for a TensorBoardLogger."""
 _FLUSH_EVERY = 10
+"""The number of events that are kept until the writer is known to have written them."""
+
+_WRITER_OPTIONS = ("comment", "max_queue", "flush_secs", "filename_suffix")
+
+_RULES = {
+    "name": STRING.or_none(),
+    "prefix": STRING,
+    "sub_dir": replace(PATH, cure="Give a folder's name.").or_none(),
+}
 
 
 class TensorBoardLogger(FolderLogger):
     """Write event files for TensorBoard to `save_dir/name/version_N`, and hyperparameters as JSON.
 
-    torch's `SummaryWriter` does the writing; `experiment` is it, for what has no method here. It is
-    made at the first write. Each image is a tag of its own, `key/0`, `key/1`...; tables and texts
-    are found among the texts.
+    torch's `SummaryWriter` does the writing; `experiment` returns it, for methods that are missing
+    here. It is made at the first write. Each image has its own tag, `key/0`, `key/1`...; tables and
+    texts are shown among the texts.
 
-    A run that is resumed goes on in the same folder. What was written after the checkpoint is cut
-    off, the whole file kept beside it without `tfevents` in its name, and a server that shows the
-    run already is told to drop those steps.
+    A resumed run continues in the same folder. Events after the checkpoint are cut off, and the
+    whole file is kept beside it without `tfevents` in its name; a server that shows the run already
+    is told to drop those steps.
 
     Args:
         save_dir: folder for all experiments.
         name: name of the experiment; an empty string or None leaves that level out.
         version: a number, or the whole name of the folder. Default: the next free number.
-        log_graph: whether to write the model's graph as a fit begins, for which the model needs an
-            `example_input_array`.
-        default_hp_metric: whether to write `hp_metric` with the hyperparameters, without which
-            TensorBoard does not list a run that has no other metric of that kind.
-        prefix: put before each metric's name, with a dash.
+        log_graph: whether to write the model's graph when a fit begins, for which the model needs
+            an `example_input_array`.
+        default_hp_metric: whether to write `hp_metric` with the hyperparameters. TensorBoard does
+            not list a run without any metric of that kind.
+        prefix: text before each metric's name, joined by a dash.
         sub_dir: a folder inside the run's folder for the event files.
         **kwargs: for `SummaryWriter`: `comment`, `max_queue`, `flush_secs`, `filename_suffix`.
 
@@ -79,11 +109,16 @@ class TensorBoardLogger(FolderLogger):
         **kwargs: Any,
     ) -> None:
         require_package("tensorboard", "tensorboard", "TensorBoardLogger")
-        if name is not None:
-            check_text("name", name, "TensorBoardLogger")
-        check_text("prefix", prefix, "TensorBoardLogger")
-        _check_options(sub_dir, kwargs)
-        self.run_folder = RunFolder("TensorBoardLogger", save_dir, name, version, MARK, mark)
+        check_options("TensorBoardLogger", _RULES, name=name, prefix=prefix, sub_dir=sub_dir)
+        for option in kwargs:
+            if option not in _WRITER_OPTIONS:
+                raise OptionError(
+                    f"{option} of TensorBoardLogger: is no option of it, nor of SummaryWriter, "
+                    f"which takes {', '.join(_WRITER_OPTIONS)}. Leave it out."
+                )
+        self.run_folder = RunFolder(
+            "TensorBoardLogger", save_dir, name, version, MARK, create_marker
+        )
         self._name = name or ""
         self._log_graph = log_graph
         self._default_hp_metric = default_hp_metric
@@ -91,7 +126,7 @@ class TensorBoardLogger(FolderLogger):
         self._sub_dir = None if sub_dir is None else os.fspath(sub_dir)
         self._options = kwargs
         self._writer: SummaryWriter | None = None
-        self._unsure: list[Callable[[Any], Any]] = []
+        self._unconfirmed: list[Callable[[Any], Any]] = []
         self._sizes: dict[str, int] = {}
         self._logged = 0
         self._last_step = -1
@@ -122,30 +157,31 @@ class TensorBoardLogger(FolderLogger):
 
     @property
     def experiment(self) -> SummaryWriter:
-        """Return the `SummaryWriter`, made at the first call."""
+        """Return the `SummaryWriter`, which is made by the first call."""
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
             folder = self._claim()
-            truncate(folder, self._sizes)
+            shorten(folder, self._sizes)
             purge = None if self._cut is None else self._purge_step
             writer = SummaryWriter(str(folder), purge_step=purge, **self._options)
             self._sizes = sizes_in(folder)
-            for add in self._unsure:
+            for add in self._unconfirmed:
                 add(writer)
             self._writer, self._cut = writer, None
         return self._writer
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Write scalars; without a `step` the calls are numbered."""
-        place, now = self._place(self._logged if step is None else step), time.time()
+        """Write scalars; calls without a `step` are numbered."""
+        # the wall time of the call is kept, for the case that the event is written again
+        position, now = self._position(self._logged if step is None else step), time.time()
         adds = []
         for key, value in metrics.items():
             tag = self._prefix + key
             if isinstance(value, dict):
-                adds.append(methodcaller("add_scalars", tag, dict(value), place, now))
+                adds.append(methodcaller("add_scalars", tag, dict(value), position, now))
             else:
-                adds.append(methodcaller("add_scalar", tag, plain_number(value), place, now))
+                adds.append(methodcaller("add_scalar", tag, plain_number(value), position, now))
         self._add(*adds)
         self._logged += 1
 
@@ -155,13 +191,13 @@ class TensorBoardLogger(FolderLogger):
         metrics: Any = None,
         step: int | None = None,
     ) -> None:
-        """Write hyperparameters for TensorBoard's table of them, and to `hparams.json`.
+        """Write hyperparameters to TensorBoard's HParams tab and to `hparams.json`.
 
         Args:
-            params: names and values; nested ones get names with slashes.
-            metrics: the metrics to show beside them, by name, or the value of `hp_metric`, which is
-                -1 unless given.
-            step: the place of these on the x axis; 0 unless given.
+            params: values by name; nested ones get names with slashes.
+            metrics: the metrics to show beside them by name, or the value of `hp_metric`, -1 by
+                default.
+            step: the position of these metrics on the x axis; 0 by default.
         """
         from torch.utils.tensorboard import summary
 
@@ -178,20 +214,21 @@ class TensorBoardLogger(FolderLogger):
                 name: value if isinstance(value, bool | int | float | str) else str(value)
                 for name, value in flattened(hparams).items()
             }
-            place, now = self._place(step), time.time()
+            position, now = self._position(step), time.time()
+            # not SummaryWriter.add_hparams, which writes to a run of its own in a subfolder
             parts = summary.hparams(values, shown)  # type: ignore[no-untyped-call]
             adds = [_summary(part) for part in parts]
             if is_new:
-                adds += [methodcaller("add_scalar", k, v, place, now) for k, v in shown.items()]
+                adds += [methodcaller("add_scalar", k, v, position, now) for k, v in shown.items()]
             self._add(*adds)
             self._has_hparams = True
         self._hparams = hparams
 
     def log_graph(self, model: nn.Module, input_array: Any = None) -> None:
-        """Write the model's graph, if `log_graph=True`; its forward is run once.
+        """Write the model's graph if `log_graph=True`; this runs its forward once.
 
         Raises:
-            OptionError: there is no input for it.
+            OptionError: there is no input for the forward.
         """
         if not self._log_graph:
             return
@@ -202,7 +239,6 @@ class TensorBoardLogger(FolderLogger):
                 "log_graph True of TensorBoardLogger: the model needs an input to be run with. Set "
                 "its example_input_array, or leave log_graph out."
             )
-        from trainer_hooks.loggers.graph import traced
 
         with traced(model, input_array) as (part, inputs):
             self._add(methodcaller("add_graph", part, inputs), flushes=True)
@@ -216,12 +252,14 @@ class TensorBoardLogger(FolderLogger):
         captions: Sequence[str] | None = None,  # noqa: ARG002 - TensorBoard has no place for them
         channels_last: bool = False,
     ) -> None:
-        """Write images, each under a tag of its own; TensorBoard has no captions."""
-        place, now = self._place(step), time.time()
+        """Write images, each under its own tag; TensorBoard has no captions."""
+        position, now = self._position(step), time.time()
         pixels = [as_pixels(image, key, channels_last=channels_last) for image in images]
         self._add(
             *(
-                methodcaller("add_image", f"{self._prefix}{key}/{index}", array, place, now, "HWC")
+                methodcaller(
+                    "add_image", f"{self._prefix}{key}/{index}", array, position, now, "HWC"
+                )
                 for index, array in enumerate(pixels)
             )
         )
@@ -239,23 +277,23 @@ class TensorBoardLogger(FolderLogger):
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
         """Write a text."""
-        place = self._place(step)
-        self._add(methodcaller("add_text", self._prefix + key, text, place, time.time()))
+        position = self._position(step)
+        self._add(methodcaller("add_text", self._prefix + key, text, position, time.time()))
 
     def save(self) -> None:
-        """Write out what is still held in memory; without anything, nothing is created."""
-        if self._writer is not None or self._unsure:
+        """Write out everything that is held in memory; without anything, nothing is created."""
+        if self._writer is not None or self._unconfirmed:
             self._add(flushes=True)
 
     def finalize(self, status: str) -> None:
-        """Close the event file; another one is begun if there is more to write."""
+        """Close the event file; a later write begins another one."""
         super().finalize(status)
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
     def run_state(self) -> dict[str, Any]:
-        """Return which folder, and how long its event files are."""
+        """Return the folder and the sizes of its event files."""
         self.save()
         return {
             **self.run_folder.state(),
@@ -267,79 +305,122 @@ class TensorBoardLogger(FolderLogger):
         }
 
     def resume_run(self, state: dict[str, Any]) -> None:
-        """Go on in the folder of a checkpoint, after what it knows of."""
+        """Continue in the folder of a checkpoint, at the file sizes that the checkpoint holds."""
         if state["sub_dir"] != self._sub_dir or not self.run_folder.resume(state):
             return
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        self._unsure = []
+        self._unconfirmed = []
         self._sizes = self._cut = dict(state["sizes"])
         self._logged, self._last_step = state["logged"], state["last_step"]
         self._purge_step = self._last_step + 1
         self._has_hparams = state["has_hparams"]
         present = sizes_in(Path(self.log_dir))
+        # files that are shorter than at the checkpoint are another run's, and are left alone
         if present and any(present.get(name, -1) < size for name, size in self._cut.items()):
             self._cut, self._sizes = None, {}
             if not self.run_folder.is_chosen:
-                self.run_folder.leave()
+                self.run_folder.start_new()
 
-    def _place(self, step: int | None) -> int:
-        """Return a place on the x axis, 0 without one, and note how far the run is."""
-        place = step_or_zero(step)
-        self._last_step = max(self._last_step, place)
-        return place
+    def _position(self, step: int | None) -> int:
+        """Return a position on the x axis, 0 for None, and record the highest one."""
+        position = step_or_zero(step)
+        self._last_step = max(self._last_step, position)
+        return position
 
     def _add(self, *adds: Callable[[Any], Any], flushes: bool = False) -> None:
-        """Write all of it, or raise and have taken nothing.
+        """Write all of these events, or raise and have stored none of them.
 
-        What may not have reached the disk is kept and written again if the writer fails, which
-        cannot be used any more then.
+        Events that may not have reached the disk are kept. If the writer fails it cannot be used
+        any more, and a new one writes them again.
         """
         try:
             writer = self.experiment
             for add in adds:
                 add(writer)
-            if flushes or len(self._unsure) + len(adds) >= _FLUSH_EVERY:
+            # a flush after each event would be slow, and none would keep all events in memory
+            if flushes or len(self._unconfirmed) + len(adds) >= _FLUSH_EVERY:
                 writer.flush()
                 self._sizes = sizes_in(Path(self.log_dir))
-                self._unsure = []
+                self._unconfirmed = []
             else:
-                self._unsure.extend(adds)
+                self._unconfirmed.extend(adds)
         except Exception as error:
-            if not is_mistake(error) and self._writer is not None:
-                with suppress(Exception):  # it failed already, which is being told
+            if not is_permanent_error(error) and self._writer is not None:
+                with suppress(Exception):  # the first error is the one to raise
                     self._writer.close()
                 self._writer = None
             raise
 
     def _claim(self) -> Path:
-        """Return the folder of the event files, without what a resumed run is to write again."""
+        """Return the folder of the event files, which a resume has cut at the checkpoint."""
         self.run_folder.claim()
         folder = Path(self.log_dir)
         folder.mkdir(parents=True, exist_ok=True)
         if self._cut is not None and self.run_folder.is_continued:
             for name, size in sizes_in(folder).items():
                 if size > self._cut.get(name, 0):
-                    set_aside(folder / name, self._cut.get(name))
+                    cut_and_keep_whole(folder / name, self._cut.get(name))
         elif self._cut is not None:
-            self._cut, self._sizes = None, {}  # the old folder is gone
+            self._cut, self._sizes = (
+                None,
+                {},
+            )  # the folder of the checkpoint is gone: nothing is cut
         return folder
-
-
-def _check_options(sub_dir: object, kwargs: Mapping[str, Any]) -> None:
-    if sub_dir is not None and not isinstance(sub_dir, str | os.PathLike):
-        raise OptionError(
-            f"sub_dir {sub_dir!r} of TensorBoardLogger: must be a path. Give a folder's name."
-        )
-    known = ("comment", "max_queue", "flush_secs", "filename_suffix")
-    for option in kwargs:
-        if option not in known:
-            raise OptionError(
-                f"{option} of TensorBoardLogger: is no option of it, nor of SummaryWriter, which "
-                f"takes {', '.join(known)}. Leave it out."
-            )
 
 
 def _summary(part: Any) -> Callable[[Any], Any]:
     return lambda writer: writer.file_writer.add_summary(part)
+
+
+def create_marker(path: Path) -> bool:
+    """Create the marker file that claims its folder; return False if it exists."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """Return the sizes in bytes of a folder's event files by name."""
+    return {path.name: path.stat().st_size for path in folder.glob(f"*{_EVENTS}*")}
+
+
+def shorten(folder: Path, sizes: Mapping[str, int]) -> None:
+    """Cut event files to these sizes, to drop the incomplete events of a writer that failed."""
+    for name, size in sizes.items():
+        path = folder / name
+        if path.is_file() and path.stat().st_size > size:
+            os.truncate(path, size)
+
+
+def cut_and_keep_whole(path: Path, size: int | None) -> None:
+    """Keep the first `size` bytes of an event file, and the whole file under another name."""
+    names = (path.name.replace(_EVENTS, f"after_resume_{number}") for number in count())
+    whole = next(candidate for candidate in map(path.with_name, names) if not candidate.exists())
+    if size is not None:
+        shutil.copyfile(path, whole)
+        os.truncate(path, size)
+    else:
+        path.replace(whole)
+
+
+@contextmanager
+def traced(model: torch.nn.Module, inputs: Any) -> Iterator[tuple[torch.nn.Module, Any]]:
+    """Yield a model in evaluation mode and an input on its device; restore the model then.
+
+    In evaluation mode the forward moves no running mean, and the random state is restored too.
+    """
+    modes = [(part, part.training) for part in model.modules()]
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    model.eval()
+    try:
+        with rng.isolated(), torch.no_grad(), warnings.catch_warnings():
+            # add_graph uses torch.jit, which warns; a user cannot change that
+            warnings.filterwarnings("ignore", r".*torch\.jit", DeprecationWarning)
+            yield model, move_to_device(inputs, device)
+    finally:
+        for part, mode in modes:
+            part.training = mode

@@ -1,60 +1,83 @@
-"""WandbLogger: a run of Weights & Biases, online or offline."""
+"""WandbLogger: log to a run of Weights & Biases, online or offline."""
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 from array import array
 from pathlib import Path
 from secrets import token_hex
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
+from trainer_hooks._options import FOLDER, STRING, Rule, check_options
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.hparams import as_dict, jsonable, plain_number
-from trainer_hooks.loggers.media import as_pixels, as_table, require_package
-from trainer_hooks.loggers.run_folder import check_text
-from trainer_hooks.loggers.uploads import Uploads
-from trainer_hooks.loggers.wandb_file import rows_of_run
-from trainer_hooks.loggers.written import Written
+from trainer_hooks.loggers.conversion import (
+    as_dict,
+    as_pixels,
+    as_table,
+    jsonable,
+    plain_number,
+    require_package,
+)
+from trainer_hooks.loggers.online_services import CheckpointUploads, RecordedSteps
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from torch import nn
 
-__all__ = ["WandbLogger"]
+__all__ = ["WandbLogger", "rows_of_run"]
 
+_BLOCK = 32768
+_FILE_HEADER = 7
+_RECORD_HEADER = struct.Struct("<IHB")  # checksum, length, part
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _STEP = "trainer/global_step"
-_POLICIES = ("mutable", "immutable")
+_RULES = {
+    "prefix": STRING,
+    "name": STRING.or_none(),
+    "version": STRING.or_none(),
+    "id": STRING.or_none(),
+    "project": STRING.or_none(),
+    "checkpoint_name": STRING.or_none(),
+    "add_file_policy": Rule(
+        "'mutable' or 'immutable'",
+        lambda value: value in ("mutable", "immutable"),
+        "Choose one of them.",
+    ),
+    "save_dir": FOLDER,
+}
 _begun: set[str] = set()
-"""The ids of the runs that were begun here, which another logger must not take for the user's."""
+"""The ids of the runs that loggers have begun: only other open runs are the user's own."""
 
 
 class WandbLogger(Logger):
-    """Write to a run of Weights & Biases: metrics, images, tables, texts and checkpoints.
+    """Log metrics, images, tables, texts and checkpoints to a run of Weights & Biases.
 
-    The run is begun at the first write, or is the one that `wandb.init` has begun already. The x
-    axis is `trainer/global_step`. It stays open after a training, for what you log yourself;
-    `wandb.finish()` ends it, and so does the end of the process. A run that is resumed goes on
-    under the same id; metrics that it has for a step already, as the files in its folder say, are
-    not logged again.
+    The run is begun at the first write, unless `wandb.init` has begun one already. The x axis is
+    `trainer/global_step`. The run stays open after a training so that you can log to it yourself,
+    until `wandb.finish()` or the end of the process. A resumed run continues under the same id;
+    metrics that it holds for a step already, according to the files in its folder, are not logged
+    again.
 
     Args:
-        name: the run's name, as it is shown.
-        save_dir: where the folder `wandb` lies.
-        version: the run's id, with which it can be found again; the same as `id`.
-        offline: write to this machine only; `wandb sync` sends it later.
-        dir: the same as `save_dir`, and wins.
+        name: the run's displayed name.
+        save_dir: the folder that holds the folder `wandb`.
+        version: the run's id, by which it can be found again; the same as `id`.
+        offline: write to this machine only; `wandb sync` sends the run later.
+        dir: the same as `save_dir`, and wins over it.
         id: the run's id.
         anonymous: whether a run without an account may be anonymous.
         project: the project; by default `WANDB_PROJECT`, and without that `trainer_logs`.
         log_model: whether checkpoints become artifacts: True for those that are left at the end,
             `"all"` for each as it is saved.
         experiment: a run that was begun already.
-        prefix: put before each metric's name, with a dash.
-        checkpoint_name: the artifact's name; `model-` and the run's id unless given.
+        prefix: text before each metric's name, joined by a dash.
+        checkpoint_name: the artifact's name; by default `model-` and the run's id.
         add_file_policy: `"mutable"` copies a checkpoint before it is sent, `"immutable"` does not.
         **kwargs: for `wandb.init`: `entity`, `tags`, `group`, `notes`...
 
@@ -84,21 +107,21 @@ class WandbLogger(Logger):
         **kwargs: Any,
     ) -> None:
         require_package("wandb", "wandb", "WandbLogger")
-        check_text("prefix", prefix, "WandbLogger")
-        texts = {"name": name, "version": version, "id": id, "project": project}
-        for argument, value in (texts | {"checkpoint_name": checkpoint_name}).items():
-            if value is not None:
-                check_text(argument, value, "WandbLogger")
-        if add_file_policy not in _POLICIES:
-            raise OptionError(
-                f"add_file_policy {add_file_policy!r} of WandbLogger: must be 'mutable' or "
-                "'immutable'. Choose one of them."
-            )
         folder = save_dir if dir is None else dir
-        if not isinstance(folder, str | os.PathLike):
-            raise OptionError(f"save_dir {folder!r} of WandbLogger: must be a path. Give a folder.")
+        check_options(
+            "WandbLogger",
+            _RULES,
+            prefix=prefix,
+            name=name,
+            version=version,
+            id=id,
+            project=project,
+            checkpoint_name=checkpoint_name,
+            add_file_policy=add_file_policy,
+            save_dir=folder,
+        )
         self.in_background = not offline
-        self._uploads = Uploads(log_model, "WandbLogger")
+        self._uploads = CheckpointUploads(log_model, "WandbLogger")
         self._run = experiment
         self._save_dir = os.fspath(folder)
         self._project = project or os.environ.get("WANDB_PROJECT") or "trainer_logs"
@@ -114,9 +137,10 @@ class WandbLogger(Logger):
         if anonymous is not None:
             self._options["anonymous"] = "allow" if anonymous else "never"
         self._is_resumed = False
-        self._written = Written()
-        self._given: dict[str, array[int]] = {}
+        self._written = RecordedSteps()
+        self._logged_steps: dict[str, array[int]] = {}
         self._logged = 0
+        # the training may read `experiment` while the guard's thread logs
         self._lock = RLock()
 
     @property
@@ -131,25 +155,25 @@ class WandbLogger(Logger):
 
     @property
     def save_dir(self) -> str:
-        """Return the folder in which `wandb` lies."""
+        """Return the folder that holds the folder `wandb`."""
         return self._save_dir
 
     @property
     def log_dir(self) -> str:
-        """Return a folder for what belongs to the run, as checkpoints; nothing is created."""
+        """Return a folder for files of the run, such as checkpoints; nothing is created."""
         return str(Path(self._save_dir, self._project, self._id))
 
     @property
     def experiment(self) -> Any:
-        """Return the run, begun at the first call."""
+        """Return the run, which is begun by the first call."""
         with self._lock:
             if self._is_resumed:
                 self._is_resumed = False
                 rows = rows_of_run(Path(self._save_dir, "wandb"), self._id)
                 there = ((key, row[_STEP]) for row in rows if _STEP in row for key in row)
-                # what this process has logged may not have reached the file yet
-                here = ((key, step) for key, steps in self._given.items() for step in steps)
-                self._written = Written((*there, *here))
+                # values of this process may not have reached the file yet
+                here = ((key, step) for key, steps in self._logged_steps.items() for step in steps)
+                self._written = RecordedSteps((*there, *here))
             if self._run is None:
                 self._run = self._begin()
             return self._run
@@ -173,22 +197,22 @@ class WandbLogger(Logger):
         self.experiment.unwatch(model)
 
     def use_artifact(self, artifact: Any, artifact_type: str | None = None) -> Any:
-        """Note that the run uses an artifact, and return it."""
+        """Record that the run uses an artifact, and return the artifact."""
         return self.experiment.use_artifact(artifact, type=artifact_type)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log the values of one moment; without a `step` the calls are numbered."""
-        run, place = self.experiment, self._logged if step is None else step
+        """Log the metrics of one moment; calls without a `step` are numbered."""
+        run, position = self.experiment, self._logged if step is None else step
         named = {self._prefix + key: plain_number(value) for key, value in metrics.items()}
-        left = self._written.without(named, place)
+        left = self._written.without(named, position)
         if left:
-            run.log({**left, _STEP: place})
+            run.log({**left, _STEP: position})
             for key in left:
-                self._given.setdefault(key, array("q")).append(place)
+                self._logged_steps.setdefault(key, array("q")).append(position)
         self._logged += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
-        """Put hyperparameters into the run's config."""
+        """Write hyperparameters to the run's config."""
         self.experiment.config.update(jsonable(as_dict(params)), allow_val_change=True)
 
     def log_image(
@@ -232,7 +256,7 @@ class WandbLogger(Logger):
         self._log_medium(self.experiment, key, table, step)
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
-        """Log a text, as a table of one cell."""
+        """Log a text as a table of one cell."""
         self.log_table(key, ["text"], [[text]], step=step)
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
@@ -243,34 +267,36 @@ class WandbLogger(Logger):
         """Log the checkpoints that are left, if `log_model=True`; the run stays open."""
         if status == "success":
             self._upload(self._uploads.at_end())
-        self._written = Written()
+        self._written = RecordedSteps()
 
     def run_state(self) -> dict[str, Any]:
         """Return the run's id."""
         return {"project": self._project, "id": self._id, "logged": self._logged}
 
     def resume_run(self, state: dict[str, Any]) -> None:
-        """Go on with the run of a checkpoint."""
+        """Continue the run of a checkpoint."""
         if state["project"] != self._project or (self._is_chosen and state["id"] != self._id):
             return
         with self._lock:
             if state["id"] != self._id:
-                self._id, self._run, self._given = state["id"], None, {}
+                self._id, self._run, self._logged_steps = state["id"], None, {}
             self._logged, self._is_resumed = state["logged"], True
 
     def _begin(self) -> Any:
         import wandb
 
         open_run = wandb.run
+        # a run that the user has begun is used, one that another logger has begun is not
         if open_run is not None and open_run.id not in _begun:
             self._id = open_run.id
             return open_run
         options = dict(self._options)
-        if open_run is not None:  # another logger's, which is to stay as it is
+        if open_run is not None:  # the run of another logger, which must stay open
             options.setdefault("reinit", "create_new")
         Path(self._save_dir).mkdir(parents=True, exist_ok=True)
         run = wandb.init(project=self._project, dir=self._save_dir, id=self._id, **options)
         _begun.add(run.id)
+        # wandb's own step counts the calls of `log`: charts are drawn over the trainer's step
         run.define_metric(_STEP)
         run.define_metric("*", step_metric=_STEP, step_sync=True)
         return run
@@ -291,3 +317,56 @@ class WandbLogger(Logger):
             artifact.add_file(path, name="model.ckpt", policy=self._policy)
             run.log_artifact(artifact, aliases=aliases)
             self._uploads.note(path)
+
+
+def rows_of_run(folder: Path, run_id: str) -> Iterator[dict[str, Any]]:
+    """Yield the history rows of a run from wandb's local files, those of its first process first.
+
+    Args:
+        folder: the `wandb` folder.
+        run_id: the run's id.
+    """
+    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
+
+    for path in sorted(folder.glob(f"*run-*-{run_id}/run-{run_id}.wandb")):
+        for content in _records(path.read_bytes()):
+            record = Record.FromString(content)
+            if record.WhichOneof("record_type") == "history":
+                yield _row(record.history.item)
+
+
+def _row(items: Iterable[Any]) -> dict[str, Any]:
+    """Return a history row; a value of several parts, such as an image, becomes a dict."""
+    row: dict[str, Any] = {}
+    for item in items:
+        value = json.loads(item.value_json)
+        first, *below = item.nested_key or [item.key]
+        if below:
+            row.setdefault(first, {})[".".join(below)] = value
+        else:
+            row[first] = value
+    return row
+
+
+def _records(content: bytes) -> Iterator[bytes]:
+    """Yield the records of a file; an incomplete one at the end is left out.
+
+    The format is that of LevelDB's log: blocks of 32 KiB, in which a record has one part, or
+    several parts in consecutive blocks.
+    """
+    # wandb no longer ships a reader for its files in Python
+    offset, parts = _FILE_HEADER, b""
+    while offset + _RECORD_HEADER.size <= len(content):
+        left = _BLOCK - offset % _BLOCK
+        if left < _RECORD_HEADER.size:
+            offset += left
+            continue
+        _, length, part = _RECORD_HEADER.unpack_from(content, offset)
+        offset += _RECORD_HEADER.size
+        piece = content[offset : offset + length]
+        offset += length
+        if part not in (_WHOLE, _FIRST, _MIDDLE, _LAST) or len(piece) < length:
+            return
+        parts = piece if part in (_WHOLE, _FIRST) else parts + piece
+        if part in (_WHOLE, _LAST):
+            yield parts

@@ -1,40 +1,48 @@
-"""What follows a training batch: metrics, a validation that is due, a checkpoint, or the end."""
+"""Finish a training batch: flush metrics, validate, and serve requested checkpoints."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from trainer_hooks._log import warn
-from trainer_hooks.context import NEVER
-from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.loops.handover import hand_over
-from trainer_hooks.loops.loss_watch import LossWatch
+from trainer_hooks.context.plan import NEVER
+from trainer_hooks.errors import StopTraining, TrainerHooksWarning
+from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.train_step import TrainStep
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import RunContext
-    from trainer_hooks.loops.agreement import Agreement
+    from trainer_hooks.clock.progress import Progress
+    from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.manual_step import ManualStep
-    from trainer_hooks.loops.requests import CheckpointRequests
-    from trainer_hooks.loops.schedule import SchedulerStepper
+    from trainer_hooks.loops.rank_consensus import RankConsensus
+    from trainer_hooks.loops.scheduler_stepper import SchedulerStepper
     from trainer_hooks.loops.validation import FitValidation
 
-__all__ = ["BatchEnd"]
+__all__ = ["BatchEnd", "CheckpointRequests", "NonFiniteLossCheck", "discard_unserved_requests"]
+
+
+_GUARD_CLASSES = frozenset({"NaNGuard", "NaNMonitor", "TerminateOnNaNCallback"})
+"""Names of callbacks that check the loss themselves; subclasses are recognised through the MRO."""
 
 
 class BatchEnd:
-    """Do what is due after a training batch, and close the window that an epoch's end leaves open.
+    """Finish a training batch, and step the window that an epoch's end leaves open.
+
+    Finishing means flushing metrics, validating if that is due, and offering a checkpoint.
 
     Args:
-        context: the run.
-        step: what trains a batch.
-        schedulers: steps the schedulers.
-        validation: validates inside the epoch.
-        requests: saves what was asked for.
-        agreement: what several processes agree with, or None.
+        context: the run context.
+        step: trains one batch.
+        schedulers: steps the learning rate schedulers.
+        validation: runs validations inside the epoch.
+        requests: saves checkpoints that were requested.
+        consensus: shares requests between ranks; None in a run of one rank.
 
     Attributes:
-        losses: looks at losses whose values were copied to the host.
+        loss_check: warns of a loss that is NaN or infinite.
     """
 
     def __init__(
@@ -44,22 +52,22 @@ class BatchEnd:
         schedulers: SchedulerStepper,
         validation: FitValidation,
         requests: CheckpointRequests,
-        agreement: Agreement | None,
+        consensus: RankConsensus | None,
     ) -> None:
         self._context = context
         self._step = step
         self._schedulers = schedulers
         self._validation = validation
         self._requests = requests
-        self._agreement = agreement
-        self._is_told_of_none = False
-        self.losses = LossWatch(context)
+        self._consensus = consensus
+        self._has_warned_of_none = False
+        self.loss_check = NonFiniteLossCheck(context)
 
-    def pass_over_none(self) -> None:
-        """Count a batch that the loader gave None for: its place in the window stays empty."""
+    def skip_none_batch(self) -> None:
+        """Count a batch for which the loader yielded None; it adds no gradients to its window."""
         context, progress = self._context, self._context.training.progress
-        if not self._is_told_of_none:
-            self._is_told_of_none = True
+        if not self._has_warned_of_none:
+            self._has_warned_of_none = True
             warn(
                 f"the training loader {context.data.training.loader!r} gave None for batch "
                 f"{progress.batches_in_epoch} of epoch {progress.epochs_completed}: such a batch "
@@ -77,46 +85,174 @@ class BatchEnd:
         self.finish(closes_window, {})
 
     def finish(self, closes_window: bool, outputs: dict[str, Any]) -> None:
-        """Hand metrics to the loggers, validate if that is due, and let savers save."""
+        """Flush metrics to the loggers, validate if that is due, and offer a checkpoint.
+
+        Args:
+            closes_window: whether the batch was the last of its accumulation window.
+            outputs: the step's outputs, as hooks get them.
+        """
         context, progress = self._context, self._context.training.progress
-        if closes_window and self._agreement is not None:
-            self._agreement.after_window()
+        if closes_window and self._consensus is not None:
+            self._consensus.after_window()
         if closes_window and (
             progress.batches_stepped % context.plan.log_every_n_steps == 0
-            or (context.asked.is_stopping and context.plan.log_every_n_steps < NEVER)
+            or (context.requests.is_stopping and context.plan.log_every_n_steps < NEVER)
         ):
-            hand_over(context, *context.training.metrics.step_metrics())
-            if context.trainer.loggers:  # for which values were copied to the host just now
-                self.losses.look(outputs)
-        # gradients that the processes have not yet shared are of no use: their window is ended
-        if progress.is_epoch_end_requested and (closes_window or self._agreement is None):
-            self._leave_rest()
+            flush_metrics(context, *context.training.metrics.step_metrics())
+            # The flush has copied values to the host, so reading the loss adds no wait.
+            if context.trainer.loggers:
+                self.loss_check.check(outputs)
+        # With several ranks an epoch can end at a window's end only: unreduced gradients differ by
+        # rank and could not be stepped with.
+        if progress.is_epoch_end_requested and (closes_window or self._consensus is None):
+            self._end_epoch_early()
             return
+        # Before the checkpoint hook, so that savers find the metric that they monitor.
         if self._validation.is_inside or progress.is_validation_requested:
             self._validation.after_batch()
+        # A resume from a checkpoint saved before this line calls finish() again, which repeats the
+        # validation; from one saved after it, it does not.
         progress.is_batch_open = False
         if context.background.has_news:
-            context.background.tell_news()
+            context.background.notify_durable()
         context.hooks.on_batch_checkpoint(context.trainer, context.module)
         if progress.is_checkpoint_requested:
             self._requests.save()
 
-    def _leave_rest(self) -> None:
-        """End the epoch's batches here, as was asked for, and step with what is open.
+    def _end_epoch_early(self) -> None:
+        """End the epoch after this batch, as `trainer.end_epoch()` requested.
 
-        Nothing is saved until they are closed: a resume would come back to the middle of them.
+        No checkpoint is saved before the batches are closed: a resume would continue inside them.
         """
         context, progress = self._context, self._context.training.progress
         progress.is_epoch_end_requested = progress.is_batch_open = False
         context.batch.is_last = True
-        context.data.training.cut(progress.batches_in_epoch)
-        self.step_with_rest()
+        context.data.training.end_epoch_after(progress.batches_in_epoch)
+        self.step_open_window()
 
-    def step_with_rest(self) -> None:
-        """Step with the batches of a window that the epoch's end leaves open."""
+    def step_open_window(self) -> None:
+        """Step with the batches of the accumulation window that the epoch's end leaves open."""
         progress = self._context.training.progress
         if progress.batches_in_window:
             if isinstance(self._step, TrainStep) and progress.has_gradients:
                 self._step.update()
             progress.close_window()
             self._schedulers.after_step()
+
+
+class CheckpointRequests:
+    """Save the checkpoints that `trainer.request_checkpoint()` asked for.
+
+    Args:
+        context: the run context.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._has_warned = False
+
+    def save(self) -> None:
+        """Let every checkpoint callback save now.
+
+        It is called after the checkpoint hook, so that the file holds what callbacks changed in the
+        hook. The request is cleared before the file is written, so that a resume from the file does
+        not save again; if writing fails, the request is kept.
+        """
+        context, progress = self._context, self._context.training.progress
+        trainer = context.trainer
+        savers = trainer.checkpoint_callbacks
+        # Cleared before the file is written: a resume from it must not save once more.
+        progress.is_checkpoint_requested = False
+        if not savers and not trainer.fast_dev_run and not self._has_warned:
+            self._has_warned = True
+            warn(
+                "trainer.request_checkpoint() was called, but this trainer has no checkpoint "
+                "callback, so nothing is saved: add ModelCheckpoint(...) to "
+                "Trainer(callbacks=[...]), and leave out enable_checkpointing=False.",
+                TrainerHooksWarning,
+            )
+        for saver in savers:
+            try:
+                with context.connector.handling_errors(saver, "save_now"):
+                    saver.save_now(trainer, context.module)
+            except StopTraining as request:
+                context.stop_by(request)
+            except BaseException:
+                progress.is_checkpoint_requested = True
+                raise
+
+
+def discard_unserved_requests(progress: Progress, warns: bool) -> None:
+    """Clear requests that came too late to be served, so that a later fit does not serve them.
+
+    Args:
+        progress: the counters, which hold the requests.
+        warns: whether to warn of a request that was discarded.
+    """
+    is_validated = progress.validated_at == progress.batches_completed
+    is_validation_lost = progress.is_validation_requested and not is_validated
+    is_checkpoint_lost = progress.is_checkpoint_requested
+    progress.is_validation_requested = progress.is_checkpoint_requested = False
+    if warns and is_validation_lost:
+        warn(
+            "trainer.request_validation() was called, but no training batch ended after it, so "
+            "nothing was validated: call it earlier, or trainer.validate(...) after fit.",
+            TrainerHooksWarning,
+        )
+    if warns and is_checkpoint_lost:
+        warn(
+            "trainer.request_checkpoint() was called, but neither a batch nor an epoch ended after "
+            "it, so nothing was saved: call it earlier, or trainer.save_checkpoint(path) there.",
+            TrainerHooksWarning,
+        )
+
+
+class NonFiniteLossCheck:
+    """Warn once of a loss that is NaN or infinite, without adding a wait for the device.
+
+    It is called where metric values were copied to the host in any case, and at the end of an
+    epoch.
+
+    Args:
+        context: the run context.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._has_warned = False
+
+    def check(self, outputs: dict[str, Any]) -> None:
+        """Check the loss of a batch, if its outputs hold one."""
+        loss = outputs.get("loss")
+        if self._has_warned or self._context.requests.is_stopping:
+            # A callback has reacted already, as the learning rate finder does.
+            return
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            return
+        value = float(loss)
+        if math.isfinite(value) or (
+            # The loss scaler skips such a step and lowers its scale; infinity is part of its
+            # search.
+            not math.isnan(value) and self._context.precision.name == "16-mixed"
+        ):
+            return
+        self._has_warned = True
+        if self._has_guard():
+            return
+        progress = self._context.training.progress
+        warn(
+            f"the training loss is {value} in epoch {progress.epochs_completed}, at optimizer step "
+            f"{progress.steps_completed}: the training goes on, and the weights hardly recover. "
+            "Lower the learning rate, or add the callback NaNGuard(), which stops at such a step, "
+            "skips it or goes back.",
+            TrainerHooksWarning,
+        )
+
+    def _has_guard(self) -> bool:
+        """Return whether a callback of the run checks the loss itself."""
+        callbacks = self._context.connector.callbacks
+        return any(
+            cls.__name__ in _GUARD_CLASSES
+            for callback in callbacks
+            for cls in type(callback).__mro__
+        )

@@ -1,21 +1,21 @@
-"""What a fit counts of each batch, and the duration that it may have."""
+"""Count the samples and tokens of each batch, and end a fit after `max_duration`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.clock import TimeUnit
-from trainer_hooks.context import IN_OTHER_LIMITS
-from trainer_hooks.data import checked_counter, measure
-from trainer_hooks.loops.steps import overrides
+from trainer_hooks.clock.timing import TimeUnit
+from trainer_hooks.context.plan import IN_OTHER_LIMITS
+from trainer_hooks.data.batch_counts import checked_counter, count_samples_and_tokens
+from trainer_hooks.loops.module_steps import overrides
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.context import RunContext
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.module.module import Module
 
-__all__ = ["Duration", "counter_of", "duration_of"]
+__all__ = ["DurationLimit", "batch_counter", "make_duration_limit"]
 
 _COUNTERS = {
     TimeUnit.BATCH: "batches_completed",
@@ -24,44 +24,47 @@ _COUNTERS = {
 }
 
 
-def counter_of(module: Module) -> Callable[[Any], tuple[int, int]]:
-    """Return what counts the samples and tokens of a batch: the module's own way if it has one."""
+def batch_counter(module: Module) -> Callable[[Any], tuple[int, int]]:
+    """Return a function that counts the samples and tokens of a batch.
+
+    It calls the module's `num_samples` and `num_tokens` if the module overrides one of them.
+    """
     if overrides(module, "num_samples") or overrides(module, "num_tokens"):
         return checked_counter(module.num_samples, module.num_tokens, type(module).__qualname__)
-    return measure
+    return count_samples_and_tokens
 
 
-class Duration:
+class DurationLimit:
     """A `max_duration` in batches, samples, tokens or wall time.
 
     Args:
-        context: the run.
-        unit: what it counts.
-        most: how many there may be.
+        context: the run context.
+        unit: the unit of the limit.
+        limit: the limit, in that unit; seconds for wall time.
     """
 
-    def __init__(self, context: RunContext, unit: TimeUnit, most: int | float) -> None:
+    def __init__(self, context: RunContext, unit: TimeUnit, limit: int | float) -> None:
         self._progress = context.training.progress
         self._stopwatch = context.training.timekeeper.stopwatch
         self._counter = _COUNTERS.get(unit)
-        self._most = most
+        self._limit = limit
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is a number of batches, samples or tokens, and no wall time."""
+        """Whether the limit is a number of batches, samples or tokens, and not wall time."""
         return self._counter is not None
 
     def is_over(self) -> bool:
-        """Return whether as much was trained; of wall time validations count, too."""
+        """Return whether the limit is reached; the wall time includes validations."""
         if self._counter is None:
-            return sum(self._stopwatch.measure()) >= self._most
+            return sum(self._stopwatch.measure()) >= self._limit
         done: int = getattr(self._progress, self._counter)
-        return done >= self._most
+        return done >= self._limit
 
 
-def duration_of(context: RunContext) -> Duration | None:
-    """Return the duration to look at after each batch; None where other limits stand for it."""
+def make_duration_limit(context: RunContext) -> DurationLimit | None:
+    """Return the limit to check after each batch, or None if other limits of the plan cover it."""
     time = context.plan.max_duration
     if time is None or time.unit in IN_OTHER_LIMITS:
         return None
-    return Duration(context, time.unit, time.value)
+    return DurationLimit(context, time.unit, time.value)

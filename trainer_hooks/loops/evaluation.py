@@ -1,4 +1,4 @@
-"""Validation and test: run the loaders one after another, reduce what was logged."""
+"""Run validation and test: iterate over the loaders and reduce the logged metrics."""
 
 from __future__ import annotations
 
@@ -12,27 +12,35 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.data import iterator_of, no_batch, number_of_batches, set_epoch, shortage
+from trainer_hooks.data.loader_inspection import (
+    no_batch_message,
+    number_of_batches,
+    shortage_message,
+)
+from trainer_hooks.data.loaders import set_epoch
+from trainer_hooks.data.workers import reproducible_iterator
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning, add_note
-from trainer_hooks.loops.handover import hand_over
-from trainer_hooks.loops.steps import evaluation_step
-from trainer_hooks.metrics import Scope, floats
+from trainer_hooks.loops.metric_flush import flush_metrics
+from trainer_hooks.loops.module_steps import build_evaluation_step
+from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.metrics.scalars import floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trainer_hooks.context import EvalData, RunContext
-    from trainer_hooks.hooks import HookRelay
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.context.loaders import EvalLoaders
+    from trainer_hooks.hooks.relay import HookRelay
+    from trainer_hooks.module.module import Module
 
     Pick = Callable[[HookRelay], Callable[..., None]]
 
-__all__ = ["EvaluationLoop", "evaluating"]
+__all__ = ["EvaluationLoop", "evaluation_mode"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Phase:
-    """Picks a phase's hooks from the relay at the moment they fire."""
+class _EvaluationHooks:
+    """Getters for the hooks of a stage, applied to the relay at the moment a hook is called."""
 
     start: Pick
     epoch_start: Pick
@@ -42,22 +50,26 @@ class _Phase:
     end: Pick
 
     @classmethod
-    def named(cls, name: str) -> _Phase:
-        moments = ("start", "epoch_start", "batch_start", "batch_end", "epoch_end", "end")
-        return cls(*(attrgetter(f"on_{name}_{moment}") for moment in moments))
+    def named(cls, name: str) -> _EvaluationHooks:
+        """Return the getters for the hooks `on_<name>_start`, `on_<name>_epoch_start` and so on."""
+        suffixes = ("start", "epoch_start", "batch_start", "batch_end", "epoch_end", "end")
+        return cls(*(attrgetter(f"on_{name}_{suffix}") for suffix in suffixes))
 
 
-_NAMES = {"validate": "validation", "test": "test", "predict": "predict"}
-_PHASES = {"validate": _Phase.named("validation"), "test": _Phase.named("test")}
+_STAGE_NAMES = {"validate": "validation", "test": "test", "predict": "predict"}
+_EVALUATION_HOOKS = {
+    "validate": _EvaluationHooks.named("validation"),
+    "test": _EvaluationHooks.named("test"),
+}
 
 
 class EvaluationLoop:
     """Run validation or test once.
 
     Args:
-        context: the run.
+        context: the run context.
         stage: `"validate"` or `"test"`.
-        hooks: who is told of it; everybody who takes part in the run unless given.
+        hooks: the relay to call hooks on; by default the relay of the run.
     """
 
     def __init__(self, context: RunContext, stage: str, hooks: HookRelay | None = None) -> None:
@@ -65,13 +77,14 @@ class EvaluationLoop:
         self.stage = stage
         self.data = context.data.evaluation[stage]
         self._hooks = context.hooks if hooks is None else hooks
-        self._step = evaluation_step(context, stage, self._hooks)
-        self._phase = _PHASES[stage]
-        # a validation that follows a request to stop is run; one that came before or in it is cut
-        self._requests = context.asked.stop_requests if context.state.fn == "fit" else 0
+        self._step = build_evaluation_step(context, stage, self._hooks)
+        self._getters = _EVALUATION_HOOKS[stage]
+        # A stop that was requested before this validation does not cut it short: the weights of the
+        # end are validated. Only a StopTraining raised inside does.
+        self._stops_before = context.requests.stop_requests if context.state.fn == "fit" else 0
 
     def run(self, limit: int | None = None) -> list[dict[str, float]]:
-        """Evaluate; return the reduced metrics of each loader.
+        """Evaluate and return the reduced metrics of each loader.
 
         ::
 
@@ -81,162 +94,176 @@ class EvaluationLoop:
             on_validation_epoch_end, on_epoch_end, on_validation_end
 
         Args:
-            limit: at most so many batches of each loader, as for a sanity check.
+            limit: largest number of batches of each loader, as for a sanity check.
         """
-        context, phase = self.context, self._phase
+        context, get = self.context, self._getters
         trainer, module, hooks, metrics = (
             context.trainer, context.module, self._hooks, context.training.metrics
         )  # fmt: skip
         scope = metrics.scope
         is_in_fit = context.state.fn == "fit"
-        metrics.enter(Scope.CLOSED)
-        with evaluating(module, self.stage, context.plan.inference_mode and not is_in_fit):
-            # as in Lightning, where a training is under way values are read at the end alone
-            metrics.enter(Scope.EVALUATION_EPOCH, is_held=is_in_fit and not self._is_sanity_check)
-            phase.start(hooks)(trainer, module)
+        metrics.enter(LogScope.CLOSED)
+        with evaluation_mode(module, self.stage, context.plan.inference_mode and not is_in_fit):
+            # As in Lightning: inside fit, callback metrics change at the end of the validation
+            # only.
+            metrics.enter(
+                LogScope.EVALUATION_EPOCH, is_held=is_in_fit and not self._is_sanity_check
+            )
+            get.start(hooks)(trainer, module)
             hooks.on_epoch_start(trainer, module)
-            phase.epoch_start(hooks)(trainer, module)
+            get.epoch_start(hooks)(trainer, module)
             for index in range(len(self.data.loaders)):
                 if self.data.is_chosen(index):
                     self._run_loader(index, limit)
                     metrics.refresh_loader(index)
             context.batch.loader_label = ""
-            metrics.enter(Scope.EVALUATION_EPOCH)
-            metrics.refresh(Scope.EVALUATION_EPOCH)
-            phase.epoch_end(hooks)(trainer, module)
+            metrics.enter(LogScope.EVALUATION_EPOCH)
+            metrics.refresh(LogScope.EVALUATION_EPOCH)
+            get.epoch_end(hooks)(trainer, module)
             hooks.on_epoch_end(trainer, module)
-            metrics.share(Scope.EVALUATION, Scope.EVALUATION_EPOCH)
+            metrics.share(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
             results = self._results()
-            reduced = metrics.close_epoch(Scope.EVALUATION, Scope.EVALUATION_EPOCH)
-            metrics.enter(Scope.CLOSED)
+            reduced = metrics.close_epoch(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
+            metrics.enter(LogScope.CLOSED)
             if not self._is_sanity_check:
-                hand_over(context, *reduced)
-            phase.end(hooks)(trainer, module)
+                flush_metrics(context, *reduced)
+            get.end(hooks)(trainer, module)
         metrics.enter(scope)
         return results
 
     def _run_loader(self, index: int, limit: int | None) -> None:
+        """Evaluate the batches of one loader, up to `limit`."""
         context = self.context
         extra = (index,) if len(self.data.loaders) > 1 else ()
         evaluator = self.data.evaluators[index] if self.data.evaluators else None
         context.batch.loader_label = evaluator.label if evaluator is not None else ""
         context.training.metrics.enter(
-            Scope.EVALUATION,
+            LogScope.EVALUATION,
             index,
             suffix=self.data.suffix(index),
             keeps=evaluator.keeps if evaluator is not None else None,
         )
-        if self._is_cut():
+        if self._is_stopped():
             return
         set_epoch(self.data.loaders[index], context.training.progress.epochs_completed)
         try:
-            batches = batches_of(self.data, index, limit, at_uneven=self._go_on_alone)
+            processes, module = context.processes, context.module
+            batches = evaluation_batches(
+                self.data, index, limit, lambda: processes.begin_uneven_forwards(module)
+            )
             for batch_idx, batch in enumerate(batches):
-                if context.asked.pending_signal:
-                    context.asked.heed_signal()
+                if context.requests.pending_signal:
+                    context.requests.raise_pending_signal()
                 if context.transfer.is_needed:
                     batch = context.transfer(batch, index)
                 self._run_batch(index, batch, batch_idx, extra)
-                if self._is_cut():
+                if self._is_stopped():
                     return
         except StopTraining as request:
             context.stop_by(request)
         finally:
-            context.processes.go_on_together(context.module)
-
-    def _go_on_alone(self) -> None:
-        self.context.processes.go_on_alone(self.context.module)
+            context.processes.end_uneven_forwards(context.module)
 
     def _run_batch(self, index: int, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
-        context, phase, step = self.context, self._phase, self._step
+        """Run the step on one batch, with its hooks, and flush the metrics that are due."""
+        context, get, step = self.context, self._getters, self._step
         trainer, module, hooks, metrics = (
             context.trainer, context.module, self._hooks, context.training.metrics
         )  # fmt: skip
         metrics.batch = batch
         output = None
         try:
-            phase.batch_start(hooks)(trainer, module, batch, batch_idx, *extra)
+            get.batch_start(hooks)(trainer, module, batch, batch_idx, *extra)
             with context.precision.forward_context():
                 output = step(batch, batch_idx, *extra)
         except StopTraining as request:
             context.stop_by(request)
         except Exception as error:
-            add_note(error, place_of(self.stage, batch_idx, self.data, index))
+            add_note(error, describe_batch(self.stage, batch_idx, self.data, index))
             raise
-        phase.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
+        get.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
         if not self._is_sanity_check:
-            place = metrics.count_evaluated(
+            position = metrics.count_evaluated(
                 f"{metrics.prefix}{context.state.fn}/{self.stage}/{index}"
             )
-            hand_over(context, *metrics.step_metrics(), step=place)
+            flush_metrics(context, *metrics.step_metrics(), step=position)
 
     @property
     def _is_sanity_check(self) -> bool:
+        """Whether this evaluation is the sanity check before training."""
         return self.context.state.stage == "sanity_check"
 
-    def _is_cut(self) -> bool:
+    def _is_stopped(self) -> bool:
         """Return whether `StopTraining` was raised in this evaluation."""
-        return self.context.asked.stop_requests > self._requests
+        return self.context.requests.stop_requests > self._stops_before
 
     def _results(self) -> list[dict[str, float]]:
+        """Return the reduced metrics of each loader as floats."""
         metrics = self.context.training.metrics
-        shared = metrics.epoch_values(Scope.EVALUATION_EPOCH)
+        common_values = metrics.epoch_values(LogScope.EVALUATION_EPOCH)
         return [
-            floats({**metrics.epoch_values(Scope.EVALUATION, index), **shared})
+            floats({**metrics.epoch_values(LogScope.EVALUATION, index), **common_values})
             for index in range(len(self.data.loaders))
         ]
 
 
-def place_of(stage: str, batch_idx: int, data: EvalData, index: int) -> str:
-    """Return which batch of an evaluation is in work, in words; the loader where there are more."""
-    place = f"in {_NAMES[stage]} batch {batch_idx}"
+def describe_batch(stage: str, batch_idx: int, data: EvalLoaders, index: int) -> str:
+    """Return a phrase for error notes that names the batch, and the loader if there are several."""
+    position = f"in {_STAGE_NAMES[stage]} batch {batch_idx}"
     if data.evaluators:
-        return f"{place} of evaluator {data.evaluators[index].label!r}"
-    return place + (f" of loader {index}" if len(data.loaders) > 1 else "")
+        return f"{position} of evaluator {data.evaluators[index].label!r}"
+    return position + (f" of loader {index}" if len(data.loaders) > 1 else "")
 
 
-def batches_of(
-    data: EvalData,
+def evaluation_batches(
+    data: EvalLoaders,
     index: int,
-    limit: int | None = None,
-    source: Any = None,
-    at_uneven: Callable[[], None] | None = None,
+    limit: int | None,
+    on_uneven: Callable[[], None],
+    iterable: Any = None,
 ) -> Iterator[Any]:
-    """Give the batches of one loader that are to be run.
+    """Yield the batches of one loader, up to its limit.
 
     Args:
         data: the loaders.
-        index: which of them.
-        limit: at most so many batches.
-        source: what to take them from in the loader's place.
-        at_uneven: called where all of several processes have had as many, and some have more.
+        index: index of the loader.
+        limit: largest number of batches, or None.
+        on_uneven: called once all ranks have had their common number of batches, if some have more.
+        iterable: iterated in place of the loader.
 
     Raises:
-        DataError: there should be some, and there is none.
+        DataError: the loader gave no batch, and batches were expected.
     """
     loader, count = data.loaders[index], data.num_batches[index]
     if limit is not None:
         count = min(count, limit)
-    given, shared = 0, data.shared_batches(index, limit)
-    if shared == 0 and at_uneven is not None:
-        at_uneven()
+    count_taken, common_count = 0, data.shared_batches(index, limit)
+    if common_count == 0:
+        on_uneven()
     for batch in islice(
-        iterator_of(loader if source is None else source), None if count == math.inf else int(count)
+        reproducible_iterator(loader if iterable is None else iterable),
+        None if count == math.inf else int(count),
     ):
-        given += 1
+        count_taken += 1
         yield batch
-        if given == shared and at_uneven is not None:
-            at_uneven()
-    if given == 0 < count:
-        raise DataError(no_batch(f"evaluation loader {index}", loader))
-    if given < count < math.inf and given < number_of_batches(loader) < math.inf:
-        warn(shortage(loader, "evaluation", given), TrainerHooksWarning)
+        if count_taken == common_count:
+            on_uneven()
+    if count_taken == 0 < count:
+        raise DataError(no_batch_message(f"evaluation loader {index}", loader))
+    if count_taken < count < math.inf and count_taken < number_of_batches(loader) < math.inf:
+        warn(shortage_message(loader, "evaluation", count_taken), TrainerHooksWarning)
 
 
 @contextmanager
-def evaluating(module: Module, stage: str, inference: bool) -> Iterator[None]:
-    """Put the module into eval mode without gradients, and every part back as it was."""
-    modes = [(part, part.training) for part in module.modules()]
+def evaluation_mode(module: Module, stage: str, inference: bool) -> Iterator[None]:
+    """Put the module into eval mode without gradients; restore each submodule's mode afterwards.
+
+    Args:
+        module: the module.
+        stage: `"validate"`, `"test"` or `"predict"`.
+        inference: whether to use `torch.inference_mode` in place of `torch.no_grad`.
+    """
+    training_flags = [(submodule, submodule.training) for submodule in module.modules()]
     setters = {
         "validate": (module.on_validation_model_eval, module.on_validation_model_train),
         "test": (module.on_test_model_eval, module.on_test_model_train),
@@ -244,10 +271,13 @@ def evaluating(module: Module, stage: str, inference: bool) -> Iterator[None]:
     }
     to_eval, to_train = setters[stage]
     try:
+        # Inside fit only no_grad: tensors made in inference mode cannot enter autograd later.
         with torch.inference_mode() if inference else torch.no_grad():
             to_eval()
             yield
     finally:
-        for part, mode in modes:
-            part.training = mode
+        for submodule, mode in training_flags:
+            # Set directly: Module.train() would recurse and overwrite the modes of frozen
+            # submodules.
+            submodule.training = mode
         to_train()

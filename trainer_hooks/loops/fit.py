@@ -1,69 +1,72 @@
-"""The training loop: epochs, batches, validation in between."""
+"""Train a module: the loop over epochs and batches, with validation in between.
+
+`FitLoop.run` is the loop over epochs and `FitLoop._epoch` the loop over batches. Both read like the
+pseudocode in their docstrings; the helpers below them hold the details.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.clock import EpochStage
-from trainer_hooks.context import RunningStage
+from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.context.run_state import RunningStage
 from trainer_hooks.errors import StopTraining, add_note
-from trainer_hooks.loops.batch_end import BatchEnd
-from trainer_hooks.loops.duration import counter_of, duration_of
-from trainer_hooks.loops.handover import hand_over
-from trainer_hooks.loops.iterations import Iterations
-from trainer_hooks.loops.leaving import Leaving
-from trainer_hooks.loops.requests import CheckpointRequests
-from trainer_hooks.loops.schedule import SchedulerStepper
-from trainer_hooks.loops.step_choice import make_step
-from trainer_hooks.loops.taking import END, Taking
+from trainer_hooks.loops.batch_end import BatchEnd, CheckpointRequests
+from trainer_hooks.loops.batch_fetcher import END, BatchFetcher
+from trainer_hooks.loops.duration import batch_counter, make_duration_limit
+from trainer_hooks.loops.graceful_shutdown import GracefulShutdown
+from trainer_hooks.loops.metric_flush import flush_metrics
+from trainer_hooks.loops.scheduler_stepper import SchedulerStepper
+from trainer_hooks.loops.step_factory import make_step
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.loops.validation import FitValidation
-from trainer_hooks.metrics import Scope
+from trainer_hooks.metrics.log_call import LogScope
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import RunContext
-    from trainer_hooks.loops.agreement import Agreement
-    from trainer_hooks.loops.duration import Duration
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.loops.duration import DurationLimit
+    from trainer_hooks.loops.rank_consensus import RankConsensus
 
-__all__ = ["FitLoop"]
+__all__ = ["EpochCycles", "FitLoop"]
 
 
 class FitLoop:
-    """Train a module until something says that it is enough.
+    """The training loop: run epochs until a limit is reached or a stop is requested.
 
     Args:
-        context: the run; its loaders were found.
+        context: the run context, with its loaders.
     """
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
-        self._agreement: Agreement | None = None
+        self._consensus: RankConsensus | None = None
         self._step = make_step(context)
         self._schedulers = SchedulerStepper(context)
         self._requests = CheckpointRequests(context)
-        self._iterations = Iterations(context, self._requests)
-        self._validation = FitValidation(context, self._agree)
-        self._measure = counter_of(context.module)
-        self._duration: Duration | Agreement | None = duration_of(context)
-        if context.processes.is_several:
-            from trainer_hooks.loops.agreement import Agreement
+        self._cycles = EpochCycles(context, self._requests)
+        self._validation = FitValidation(context, self._reach_consensus)
+        self._sizes_of = batch_counter(context.module)
+        self._duration: DurationLimit | RankConsensus | None = make_duration_limit(context)
+        # Imported here, so that a run of one rank loads nothing of torch.distributed.
+        if context.processes.is_distributed:
+            from trainer_hooks.loops.rank_consensus import RankConsensus
 
-            self._duration = self._agreement = Agreement(
-                context, duration_of(context), self._step.sync
+            self._duration = self._consensus = RankConsensus(
+                context, make_duration_limit(context), self._step.sync
             )
-        self._end = BatchEnd(
-            context, self._step, self._schedulers, self._validation, self._requests, self._agreement
+        self._batch_end = BatchEnd(
+            context, self._step, self._schedulers, self._validation, self._requests, self._consensus
         )
-        self._taking = Taking(context, self._end, self._duration, self._agreement)
+        self._fetcher = BatchFetcher(context, self._batch_end, self._duration, self._consensus)
 
     def run(self) -> None:
-        """Train.
+        """Train until a limit is reached, a stop is requested or a signal arrives.
 
         ::
 
             sanity check
             on_train_start
-            while there is more to do:
+            while no limit is reached and no stop was requested:
                 on_epoch_start, on_train_epoch_start                  (_begin_epoch)
                 batches, with validations that are due on one         (_epoch)
                 on_train_batches_end                                  (_close_batches)
@@ -71,28 +74,32 @@ class FitLoop:
                 on_train_epoch_end, on_epoch_end, on_epoch_checkpoint (_end_epoch)
             on_train_end
 
-        Cycles of epochs stand around this (`Iterations`). A resumed run enters the loop where the
-        checkpoint was saved; one that a signal ends saves, and leaves it there (`Leaving`).
+        `EpochCycles` calls `on_iteration_start` and `on_iteration_end` around each group of
+        `iteration_length` epochs. A resumed run enters the loop
+        at the stage of the epoch where the checkpoint was saved. A run that a signal ends saves a
+        checkpoint and leaves the loop at that point (`GracefulShutdown`).
         """
         context, progress = self.context, self.context.training.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        leaving = Leaving(context)
-        with leaving:
+        shutdown = GracefulShutdown(context)
+        with shutdown:
             try:
-                if not context.resumed and not context.has_to_stop:
+                if not context.resumed and not context.should_stop:
                     self._validation.check_sanity()
                 context.state.stage = RunningStage.TRAINING
                 context.training.timekeeper.stopwatch.start()
-                context.training.metrics.enter(Scope.TRAIN_EPOCH)
-                if progress.stage is EpochStage.ENDED:  # resumed after its last slot
+                context.training.metrics.enter(LogScope.TRAIN_EPOCH)
+                if progress.stage is EpochStage.ENDED:  # resumed after its checkpoint hook
                     progress.complete_epoch()
                 hooks.on_train_start(trainer, module)
-                context.training.metrics.enter(Scope.CLOSED)
-                self._agree()
+                context.training.metrics.enter(LogScope.CLOSED)
+                self._reach_consensus()
                 self._validation.start()
                 self._resume()
                 if progress.stage is EpochStage.BETWEEN:
-                    self._iterations.after_epoch()
+                    self._cycles.after_epoch()
+                # A resumed run enters at the stage in which its checkpoint was saved, so each part
+                # of the epoch is guarded by its stage; limits are checked between epochs only.
                 while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
                     if progress.stage is EpochStage.BETWEEN:
                         self._begin_epoch()
@@ -104,20 +111,20 @@ class FitLoop:
                     if progress.stage is EpochStage.CLOSING:
                         self._end_epoch()
                     self._complete_epoch()
-                context.asked.heed_signal()
+                context.requests.raise_pending_signal()
             except StopTraining as request:
-                if self._agreement is not None:
-                    self._agreement.refuse_alone(request)
-                self._close_by(request)
-            self._iterations.close()
+                if self._consensus is not None:
+                    self._consensus.reject_lone_stop(request)
+                self._stop_between_hooks(request)
+            self._cycles.close()
         hooks.on_train_end(trainer, module)
         context.training.timekeeper.stopwatch.stop()
-        leaving.after_training()
+        shutdown.after_training()
 
     def reason_to_end(self) -> str:
-        """Return why there is nothing more to train, or an empty string."""
+        """Return the reason why training is over, or an empty string if it goes on."""
         plan, progress = self.context.plan, self.context.training.progress
-        # an epoch that is over but for being counted is one
+        # An ended epoch counts, although its counter is only advanced after the checkpoint hook.
         epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
         if 0 <= plan.max_steps <= progress.steps_completed:
             return f"max_steps={plan.max_steps} optimizer steps are done"
@@ -127,54 +134,57 @@ class FitLoop:
             return f"max_duration={str(plan.max_duration)!r} is over"
         if self.context.data.training.num_batches == 0:
             return "the limit on training batches leaves none"
-        if self.context.has_to_stop:
-            return self.context.why_stopping
+        if self.context.should_stop:
+            return self.context.stop_explanation
         return ""
 
     def _epoch(self) -> None:
-        """Train the batches of one epoch, or what is left of it.
+        """Train the batches of one epoch, or those that a resumed run has left of it.
 
         ::
 
             for each batch:
-                on_before_dataloader, take it, on_after_dataloader       (Taking)
+                on_before_dataloader, fetch it, on_after_dataloader      (BatchFetcher)
                 on_train_batch_start
                 forward, backward, and at the end of a window the step   (TrainStep)
                 schedulers that count steps
                 on_train_batch_end
-                loggers, a validation that is due or was asked for       (BatchEnd)
-                on_batch_checkpoint, a checkpoint that was asked for
+                flush to loggers, a validation that is due or requested  (BatchEnd)
+                on_batch_checkpoint, a checkpoint that was requested
         """
-        context, step, measure = self.context, self._step, self._measure
+        context, step, measure = self.context, self._step, self._sizes_of
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress, metrics = context.training.progress, context.training.metrics
         accumulate = context.plan.accumulate_grad_batches
         step.set_window(accumulate)
         steps_schedulers = self._schedulers.has_step_schedulers
         outputs: dict[str, Any] = {}
-        self._taking.open()
-        metrics.enter(Scope.TRAIN_BATCH)
-        while (batch := self._taking.take()) is not END:
+        self._fetcher.open()
+        metrics.enter(LogScope.TRAIN_BATCH)
+        while (batch := self._fetcher.fetch()) is not END:
             if batch is None:
-                self._end.pass_over_none()
+                self._batch_end.skip_none_batch()
                 continue
             metrics.batch = batch
-            # before anybody may change what is in it
+            # Counted before hooks and the step, which may change the batch in place.
             samples, tokens = measure(batch)
             batch_idx = progress.batches_in_epoch
             closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
             try:
                 hooks.on_train_batch_start(trainer, module, batch, batch_idx)
-                if context.asked.skips_batch:
-                    context.asked.skips_batch = False
+                if context.requests.skips_batch:
+                    context.requests.skips_batch = False
                     outputs = step.skip(batch_idx, closes_window)
                 else:
                     outputs = step(batch, batch_idx, closes_window)
             except StopTraining as request:
                 context.stop_by(request)
-                if self._agreement is None:
+                if self._consensus is None:
+                    # The batch has no complete gradients, so its window must not step.
                     outputs, closes_window = {}, False
-                else:  # the others are not cut off, and need this process for their step
+                else:
+                    # The other ranks go on with their step, which needs this rank's part of the
+                    # reduction.
                     outputs = step.skip(batch_idx, closes_window)
             except Exception as error:
                 add_note(error, f"in epoch {progress.epochs_completed}, training batch {batch_idx}")
@@ -186,106 +196,122 @@ class FitLoop:
             if context.batch.is_last:
                 self._schedulers.after_batches()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
-            self._end.finish(closes_window, outputs)
-        self._end.losses.look(outputs)
+            self._batch_end.finish(closes_window, outputs)
+        self._batch_end.loss_check.check(outputs)
 
     def _begin_epoch(self) -> None:
+        """Start an epoch: advance the counters and call the start hooks."""
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        self._iterations.before_epoch()
+        self._cycles.before_epoch()
         context.training.progress.begin_epoch()
         context.training.timekeeper.begin_epoch(context.training.progress)
         context.batch.is_last = context.batch.has_scheduled = False
         stream = context.data.training
+        # Before the start hooks, which see the new loaders; a hook may reload them once more.
         if context.data.renew is not None:
             context.data.renew()
-        context.training.metrics.enter(Scope.TRAIN_EPOCH)
+        context.training.metrics.enter(LogScope.TRAIN_EPOCH)
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)
-        if stream is not context.data.training:  # the loaders were made anew since
-            self._validation.lay_out()
+        # A hook has reloaded the loaders, so the number of batches may differ.
+        if stream is not context.data.training:
+            self._validation.build_schedule()
             self._validation.start()
 
     def _is_complete(self) -> bool:
-        """Return whether all batches of the epoch are done; else something ended it."""
+        """Return whether all batches of the epoch are done, so that nothing ended it early."""
         context = self.context
         return context.training.progress.batches_in_epoch >= context.data.training.num_batches
 
     def _close_batches(self) -> None:
-        """End the epoch's batches."""
+        """Close the loader, drop an open accumulation window and call `on_train_batches_end`."""
         context = self.context
         is_complete = self._is_complete()
         if is_complete and isinstance(self._step, TrainStep):
-            self._step.missing.require_one(context.training.progress.batches_in_epoch)
-        self._taking.close(is_complete=is_complete)
+            self._step.missing_losses.require_one_loss(context.training.progress.batches_in_epoch)
+        self._fetcher.close(is_complete=is_complete)
         context.batch.is_taken = False
         context.training.progress.abandon_window()
+        # The loop does this with the last batch; here for an epoch whose last batch was not known
+        # as such.
         if is_complete:
             self._schedulers.after_batches()
-        context.training.metrics.enter(Scope.TRAIN_EPOCH)
+        context.training.metrics.enter(LogScope.TRAIN_EPOCH)
         context.training.progress.stage = EpochStage.VALIDATING
         context.hooks.on_train_batches_end(context.trainer, context.module)
 
     def _validate_epoch(self) -> None:
-        """Validate at the end of the epoch's batches, if that is due."""
+        """Validate at the end of the epoch's batches, if a validation is due."""
         self._validation.after_batches(is_complete=self._is_complete())
         self.context.training.progress.stage = EpochStage.CLOSING
 
     def _end_epoch(self) -> None:
+        """Call the epoch's end hooks, step its schedulers, flush metrics, offer a checkpoint."""
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        context.training.metrics.enter(Scope.TRAIN_EPOCH)
-        context.training.metrics.refresh(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
+        context.training.metrics.enter(LogScope.TRAIN_EPOCH)
+        context.training.metrics.refresh(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
         hooks.on_train_epoch_end(trainer, module)
-        if self._agreement is not None:  # schedulers may watch what was logged just now
-            context.training.metrics.refresh(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
+        # Reduce what the hook has logged; inside the hook each rank had its own values.
+        if self._consensus is not None:
+            context.training.metrics.refresh(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+        # After the hook: a scheduler may monitor a metric that it has logged just now.
         self._schedulers.after_epoch()
         hooks.on_epoch_end(trainer, module)
-        context.training.metrics.share(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
-        hand_over(
-            context, *context.training.metrics.close_epoch(Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
+        context.training.metrics.share(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+        flush_metrics(
+            context,
+            *context.training.metrics.close_epoch(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH),
         )
-        context.training.metrics.enter(Scope.CLOSED)
+        context.training.metrics.enter(LogScope.CLOSED)
+        # Set before the checkpoint hook: a resume from its file must not repeat the end of the
+        # epoch.
         context.training.progress.stage = EpochStage.ENDED
-        self._agree()
+        self._reach_consensus()
         if context.background.has_news:
-            context.background.tell_news()
+            context.background.notify_durable()
         hooks.on_epoch_checkpoint(trainer, module)
         if context.training.progress.is_checkpoint_requested:
             self._requests.save()
 
     def _complete_epoch(self) -> None:
+        """Count the epoch as completed."""
         self.context.training.progress.complete_epoch()
-        self._iterations.after_epoch()
-        self._agree()
+        self._cycles.after_epoch()
+        self._reach_consensus()
 
-    def _agree(self) -> None:
-        """Let several processes know what any of them asks for."""
-        if self._agreement is not None:
-            self._agreement.reach()
+    def _reach_consensus(self) -> None:
+        """Share the requests of every rank, in a run of several ranks."""
+        if self._consensus is not None:
+            self._consensus.reach()
 
     def _resume(self) -> None:
-        """Come back to the place in the epoch at which the checkpoint was saved."""
+        """Restore the position in the epoch at which the checkpoint was saved."""
         context, progress = self.context, self.context.training.progress
         checkpoint, context.resumed = context.resumed, {}
         if not checkpoint:
             return
-        context.parts.load(checkpoint, places=True)
+        context.state_registry.load(checkpoint, places=True)
         if progress.stage is not EpochStage.BETWEEN:
             context.batch.is_last = self._is_complete()
+        # The checkpoint was saved in `on_train_batch_end` or a validation after this batch: finish
+        # the batch, which repeats the validation from its start.
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
-            context.training.metrics.enter(Scope.TRAIN_BATCH)
-            self._end.finish(progress.batches_in_window == 0, {})
-        is_after_slot = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN)
-        if is_after_slot and progress.is_checkpoint_requested:
-            self._requests.save()  # the slot that was to serve it may have been the last one
+            context.training.metrics.enter(LogScope.TRAIN_BATCH)
+            self._batch_end.finish(progress.batches_in_window == 0, {})
+        is_past_checkpoint_hook = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN)
+        if is_past_checkpoint_hook and progress.is_checkpoint_requested:
+            # The checkpoint was saved in the hook that should have served this request, which may
+            # have been the last one.
+            self._requests.save()
 
-    def _close_by(self, request: StopTraining) -> None:
-        """End a run that was stopped by raising between two hooks: what is open is closed."""
+    def _stop_between_hooks(self, request: StopTraining) -> None:
+        """Close the open batch and epoch after `StopTraining` was raised between two hooks."""
         context, progress = self.context, self.context.training.progress
         context.stop_by(request)
         context.state.stage = RunningStage.TRAINING
-        context.validation.aside = {}
+        context.validation.snapshot = {}
         progress.is_batch_open = False
         if progress.stage is EpochStage.BATCHES:
             self._close_batches()
@@ -295,3 +321,53 @@ class FitLoop:
             self._end_epoch()
         if progress.stage is EpochStage.ENDED:
             self._complete_epoch()
+
+
+class EpochCycles:
+    """Call the hooks of iterations: cycles of `iteration_length` epochs.
+
+    Without `Trainer(iteration_length=...)` it does nothing.
+
+    Args:
+        context: the run context.
+        requests: saves a checkpoint that was requested, after a cycle.
+    """
+
+    def __init__(self, context: RunContext, requests: CheckpointRequests) -> None:
+        self._context = context
+        self._requests = requests
+        self._length = context.plan.iteration_length
+        self._cycle = context.cycle
+        if self._cycle.is_open is None:
+            # Older checkpoints do not hold this: a run that resumes inside a cycle has opened it.
+            progress, length = context.training.progress, self._length or 1
+            self._cycle.is_open = (
+                progress.stage is not EpochStage.BETWEEN or progress.epochs_completed % length != 0
+            )
+
+    def before_epoch(self) -> None:
+        """Open a cycle, unless the epoch that begins lies inside one."""
+        context = self._context
+        if self._length is not None and not self._cycle.is_open:
+            self._cycle.is_open = True
+            context.training.timekeeper.begin_iteration(context.training.progress)
+            context.hooks.on_iteration_start(context.trainer, context.module)
+
+    def after_epoch(self) -> None:
+        """Close the cycle if the epoch that was just counted is its last."""
+        if (
+            self._length is not None
+            and self._context.training.progress.epochs_completed % self._length == 0
+        ):
+            self.close()
+
+    def close(self) -> None:
+        """Close the open cycle, also where the fit ends inside it."""
+        context = self._context
+        if self._length is None or not self._cycle.is_open:
+            return
+        self._cycle.is_open = False
+        context.hooks.on_iteration_end(context.trainer, context.module)
+        context.hooks.on_iteration_checkpoint(context.trainer, context.module)
+        if context.training.progress.is_checkpoint_requested:
+            self._requests.save()

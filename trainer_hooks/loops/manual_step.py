@@ -1,12 +1,12 @@
-"""What is done with one training batch where the module optimizes by itself."""
+"""Train on one batch where the module steps its optimizers itself."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import UsageError
-from trainer_hooks.loops.steps import loss_of, outputs_of, training_step
-from trainer_hooks.module import ManualOptimizer, needs_closure, takes_closure
+from trainer_hooks.loops.module_steps import build_training_step, extract_loss, hook_outputs
+from trainer_hooks.module.optimization import ManualOptimizer, needs_closure, takes_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,33 +14,34 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
-    from trainer_hooks.context import RunContext
-    from trainer_hooks.runtime import GradientSync, ShardedSync
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.runtime.fsdp import ShardedGradientSync
+    from trainer_hooks.runtime.gradient_sync import GradientSync
 
 __all__ = ["ManualStep"]
 
 
 class ManualStep:
-    """Manual optimization: the module's `training_step` does it all.
+    """Manual optimization: the module's `training_step` runs backward and steps.
 
     Attributes:
-        optimizers: the optimizers, wrapped so that their steps count and fire the hooks.
+        optimizers: wrappers of the optimizers, whose steps are counted and call the hooks.
     """
 
-    sync: GradientSync | ShardedSync | None = None
+    sync: GradientSync | ShardedGradientSync | None = None
 
     def __init__(self, context: RunContext) -> None:
-        self.training_step = training_step(context)
+        self.training_step = build_training_step(context)
         self.trainer = context.trainer
         self.module = context.module
         self.hooks = context.hooks
         self.progress = context.training.progress
         self.precision = context.precision
         self._optimization = context.training.optimization
-        self.take_optimizers()
+        self.refresh_optimizers()
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
-        """Take one batch in and return the outputs that hooks are given."""
+        """Train on one batch and return the outputs for hooks."""
         self.hooks.on_before_train_batch(self.trainer, self.module)
         if self.sync is not None:
             self.sync.begin(closes_window=True)
@@ -48,28 +49,29 @@ class ManualStep:
             output = self.training_step(batch, batch_idx)
         if self.sync is not None:
             self.sync.end(True, has_gradients=True, batches=0)
+        # With manual optimization a dict without a loss is a valid return value.
         if isinstance(output, dict) and "loss" not in output:
             return output
-        return outputs_of(output, loss_of(output, self.module))
+        return hook_outputs(output, extract_loss(output, self.module))
 
-    def take_optimizers(self) -> None:
-        """Give the module the optimizers that there are now."""
+    def refresh_optimizers(self) -> None:
+        """Wrap the optimizers that the run has now."""
         self.optimizers = [ManualOptimizer(o, self) for o in self._optimization.optimizers]
 
-    def join(self, sync: GradientSync | ShardedSync) -> None:
-        """Take part in what several processes do."""
+    def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
+        """Average gradients over the ranks with `sync` from here on."""
         self.sync, self.training_step = sync, sync.step
 
     def set_window(self, batches: int) -> None:  # noqa: ARG002
-        """Begin an epoch: here a window is one batch."""
+        """Start an epoch; in manual optimization each batch is its own window."""
         if self.sync is not None:
             self.sync.refresh(is_window_open=False)
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
-        """Leave one batch out.
+        """Skip a batch.
 
         Raises:
-            UsageError: there are several processes, and no telling what the others do with theirs.
+            UsageError: there are several ranks: the others may wait for this one's gradients.
         """
         if self.sync is not None:
             raise UsageError(
@@ -79,24 +81,25 @@ class ManualStep:
         return {}
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute gradients, with the hooks around it."""
+        """Compute gradients, with the hooks before and after."""
         scaled = self.precision.scale(loss)
         self.hooks.on_before_backward(self.trainer, self.module, scaled)
         if self.sync is not None:
-            self.sync.prepare(scaled)
+            self.sync.prepare_manual_backward(scaled)
         self.module.backward(scaled, *args, **kwargs)
         if self.sync is not None:
-            self.sync.finish_manual()
+            self.sync.finish_manual_backward()
         self.hooks.on_after_backward(self.trainer, self.module)
 
     def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
-        """Let one optimizer step, with the hooks around it."""
+        """Step one optimizer, with the hooks before and after."""
         result = None
         evaluates = needs_closure(optimizer) or (
             closure is not None and takes_closure(optimizer) and self.precision.name != "16-mixed"
         )
         if closure is not None and not evaluates:
             result = closure()
+        # Before the hook, which sees and may clip the true gradients.
         self.precision.unscale(optimizer)
         self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
         if evaluates:

@@ -1,4 +1,4 @@
-"""One training batch in several parts, each with a forward and a backward of its own."""
+"""Train on one batch in microbatches, each with its own forward and backward."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import log
-from trainer_hooks.data import samples_in
-from trainer_hooks.errors import UsageError, add_note, message_of
+from trainer_hooks.data.batch_splitting import samples_in
+from trainer_hooks.errors import UsageError, add_note, error_message
 from trainer_hooks.loops.train_step import TrainStep
-from trainer_hooks.metrics import LoggedBefore, PartialValues
+from trainer_hooks.metrics.microbatches import LogSnapshot, MicrobatchValues
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import RunContext
+    from trainer_hooks.context.context import RunContext
 
-__all__ = ["FittingStep", "MicrobatchStep", "is_out_of_memory"]
+__all__ = ["AutoMicrobatchStep", "MicrobatchStep", "is_out_of_memory"]
 
 
 class MicrobatchStep(TrainStep):
-    """Automatic optimization of a batch in parts of at most `microbatch_size` samples.
+    """Automatic optimization of a batch in microbatches of at most `microbatch_size` samples.
 
     ::
 
         at the start of a window: clear the gradients
-        for each part:
-            loss = training_step(part, batch_idx)
-            backward(loss * its share of the samples / batches of a window)
+        for each microbatch:
+            loss = training_step(microbatch, batch_idx)
+            backward(loss * its fraction of the samples / batches of a window)
         at the end of a window: clip, step
 
-    For a loss that is a mean over samples the gradients are those of the whole batch. So is what is
-    logged: the values of the parts count by their samples. Hooks of the forward, the loss and the
-    backward fire for each part, those of the batch once, with the whole of it. Where one of them
-    leaves the batch out (`trainer.skip_batch()`), so are the parts before it, whose gradients are
-    taken back, and those that follow it are not run.
+    If the loss is a mean over samples, the gradients are those of the whole batch. So are logged
+    values: those of the microbatches are weighted by their samples. Hooks of the forward, the loss
+    and the backward are called for each microbatch, hooks of the batch once, with the whole batch.
+    If one of them skips the batch (`trainer.skip_batch()`), the gradients of its earlier
+    microbatches are removed and the later microbatches are not run.
     """
 
-    returns_outputs = True
+    always_returns_outputs = True
 
     def __init__(self, context: RunContext) -> None:
         super().__init__(context)
@@ -47,111 +47,120 @@ class MicrobatchStep(TrainStep):
         size = context.plan.microbatch_size
         self.size = size if isinstance(size, int) else 0
         self._window = context.plan.accumulate_grad_batches
-        self._is_first = True
+        self._opens_window = True
 
     def set_window(self, batches: int) -> None:
-        """Let so many batches make one step, in an epoch that begins."""
+        """Set the number of batches of an accumulation window, at the start of an epoch."""
         super().set_window(batches)
         self._window = batches
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
-        """Take one batch in; see `TrainStep`. The loss of the outputs is that of all parts."""
-        outputs = self.run_parts(batch, batch_idx, closes_window or self.closes_next)
+        """Train on one batch; see `TrainStep`. The outputs hold the loss of the whole batch."""
+        outputs = self.run_microbatches(batch, batch_idx, closes_window or self.closes_window_next)
         if self.sync is not None:
-            self.end_batch(closes_window)
+            self.end_synced_batch(closes_window)
         if closes_window and self.progress.has_gradients:
             self.update()
         return outputs
 
-    def run_parts(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
-        """Run the forward and backward of each part; return their outputs as those of one."""
-        closes_next = self.closes_next
-        parts = self.module.split_batch(batch, self.size)
-        sizes = [samples_in(part) for part in parts]
+    def run_microbatches(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
+        """Run the forward and backward of each microbatch and return their joined outputs."""
+        closes_window_next = self.closes_window_next
+        microbatches = self.module.split_batch(batch, self.size)
+        sizes = [samples_in(microbatch) for microbatch in microbatches]
         total = sum(sizes)
-        found: list[dict[str, Any]] = []
-        values = PartialValues(self.metrics)
-        self._is_first = True
+        outputs_of_parts: list[dict[str, Any]] = []
+        values = MicrobatchValues(self.metrics)
+        self._opens_window = True
         if self.progress.batches_in_window == 0:
             self.open_window(batch_idx)
-        self._is_first = self.has_skipped = False
-        before = self._before(len(parts))
-        for part, size in zip(parts, sizes, strict=True):
+        self._opens_window = self.has_skipped_loss = False
+        state_before = self._gradients_if_skippable(len(microbatches))
+        for microbatch, size in zip(microbatches, sizes, strict=True):
+            # The step divides the loss by this, which weights each microbatch by its fraction of
+            # the samples.
             self.accumulate = self._window * total / size
-            self.metrics.batch = part
-            self.closes_next = closes_window and len(found) + 1 == len(parts)
-            found.append(TrainStep.__call__(self, part, batch_idx, closes_window=False))
+            self.metrics.batch = microbatch
+            # Gradients are reduced over the ranks once, in the backward of the last microbatch.
+            self.closes_window_next = closes_window and len(outputs_of_parts) + 1 == len(
+                microbatches
+            )
+            # `closes_window=False`: the step is made once, after all microbatches.
+            outputs_of_parts.append(
+                TrainStep.__call__(self, microbatch, batch_idx, closes_window=False)
+            )
             values.take(size)
-            if self.has_skipped:
-                self._take_back(before, is_begun=len(found) > 1)
-                found = [{}]
+            if self.has_skipped_loss:
+                self._restore_gradients(state_before, has_other_gradients=len(outputs_of_parts) > 1)
+                outputs_of_parts = [{}]
                 break
-        self.closes_next = closes_next
+        self.closes_window_next = closes_window_next
         values.combine()
         self.metrics.batch = batch
-        return _joined(found, sizes)
+        return _join_outputs(outputs_of_parts, sizes)
 
-    def _before(self, parts: int) -> tuple[bool, list[Tensor | None]] | None:
-        """Return the window's gradients so far if a hook may leave the batch out amid its parts.
+    def _gradients_if_skippable(self, microbatches: int) -> tuple[bool, list[Tensor | None]] | None:
+        """Return the window's gradients so far if a hook may skip the batch between microbatches.
 
-        They are copied where somebody listens to the hook that is for it, and nowhere else.
+        They are copied only if a callback overrides `on_before_backward`.
         """
-        if parts == 1 or "on_before_backward" not in self.hooks.listened:
+        if microbatches == 1 or "on_before_backward" not in self.hooks.listened:
             return None
         gradients = [None if p.grad is None else p.grad.clone() for p in self.module.parameters()]
         return self.progress.has_gradients, gradients
 
-    def _take_back(
-        self, before: tuple[bool, list[Tensor | None]] | None, *, is_begun: bool
+    def _restore_gradients(
+        self, state_before: tuple[bool, list[Tensor | None]] | None, *, has_other_gradients: bool
     ) -> None:
-        """Let the batch take no part in the step, if parts of it have gradients already.
+        """Remove the batch from the step, if some of its microbatches have gradients already.
 
         Raises:
-            UsageError: nobody could know that it would be left out.
+            UsageError: no hook announced that the batch may be skipped, so there is no copy.
         """
-        if not is_begun:
+        if not has_other_gradients:
             return
-        if before is None:
+        if state_before is None:
             raise UsageError(
                 "trainer.skip_batch() was called for a later part of a batch (microbatch_size), "
                 "and nobody listens to on_before_backward: the gradients of its first parts cannot "
                 "be taken back. Call it in that hook, which may be the module's own."
             )
-        self.progress.has_gradients, gradients = before
+        self.progress.has_gradients, gradients = state_before
         for parameter, gradient in zip(self.module.parameters(), gradients, strict=True):
             parameter.grad = gradient
 
     def open_window(self, batch_idx: int) -> None:
-        """Begin to accumulate, before the first part of a window."""
-        if self._is_first:
+        """Start an accumulation window, before its first microbatch."""
+        if self._opens_window:
             super().open_window(batch_idx)
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
-        """Leave one batch out; see `TrainStep`."""
-        self._is_first = True
+        """Skip a batch; see `TrainStep`."""
+        self._opens_window = True
         return super().skip(batch_idx, closes_window)
 
 
-class FittingStep(MicrobatchStep):
-    """The same, with the largest parts that fit into memory: `microbatch_size="auto"`.
+class AutoMicrobatchStep(MicrobatchStep):
+    """The same with the largest microbatches that fit into memory: `microbatch_size="auto"`.
 
-    A batch for which the memory is not enough is run again in parts of half the size, from where it
-    began: gradients, buffers, random numbers and logged values are put back first.
+    A batch that runs out of memory is run again in microbatches of half the size, after gradients,
+    buffers, random state and logged values were restored.
     """
 
     def __init__(self, context: RunContext) -> None:
         super().__init__(context)
         self.size = self.progress.microbatch_size
 
-    def run_parts(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
-        """Run the parts of the size that is known, and of smaller ones if need be."""
+    def run_microbatches(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
+        """Run microbatches of the known size, and of smaller sizes if memory runs out."""
         samples = samples_in(batch)
+        # No size is known yet: begin with the whole batch.
         if self.progress.microbatch_size == 0:
             self.size = samples
         while True:
-            before = _Before(self)
+            state_before = _StateBeforeBatch(self)
             try:
-                return super().run_parts(batch, batch_idx, closes_window)
+                return super().run_microbatches(batch, batch_idx, closes_window)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -162,32 +171,36 @@ class FittingStep(MicrobatchStep):
                         "memory. Make the model or the sample smaller, or use a lower precision.",
                     )
                     raise
-            # outside the `except`: the error's frames hold the tensors that were too large
-            before.put_back()
-            self._halve(samples)
+            # Outside the `except`: the frames of the error refer to the tensors that were too
+            # large.
+            state_before.restore()
+            self._halve_size(samples)
 
-    def _halve(self, samples: int) -> None:
-        tried = min(self.size, samples)
-        self.size = self.progress.microbatch_size = (tried + 1) // 2
+    def _halve_size(self, samples: int) -> None:
+        """Halve the microbatch size and free cached memory."""
+        tried_size = min(self.size, samples)
+        self.size = self.progress.microbatch_size = (tried_size + 1) // 2
+        # The allocator's cache is split into blocks for the larger size.
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         log.warning(
             "microbatch_size='auto': %d samples do not fit into the memory: going on with %d at "
             "a time.",
-            tried,
+            tried_size,
             self.size,
         )
 
 
-class _Before:
-    """What a batch changes on its way, as it was before."""
+class _StateBeforeBatch:
+    """A snapshot of all state that a batch changes before the optimizer's step."""
 
     def __init__(self, step: MicrobatchStep) -> None:
         self._step = step
         module, progress = step.module, step.progress
         self._rng = rng.capture()
+        # Buffers such as the statistics of BatchNorm change in the forward.
         self._buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-        # at the start of a window gradients are cleared anyway
+        # At the start of a window gradients are cleared anyway, so there is nothing to copy.
         is_open = progress.batches_in_window > 0
         self._gradients: dict[str, Tensor | None] | None = None
         if is_open:
@@ -196,10 +209,10 @@ class _Before:
                 for name, p in module.named_parameters()
             }
         self._has_gradients = progress.has_gradients
-        self._logged = LoggedBefore(step.metrics, module)
+        self._logged = LogSnapshot(step.metrics, module)
 
-    def put_back(self) -> None:
-        """Put it back."""
+    def restore(self) -> None:
+        """Restore the snapshot."""
         module, progress = self._step.module, self._step.progress
         with torch.no_grad():
             for name, buffer in module.named_buffers():
@@ -208,15 +221,15 @@ class _Before:
             for name, parameter in module.named_parameters():
                 parameter.grad = None if self._gradients is None else self._gradients[name]
         progress.has_gradients = self._has_gradients
-        self._logged.put_back(self._step.device)
+        self._logged.restore(self._step.device)
         rng.restore(self._rng)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that there is not enough memory, on any device."""
+    """Return whether an error reports that memory ran out, on a device or the host."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    text = message_of(error)
+    text = error_message(error)
     return isinstance(error, RuntimeError) and (
         "out of memory" in text
         or "can't allocate memory" in text
@@ -225,27 +238,30 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _joined(found: list[dict[str, Any]], sizes: list[int]) -> dict[str, Any]:
-    """Return the outputs of parts as those of one batch.
+def _join_outputs(outputs_of_parts: list[dict[str, Any]], sizes: list[int]) -> dict[str, Any]:
+    """Return the outputs of the microbatches as those of one batch.
 
-    The loss is the mean by samples. Tensors with one entry for each sample are put together; of
-    anything else there is a list with the value of each part.
+    The loss is the mean over samples. Tensors with one entry per sample are concatenated; any other
+    value becomes a list with one entry per microbatch.
     """
-    if not all(found):  # a part was left out: there is no loss of the whole
+    # A microbatch was skipped, so the batch has no loss.
+    if not all(outputs_of_parts):
         return {}
-    if len(found) == 1:
-        return found[0]
+    if len(outputs_of_parts) == 1:
+        return outputs_of_parts[0]
     total = sum(sizes)
-    shares = [size / total for size in sizes]
-    losses = [outputs["loss"] * share for outputs, share in zip(found, shares, strict=True)]
+    weights = [size / total for size in sizes]
+    losses = [
+        outputs["loss"] * weight for outputs, weight in zip(outputs_of_parts, weights, strict=True)
+    ]
     joined: dict[str, Any] = {"loss": torch.stack(losses).sum()}
-    for name in found[0]:
+    for name in outputs_of_parts[0]:
         if name == "loss":
             continue
-        values = [outputs.get(name) for outputs in found]
-        is_each = all(
+        values = [outputs.get(name) for outputs in outputs_of_parts]
+        is_per_sample = all(
             isinstance(value, Tensor) and value.ndim and value.shape[0] == size
             for value, size in zip(values, sizes, strict=True)
         )
-        joined[name] = torch.cat(values) if is_each else values  # type: ignore[arg-type]
+        joined[name] = torch.cat(values) if is_per_sample else values  # type: ignore[arg-type]
     return joined

@@ -1,21 +1,22 @@
-"""Prediction: run the loaders one after another and collect what the steps return."""
+"""Run prediction: iterate over the loaders and collect the outputs of the steps."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.data import noting_indices, set_epoch
+from trainer_hooks.data.index_recorder import recording_indices
+from trainer_hooks.data.loaders import set_epoch
 from trainer_hooks.errors import StopTraining, add_note
-from trainer_hooks.loops.evaluation import batches_of, evaluating, place_of
-from trainer_hooks.loops.steps import predict_step
-from trainer_hooks.metrics import Scope
+from trainer_hooks.loops.evaluation import describe_batch, evaluation_batches, evaluation_mode
+from trainer_hooks.loops.module_steps import build_predict_step
+from trainer_hooks.metrics.log_call import LogScope
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from trainer_hooks.context import RunContext
-    from trainer_hooks.data import IndexNotes
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.data.index_recorder import IndexRecorder
 
 __all__ = ["PredictionLoop"]
 
@@ -24,18 +25,18 @@ class PredictionLoop:
     """Run prediction once.
 
     Args:
-        context: the run.
-        keeps: whether the predictions are returned.
+        context: the run context.
+        returns_predictions: whether to collect and return the predictions.
     """
 
-    def __init__(self, context: RunContext, keeps: bool) -> None:
+    def __init__(self, context: RunContext, returns_predictions: bool) -> None:
         self.context = context
         self.data = context.data.evaluation["predict"]
-        self.keeps = keeps
-        self._step = predict_step(context)
+        self.returns_predictions = returns_predictions
+        self._step = build_predict_step(context)
 
     def run(self) -> list[Any] | None:
-        """Predict; return the predictions of each batch, in a list a loader if there are several.
+        """Predict and return the predictions of each batch, in one list per loader of several.
 
         ::
 
@@ -46,8 +47,8 @@ class PredictionLoop:
         """
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        context.training.metrics.enter(Scope.PREDICTION)
-        with evaluating(module, "predict", context.plan.inference_mode):
+        context.training.metrics.enter(LogScope.PREDICTION)
+        with evaluation_mode(module, "predict", context.plan.inference_mode):
             hooks.on_predict_start(trainer, module)
             hooks.on_epoch_start(trainer, module)
             hooks.on_predict_epoch_start(trainer, module)
@@ -55,51 +56,57 @@ class PredictionLoop:
             hooks.on_predict_epoch_end(trainer, module)
             hooks.on_epoch_end(trainer, module)
             hooks.on_predict_end(trainer, module)
-        context.training.metrics.enter(Scope.CLOSED)
-        if not self.keeps:
+        context.training.metrics.enter(LogScope.CLOSED)
+        if not self.returns_predictions:
             return None
         return predictions[0] if len(predictions) == 1 else predictions
 
     def _run_loader(self, index: int) -> list[Any]:
+        """Predict the batches of one loader and return their predictions."""
         context = self.context
         extra = (index,) if len(self.data.loaders) > 1 else ()
-        kept: list[Any] = []
-        if self._is_cut():
-            return kept
+        predictions: list[Any] = []
+        if self._is_stopped():
+            return predictions
         set_epoch(self.data.loaders[index], context.training.progress.epochs_completed)
         try:
-            with self._source(index) as (source, notes):
-                batches = batches_of(self.data, index, source=source, at_uneven=self._go_on_alone)
+            with self._iterable_of(index) as (iterable, recorder):
+                processes, module = context.processes, context.module
+                batches = evaluation_batches(
+                    self.data,
+                    index,
+                    None,
+                    lambda: processes.begin_uneven_forwards(module),
+                    iterable,
+                )
                 for batch_idx, batch in enumerate(batches):
-                    if context.asked.pending_signal:
-                        context.asked.heed_signal()
-                    context.batch.indices = None if notes is None else notes.take()
+                    if context.requests.pending_signal:
+                        context.requests.raise_pending_signal()
+                    context.batch.indices = None if recorder is None else recorder.take()
                     if context.transfer.is_needed:
                         batch = context.transfer(batch, index)
                     output = self._run_batch(batch, batch_idx, extra)
-                    if self.keeps:
-                        kept.append(output)
-                    if self._is_cut():
+                    if self.returns_predictions:
+                        predictions.append(output)
+                    if self._is_stopped():
                         break
         except StopTraining as request:
             context.stop_by(request)
         finally:
-            context.processes.go_on_together(context.module)
-        return kept
+            context.processes.end_uneven_forwards(context.module)
+        return predictions
 
-    def _go_on_alone(self) -> None:
-        self.context.processes.go_on_alone(self.context.module)
-
-    def _source(self, index: int) -> AbstractContextManager[tuple[Any, IndexNotes | None]]:
-        """Return what to take a loader's batches from, and what notes their indices if wanted."""
+    def _iterable_of(self, index: int) -> AbstractContextManager[tuple[Any, IndexRecorder | None]]:
+        """Return a loader, with a recorder of its sample indices if a callback needs them."""
         loader = self.data.loaders[index]
         return (
-            noting_indices(loader)
-            if self.context.asked.notes_indices
+            recording_indices(loader)
+            if self.context.requests.records_indices
             else nullcontext((loader, None))
         )
 
     def _run_batch(self, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> Any:
+        """Run the step on one batch, with its hooks, and return its output."""
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
         output = None
@@ -110,11 +117,13 @@ class PredictionLoop:
         except StopTraining as request:
             context.stop_by(request)
         except Exception as error:
-            add_note(error, place_of("predict", batch_idx, self.data, extra[0] if extra else 0))
+            add_note(
+                error, describe_batch("predict", batch_idx, self.data, extra[0] if extra else 0)
+            )
             raise
         hooks.on_predict_batch_end(trainer, module, output, batch, batch_idx, *extra)
         return output
 
-    def _is_cut(self) -> bool:
+    def _is_stopped(self) -> bool:
         """Return whether `StopTraining` was raised in this run."""
-        return self.context.asked.stop_requests > 0
+        return self.context.requests.stop_requests > 0

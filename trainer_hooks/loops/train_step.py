@@ -1,27 +1,39 @@
-"""What is done with one training batch: forward, backward, and at the end of a window the step."""
+"""Train on one batch: forward, backward, and at the end of an accumulation window the step."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from torch.optim import Optimizer
 
-from trainer_hooks.errors import OptimizationError
-from trainer_hooks.loops.missing_losses import MissingLosses
-from trainer_hooks.loops.steps import check_loss, loss_of, outputs_of, overrides, training_step
-from trainer_hooks.module import needs_closure
+from trainer_hooks._log import warn
+from trainer_hooks.errors import ModuleError, OptimizationError, TrainerHooksWarning
+from trainer_hooks.loops.module_steps import (
+    build_training_step,
+    check_loss,
+    extract_loss,
+    hook_outputs,
+    overrides,
+)
+from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import RunContext
-    from trainer_hooks.module import Module
-    from trainer_hooks.runtime import GradientSync, ShardedSync
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.module.module import Module
+    from trainer_hooks.runtime.fsdp import ShardedGradientSync
+    from trainer_hooks.runtime.gradient_sync import GradientSync
 
-__all__ = ["TrainStep"]
+__all__ = ["MissingLossCheck", "TrainStep"]
+
+
+_ENDLESS_LOADER_LIMIT = 1000
+"""Batches without a loss after which an epoch of unknown length is an error."""
 
 
 class TrainStep:
-    """Automatic optimization, in a straight line.
+    """Automatic optimization: one training batch, in a straight line.
 
     ::
 
@@ -30,39 +42,39 @@ class TrainStep:
         backward(loss / batches of a window)
         at the end of a window: clip, step
 
-    Hooks fire between all of these, as the catalogue says.
+    Between these steps the hooks of the catalogue are called.
     """
 
-    returns_outputs = False
-    """Whether outputs are returned even if no hook wants them."""
+    always_returns_outputs = False
+    """Whether outputs are returned even if no hook needs them."""
 
-    is_repeating = False
-    """Whether a batch is run again, so that its window is open already."""
+    is_reevaluating = False
+    """Whether the batch is run once more, so that its accumulation window is open already."""
 
-    has_skipped = False
-    """Whether a loss was left out since this was last set to False."""
+    has_skipped_loss = False
+    """Whether a loss was skipped since this was last set to False."""
 
-    sync: GradientSync | ShardedSync | None = None
-    """What averages gradients over several processes."""
+    sync: GradientSync | ShardedGradientSync | None = None
+    """Averages the gradients over the ranks; None in a run of one rank."""
 
-    closes_next = False
-    """Whether the next forward is a window's last, although others than its caller end that."""
+    closes_window_next = False
+    """Whether the next forward is the window's last, although `closes_window` is False."""
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
-        self.training_step = training_step(context)
+        self.training_step = build_training_step(context)
         self.trainer = context.trainer
         self.module = context.module
         self.hooks = context.hooks
         self.progress = context.training.progress
         self.precision = context.precision
         self.plan = context.plan
-        self.missing = MissingLosses(context)
-        self.take_optimizers()
+        self.missing_losses = MissingLossCheck(context)
+        self.refresh_optimizers()
         self.accumulate: float = context.plan.accumulate_grad_batches
-        self._own_backward = overrides(self.module, "backward")
-        self._gives_shares = context.trainer.divides_outputs
-        self._own_zero_grad = overrides(self.module, "optimizer_zero_grad")
+        self._overrides_backward = overrides(self.module, "backward")
+        self._returns_scaled_loss = context.plan.divides_outputs
+        self._overrides_zero_grad = overrides(self.module, "optimizer_zero_grad")
         self._clips = context.plan.gradient_clip_val is not None or overrides(
             self.module, "configure_gradient_clipping"
         )
@@ -70,101 +82,109 @@ class TrainStep:
     def __call__(  # noqa: C901 - a straight line, whose every call would cost each batch
         self, batch: Any, batch_idx: int, closes_window: bool
     ) -> dict[str, Any]:
-        """Take one batch in; return the outputs for hooks, if one wants them and none was skipped.
+        """Train on one batch and return the outputs for hooks, empty if no hook needs them.
 
-        Those of an epoch's last batch are returned in any case.
+        The outputs of an epoch's last batch are always returned. A skipped batch has none.
 
         Raises:
-            ModuleError: `training_step` returned what is no loss, or one without a gradient.
+            ModuleError: `training_step` returned neither a loss nor None, or a loss without
+                gradient.
         """
+        # Each name that a batch needs is bound to a local first: at a few microseconds for a whole
+        # step, attribute look-ups and calls count.
         trainer, module, hooks, progress = self.trainer, self.module, self.hooks, self.progress
         is_plain = self.precision.is_plain
         if progress.batches_in_window == 0:
             self.open_window(batch_idx)
         if self.sync is not None:
-            self.sync.begin(closes_window or self.closes_next)
+            # Before the forward, in which DDP decides whether the backward reduces gradients.
+            self.sync.begin(closes_window or self.closes_window_next)
         if is_plain:
             output = self.training_step(batch, batch_idx)
         else:
             with self.precision.forward_context():
                 output = self.training_step(batch, batch_idx)
-        returned = loss = output if type(output) is Tensor else loss_of(output, module)
+        # The exact type first, so that the common case costs no call.
+        returned = loss = output if type(output) is Tensor else extract_loss(output, module)
         if loss is not None:
             if loss.ndim or not loss.requires_grad:
                 check_loss(loss, module)
             if self.accumulate > 1:
+                # By the full number also in a shorter last window of an epoch, as in Lightning.
                 loss = loss / self.accumulate
-                if self._gives_shares:
+                if self._returns_scaled_loss:
                     returned = loss
             if not is_plain:
                 loss = self.precision.scale(loss)
             hooks.on_before_backward(trainer, module, loss)
-            if self.context.asked.skips_batch:
-                self.context.asked.skips_batch, returned = False, None
-                self.has_skipped = True
+            if self.context.requests.skips_batch:
+                self.context.requests.skips_batch, returned = False, None
+                self.has_skipped_loss = True
             else:
                 if self.sync is not None:
-                    self.reduce(loss)
-                elif self._own_backward:
+                    self.backward_synced(loss)
+                elif self._overrides_backward:
                     module.backward(loss)
                 else:
+                    # Straight to the tensor: Module.backward would be one more frame and call in
+                    # each step.
                     loss.backward()  # type: ignore[no-untyped-call]
                 hooks.on_after_backward(trainer, module)
                 progress.has_gradients = True
         else:
-            self.missing.note(batch_idx)
+            self.missing_losses.count(batch_idx)
         if self.sync is not None:
-            self.end_batch(closes_window)
+            self.end_synced_batch(closes_window)
         if closes_window and progress.has_gradients:
             self.update()
         if (
-            self.returns_outputs
+            self.always_returns_outputs
             or "on_train_batch_end" in hooks.listened
-            or self.context.batch.is_last  # whose loss is looked at
+            or self.context.batch.is_last  # its loss is checked in any case
         ):
-            return outputs_of(output, returned)
+            return hook_outputs(output, returned)
         return {}
 
-    def take_optimizers(self) -> None:
-        """Step with the optimizer that there is now.
+    def refresh_optimizers(self) -> None:
+        """Use the optimizer that the run has now.
 
         Raises:
-            OptimizationError: there are several, or it evaluates the loss itself, which the step
-                was not made for.
+            OptimizationError: there are several optimizers, or the new one needs a closure and the
+                old one did not, or the reverse: the step was built for one of the two.
         """
-        before: Optimizer | None = vars(self).get("optimizer")
-        optimizer = _only(self.context.training.optimization.optimizers, self.module)
-        if before and optimizer and needs_closure(before) != needs_closure(optimizer):
+        previous: Optimizer | None = vars(self).get("optimizer")
+        optimizer = _single_optimizer(self.context.training.optimization.optimizers, self.module)
+        if previous and optimizer and needs_closure(previous) != needs_closure(optimizer):
             raise OptimizationError(
                 f"trainer.optimizers was set to one of {type(optimizer).__qualname__}, in the "
-                f"place of {type(before).__qualname__}: one of them evaluates the loss itself, "
+                f"place of {type(previous).__qualname__}: one of them evaluates the loss itself, "
                 "so that a step is made otherwise. Return it from configure_optimizers."
             )
         self.optimizer = optimizer
-        self._clears_directly = optimizer is not None and _clears_plainly(optimizer)
+        self._clears_grads_directly = optimizer is not None and _uses_torch_zero_grad(optimizer)
 
-    def join(self, sync: GradientSync | ShardedSync) -> None:
-        """Take part in what several processes do."""
+    def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
+        """Average gradients over the ranks with `sync` from here on."""
         self.sync, self.training_step = sync, sync.step
 
     def set_window(self, batches: int) -> None:
-        """Let so many batches make one step, in an epoch that begins."""
+        """Set the number of batches of an accumulation window, at the start of an epoch."""
         self.accumulate = batches
         if self.sync is not None:
             self.sync.refresh(is_window_open=self.progress.batches_in_window > 0)
 
-    def reduce(self, loss: Tensor) -> None:
-        """Run the backward of one of several processes."""
+    def backward_synced(self, loss: Tensor) -> None:
+        """Run the backward of one rank of several."""
         assert self.sync is not None
-        if self._own_backward:
+        if self._overrides_backward:
             self.sync.before_backward(loss)
             self.module.backward(loss)
         else:
             self.sync.backward(loss)
-        self.sync.note_backward()
+        self.sync.finish_backward()
 
-    def end_batch(self, closes_window: bool) -> None:
-        """End the part that a batch has in what several processes do."""
+    def end_synced_batch(self, closes_window: bool) -> None:
+        """End a batch of one rank of several: complete the reduction of its window."""
         progress = self.progress
         assert self.sync is not None
         progress.has_gradients = self.sync.end(
@@ -172,29 +192,32 @@ class TrainStep:
         )
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
-        """Leave one batch out; the window that it belongs to begins and ends all the same."""
-        if self.progress.batches_in_window == 0 and (self.sync is None or not self.sync.is_begun):
+        """Skip a batch; its accumulation window begins and ends as if it had been trained."""
+        if self.progress.batches_in_window == 0 and (
+            self.sync is None or not self.sync.is_batch_open
+        ):
             self.open_window(batch_idx)
         if self.sync is not None:
-            self.sync.leave_out(closes_window, self.progress.batches_completed)
-            self.end_batch(closes_window)
+            self.sync.skip_batch(closes_window, self.progress.batches_completed)
+            self.end_synced_batch(closes_window)
         if closes_window and self.progress.has_gradients:
             self.update()
         return {}
 
     def open_window(self, batch_idx: int) -> None:
-        """Begin to accumulate: forget what was accumulated before."""
+        """Start an accumulation window: clear the gradients of the one before."""
         optimizer, hooks, progress = self.optimizer, self.hooks, self.progress
         progress.has_gradients = False
-        if not self.is_repeating:
+        if not self.is_reevaluating:
             hooks.on_before_train_batch(self.trainer, self.module)
         if optimizer is None:
             return
         hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
-        if self._own_zero_grad:
+        if self._overrides_zero_grad:
             self.module.optimizer_zero_grad(progress.epochs_completed, batch_idx, optimizer)
-        elif self._clears_directly:
-            # what Optimizer.zero_grad does, without its profiler label, which costs more than it
+        elif self._clears_grads_directly:
+            # Equal to Optimizer.zero_grad without its profiler label, which takes longer than the
+            # loop.
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None
@@ -202,10 +225,12 @@ class TrainStep:
             optimizer.zero_grad()
 
     def update(self) -> None:
-        """Step with what was accumulated, unscaled and clipped."""
+        """Unscale and clip the accumulated gradients, and step the optimizer."""
         optimizer = self.optimizer
         if optimizer is None:
-            self.progress.steps_completed += 1  # which max_steps would wait for
+            # A module without an optimizer must count steps too, or max_steps would never be
+            # reached.
+            self.progress.steps_completed += 1
             return
         self.finish_gradients(optimizer)
         if self.precision.is_plain:
@@ -216,9 +241,10 @@ class TrainStep:
         self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
 
     def finish_gradients(self, optimizer: Optimizer) -> None:
-        """Unscale and clip a window's gradients."""
+        """Unscale and clip the gradients of a window, with the hooks around that."""
         trainer, module, hooks = self.trainer, self.module, self.hooks
         if not self.precision.is_plain:
+            # Before the hook and clipping, which work on the true gradients.
             self.precision.unscale(optimizer)
         hooks.on_before_optimizer_step(trainer, module, optimizer)
         if self._clips:
@@ -230,7 +256,79 @@ class TrainStep:
         hooks.on_after_train_batch(trainer, module)
 
 
-def _only(optimizers: list[Optimizer], module: Module) -> Optimizer | None:
+class MissingLossCheck:
+    """Count the batches of an epoch for which `training_step` returned no loss.
+
+    A batch that has a loss costs nothing.
+
+    Args:
+        context: the run context, with automatic optimization.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._step = f"{type(context.module).__qualname__}.training_step"
+        self._has_warned = False
+        self._last = (-1, -1)
+        self._num_missing = 0
+
+    def count(self, batch_idx: int) -> None:
+        """Count a batch, or a microbatch of it, without a loss; warn once.
+
+        Raises:
+            ModuleError: the loader has no end, and no batch of the epoch had a loss so far.
+        """
+        context = self._context
+        if not context.training.optimization.optimizers:
+            return  # without an optimizer nothing is learned in any case
+        progress = context.training.progress
+        if not self._has_warned:
+            self._has_warned = True
+            warn(
+                f"{self._step} returned None in epoch {progress.epochs_completed}, batch "
+                f"{batch_idx}: such a batch is skipped, and nothing is learned from it. Return the "
+                "loss, unless that is meant.",
+                TrainerHooksWarning,
+            )
+        batch_position = (progress.epochs_completed, batch_idx)
+        if batch_position == self._last:
+            return
+        if batch_position[0] != self._last[0]:
+            self._num_missing = 0
+        self._last = batch_position
+        self._num_missing += 1
+        if self._num_missing >= _ENDLESS_LOADER_LIMIT and self._is_endless:
+            self.require_one_loss(batch_idx + 1)
+
+    def require_one_loss(self, batches: int) -> None:
+        """Check that one of the epoch's first `batches` batches had a loss.
+
+        Raises:
+            ModuleError: none had.
+        """
+        epoch = self._context.training.progress.epochs_completed
+        is_all = self._last[0] == epoch and self._num_missing >= batches
+        if is_all and not self._context.requests.is_stopping:
+            raise ModuleError(
+                f"{self._step} returned None for each of {batches} batches of epoch "
+                f"{epoch}: nothing can be learned without a loss. Write `return loss` at "
+                "its end, or set self.automatic_optimization = False in __init__ to optimize by "
+                "yourself."
+            )
+
+    @property
+    def _is_endless(self) -> bool:
+        """Whether the training loader has no known length."""
+        stream = self._context.data.stream
+        return stream is not None and stream.num_batches == math.inf
+
+
+def _single_optimizer(optimizers: list[Optimizer], module: Module) -> Optimizer | None:
+    """Return the optimizer, or None if there is none.
+
+    Raises:
+        OptimizationError: there are several.
+    """
     if len(optimizers) > 1:
         raise OptimizationError(
             f"{type(module).__qualname__}.configure_optimizers returned {len(optimizers)} "
@@ -240,6 +338,6 @@ def _only(optimizers: list[Optimizer], module: Module) -> Optimizer | None:
     return optimizers[0] if optimizers else None
 
 
-def _clears_plainly(optimizer: Optimizer) -> bool:
+def _uses_torch_zero_grad(optimizer: Optimizer) -> bool:
     """Return whether an optimizer's `zero_grad` is torch's own."""
     return type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)

@@ -1,21 +1,21 @@
-"""Validation inside fit: the sanity check before training, and the run of what is due."""
+"""Run validation inside fit: the sanity check, and each validation when it is due."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks.context import RunningStage
+from trainer_hooks.context.run_state import RunningStage
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loops.evaluation import EvaluationLoop
-from trainer_hooks.loops.steps import has_evaluation
+from trainer_hooks.loops.module_steps import has_evaluation
 from trainer_hooks.loops.validation_schedule import ValidationSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.context import RunContext
-    from trainer_hooks.loops.evaluators import EvaluatorSchedule
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.loops.evaluator_schedule import EvaluatorSchedule
 
 __all__ = ["FitValidation"]
 
@@ -24,43 +24,46 @@ class FitValidation:
     """Validate inside fit: before training, after batches, and at the end of epochs.
 
     Args:
-        context: the run.
-        agree: called at the end of each; the fit's own agreement of several processes.
+        context: the run context.
+        reach_consensus: called after each validation; shares requests between ranks.
 
     Attributes:
-        is_inside: whether one may be due inside an epoch.
+        is_inside: whether a validation may be due inside an epoch.
 
     Raises:
         OptionError: `val_check_interval` does not fit the number of batches.
-        ModuleError: the validation step takes other arguments.
+        ModuleError: the signature of the validation step is wrong.
     """
 
-    def __init__(self, context: RunContext, agree: Callable[[], None]) -> None:
+    def __init__(self, context: RunContext, reach_consensus: Callable[[], None]) -> None:
         self._context = context
-        self._agree = agree
-        self._is_told = False
-        self.lay_out()
+        self._reach_consensus = reach_consensus
+        self._has_warned = False
+        self.build_schedule()
 
-    def lay_out(self) -> None:
-        """Find out when one is due, by the training batches that an epoch has now."""
+    def build_schedule(self) -> None:
+        """Compute when validations are due, from the number of training batches of an epoch."""
         context, num_batches = self._context, self._context.data.training.num_batches
         schedule = self._schedule = ValidationSchedule(context, num_batches)
         self._evaluators: EvaluatorSchedule | None = None
         if any(e.when is not None for e in context.data.evaluation["validate"].evaluators):
-            from trainer_hooks.loops.evaluators import EvaluatorSchedule
+            from trainer_hooks.loops.evaluator_schedule import EvaluatorSchedule
 
             self._evaluators = EvaluatorSchedule(context, schedule)
-        self._goes_by_clock = context.processes.is_several and (
-            self._evaluators is not None or schedule.goes_by_clock
+        # Each rank measures time and calls functions of the clock for itself.
+        self._ranks_may_differ = context.processes.is_distributed and (
+            self._evaluators is not None or schedule.depends_on_rank
         )
         self.is_inside = schedule.is_inside or self._evaluators is not None
         if schedule.is_on:
-            EvaluationLoop(context, "validate")  # a step that cannot be called is told at once
+            # Constructed for its check of the step's signature, so that an error comes before
+            # training.
+            EvaluationLoop(context, "validate")
 
     def check_sanity(self) -> None:
-        """Run a few validation batches, so that a fault in them shows before hours of training.
+        """Run a few validation batches, so that a fault shows before hours of training.
 
-        It leaves no trace: random numbers, generators, modes and metrics are put back.
+        All state is restored afterwards: random state, generators, modes and metrics.
         """
         context, data = self._context, self._context.data
         trainer, module, hooks = context.trainer, context.module, context.hooks
@@ -68,99 +71,100 @@ class FitValidation:
         if limit == 0 or not data.evaluation["validate"] or not data.training.num_batches:
             return
         context.state.stage = RunningStage.SANITY_CHECKING
-        with context.parts.put_back(), context.training.metrics.isolated():
+        # The sanity check must leave no trace: with or without it the training gives the same
+        # weights.
+        with context.state_registry.rolled_back(), context.training.metrics.isolated():
             hooks.on_sanity_check_start(trainer, module)
             EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
             hooks.on_sanity_check_end(trainer, module)
 
     def start(self) -> None:
-        """Begin to ask what is due, or go on where the checkpoint was saved."""
+        """Start counting intervals, or continue from the state of a checkpoint."""
         self._schedule.start()
         if self._evaluators is not None:
             self._evaluators.start()
 
     def after_batch(self) -> None:
-        """Validate after the batch just done, if that is due inside the epoch."""
+        """Validate after the batch that just ended, if that is due inside the epoch."""
         if self._evaluators is not None:
-            chosen = self._settled(self._evaluators.due_on_batch())
+            chosen = self._decided_by_rank_zero(self._evaluators.due_on_batch())
             if chosen:
                 self.run(chosen)
-        elif self._settled(self._schedule.is_due_on_batch()):
+        elif self._decided_by_rank_zero(self._schedule.is_due_on_batch()):
             self.run()
 
     def after_batches(self, *, is_complete: bool) -> None:
         """Validate at the end of the epoch's batches, if that is due.
 
         Args:
-            is_complete: whether all batches of the epoch were done; else something ended it.
+            is_complete: whether all batches of the epoch are done, so that nothing ended it early.
         """
         if self._evaluators is not None:
-            chosen = self._settled(self._evaluators.due_after_batches(is_complete=is_complete))
+            chosen = self._decided_by_rank_zero(
+                self._evaluators.due_after_batches(is_complete=is_complete)
+            )
             if chosen:
                 self.run(chosen)
-        elif self._settled(self._schedule.is_due_after_batches(is_complete=is_complete)):
+        elif self._decided_by_rank_zero(
+            self._schedule.is_due_after_batches(is_complete=is_complete)
+        ):
             self.run()
-        # of one that was not due, the weights were validated already
+        # A request that is still set was not due: these weights were validated already.
         self._context.training.progress.is_validation_requested = False
 
-    def _settled(self, due: Any) -> Any:
-        """Return what rank 0 finds due, where processes may count otherwise."""
-        if self._goes_by_clock:
+    def _decided_by_rank_zero(self, due: Any) -> Any:
+        """Return rank 0's value, if the ranks may disagree on the due loaders."""
+        if self._ranks_may_differ:
             return self._context.processes.broadcast(due)
         return due
 
     def run(self, chosen: list[int] | None = None) -> None:
-        """Validate once, or say why what was asked for cannot be done.
+        """Run one validation, or warn why a requested one is impossible.
 
         Args:
-            chosen: the numbers of the loaders to run; all unless given.
+            chosen: indices of the loaders to run; all by default.
         """
         context, progress = self._context, self._context.training.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
         if self._schedule.is_on:
             data = context.data.evaluation["validate"]
             data.chosen = chosen
-            # one that is broken off is run again on a resume, from where it began
-            context.validation.aside = context.parts.put_aside()
+            # An interrupted validation runs again on a resume, from the state at its start.
+            context.validation.snapshot = context.state_registry.snapshot()
             context.state.stage = RunningStage.VALIDATING
             context.training.timekeeper.stopwatch.start_evaluating()
-            if context.processes.is_several:
-                context.processes.share_buffers(module)
+            if context.processes.is_distributed:
+                context.processes.broadcast_module_buffers(module)
+            # Inside a window the gradients are accumulated training state, which must survive.
             if progress.batches_in_window == 0:
                 module.on_validation_model_zero_grad()
             hooks.on_validation_run_start(trainer, module)
             EvaluationLoop(context, "validate").run(context.validation.limit)
             context.validation.limit = None
             hooks.on_validation_run_end(trainer, module)
-            self._agree()
+            self._reach_consensus()
             context.training.timekeeper.end_validation(progress)
             context.state.stage = RunningStage.TRAINING
-            if chosen is None or self._are_common_in(chosen):
+            if chosen is None or (
+                self._evaluators is None or self._evaluators.includes_default_loaders(chosen)
+            ):
                 progress.validated_at = progress.batches_completed
-            self._schedule.note()
+            self._schedule.mark_done()
             if self._evaluators is not None:
-                self._evaluators.note(chosen or [])
+                self._evaluators.mark_done(chosen or [])
             data.chosen = None
-            context.validation.aside = {}
-        elif not self._is_told:
-            self._is_told = True
+            context.validation.snapshot = {}
+        elif not self._has_warned:
+            self._has_warned = True
             warn(
-                f"trainer.request_validation() was called, but {_obstacle(context)}.",
+                f"trainer.request_validation() was called, but {_why_nothing_validates(context)}.",
                 TrainerHooksWarning,
             )
         progress.is_validation_requested = False
 
-    def _are_common_in(self, chosen: list[int]) -> bool:
-        """Return whether the loaders that go by the trainer's interval are among those chosen."""
-        return self._evaluators is None or self._evaluators.are_common_in(chosen)
 
-
-def _nothing() -> None:
-    """Do nothing, where there is nobody to agree with."""
-
-
-def _obstacle(context: RunContext) -> str:
-    """Return why there is nothing to validate, and what to do about it."""
+def _why_nothing_validates(context: RunContext) -> str:
+    """Return why there is nothing to validate, and how to change that."""
     data, name = context.data.evaluation["validate"], type(context.module).__qualname__
     if not has_evaluation(context.module, "validate"):
         return f"{name} has no validation_step, so nothing is validated: define it"

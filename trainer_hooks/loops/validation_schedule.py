@@ -1,32 +1,32 @@
-"""When validation is due inside fit."""
+"""Decide when validation is due inside fit, in a way that a resume continues."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.clock import Filter, Time
+from trainer_hooks.clock.schedules import DueCondition, DueTracker
+from trainer_hooks.clock.timing import Time
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import RunContext
-    from trainer_hooks.loops.stored_cue import StoredCue
+    from trainer_hooks.context.context import RunContext
 
-__all__ = ["ValidationSchedule"]
+__all__ = ["ResumableSchedule", "ValidationSchedule"]
 
 
 class ValidationSchedule:
-    """When validation is due inside fit.
+    """The points of a fit at which validation is due.
 
     Args:
-        context: the run.
-        num_batches: training batches an epoch.
+        context: the run context.
+        num_batches: training batches in an epoch.
 
     Attributes:
         is_on: whether there is anything to validate.
-        every: batches after which to see whether one is due, or infinity: the end of the epoch.
-        is_inside: whether one may be due inside an epoch.
-        goes_by_clock: whether it goes by what each process counts or measures for itself.
+        every: batches between two checks, or infinity for the end of the epoch alone.
+        is_inside: whether a validation may be due inside an epoch.
+        depends_on_rank: whether ranks may differ, as each measures time or calls a function.
 
     Raises:
         OptionError: `val_check_interval` does not fit the number of batches.
@@ -37,75 +37,78 @@ class ValidationSchedule:
         self.is_on = bool(context.data.evaluation["validate"])
         interval = context.plan.val_check_interval
         self._time = interval if isinstance(interval, Time) else None
-        self.goes_by_clock = isinstance(interval, Time | Filter)
-        self._cue: StoredCue | None = None
-        if isinstance(interval, Filter):
-            from trainer_hooks.loops.stored_cue import StoredCue
-
-            self._cue = StoredCue("", interval, context)
+        self.depends_on_rank = isinstance(interval, Time | DueCondition)
+        self._condition: ResumableSchedule | None = None
+        if isinstance(interval, DueCondition):
+            self._condition = ResumableSchedule("", interval, context)
         self.every = self._batches_between(num_batches) if self.is_on else math.inf
-        self.is_inside = self.every < math.inf or (self.is_on and self._cue is not None)
+        self.is_inside = self.every < math.inf or (self.is_on and self._condition is not None)
 
     def start(self) -> None:
-        """Begin to ask, or go on where the checkpoint was saved."""
-        if self._cue is not None:
-            self._cue.start()
+        """Start counting intervals, or continue from the state of a checkpoint."""
+        if self._condition is not None:
+            self._condition.start()
 
-    def note(self) -> None:
-        """Note that what was due is done."""
-        if self._cue is not None:
-            self._cue.note()
+    def mark_done(self) -> None:
+        """Record that the validation that was due is done."""
+        if self._condition is not None:
+            self._condition.mark_done()
 
     def is_due_on_batch(self) -> bool:
-        """Return whether a validation is due after the batch just done, inside the epoch.
+        """Return whether validation is due after the batch that just ended, inside the epoch.
 
-        One that was asked for is, unless the epoch's own validation is what comes next.
+        A requested validation is due, unless the epoch's own validation comes next.
         """
         progress = self._context.training.progress
-        is_cued = self._cue is not None and self._cue.is_due()
-        if is_cued or (progress.is_validation_requested and not self._context.batch.is_last):
+        meets_condition = self._condition is not None and self._condition.is_due()
+        if meets_condition or (
+            progress.is_validation_requested and not self._context.batch.is_last
+        ):
             return True
         if self.every == math.inf:
             return False
         if self._time is not None:
-            keeper = self._context.training.timekeeper
-            return self._is_due_in_epoch() and keeper.is_passed(self._time, progress)
+            timekeeper = self._context.training.timekeeper
+            return self._is_validation_epoch() and timekeeper.is_passed(self._time, progress)
         if self._context.plan.check_val_every_n_epoch is None:
             return progress.batches_completed % self.every == 0
-        return progress.batches_in_epoch % self.every == 0 and self._is_due_in_epoch()
+        return progress.batches_in_epoch % self.every == 0 and self._is_validation_epoch()
 
     def is_due_after_batches(self, *, is_complete: bool) -> bool:
-        """Return whether a validation is due at the end of the epoch's batches.
+        """Return whether validation is due at the end of the epoch's batches.
 
-        It is after what may be the last batches of all, too, so that the final weights are
-        validated and what watches a metric finds it; and where it was asked for. Weights that were
-        validated already are not validated again.
+        It is also due after the possibly last batches of the training, so that the final weights
+        are validated and callbacks that monitor a metric get its value; and if it was requested.
+        Weights that were validated already are not validated again.
 
         Args:
-            is_complete: whether all batches of the epoch were done; else something ended it.
+            is_complete: whether all batches of the epoch are done, so that nothing ended it early.
         """
         progress = self._context.training.progress
-        is_cued = self._cue is not None and self._cue.is_due()
+        meets_condition = self._condition is not None and self._condition.is_due()
         if progress.validated_at == progress.batches_completed:
-            self.note()  # so that a resume does not find it due once more
+            # Otherwise a resume would find it due once more.
+            self.mark_done()
             return False
-        if progress.is_validation_requested or is_cued:
+        if progress.is_validation_requested or meets_condition:
             return True
-        is_at_end = not self.is_inside or not is_complete or self._context.has_to_stop
-        return self.is_on and is_at_end and self._is_due_in_epoch()
+        is_at_end = not self.is_inside or not is_complete or self._context.should_stop
+        return self.is_on and is_at_end and self._is_validation_epoch()
 
-    def _is_due_in_epoch(self) -> bool:
+    def _is_validation_epoch(self) -> bool:
+        """Return whether `check_val_every_n_epoch` includes the current epoch."""
         every_n = self._context.plan.check_val_every_n_epoch
         return (
             every_n is None or (self._context.training.progress.epochs_completed + 1) % every_n == 0
         )
 
     def _batches_between(self, num_batches: int | float) -> int | float:
+        """Return `val_check_interval` as a number of batches."""
         plan = self._context.plan
         interval = plan.val_check_interval
         if isinstance(interval, Time):
             return 1
-        if isinstance(interval, Filter):
+        if isinstance(interval, DueCondition):
             return math.inf
         if isinstance(interval, int):
             if plan.check_val_every_n_epoch is not None and interval > num_batches:
@@ -123,3 +126,54 @@ class ValidationSchedule:
                 "training loader has no length: give a number of batches as an int."
             )
         return max(1, int(num_batches * interval))
+
+
+class ResumableSchedule:
+    """A condition for an evaluation to be due, with its state in the checkpoint.
+
+    An evaluation that was due and did not finish, as when a signal interrupts it, is due again
+    after a resume.
+
+    Args:
+        label: key of the state.
+        when: the condition.
+        context: the run context.
+    """
+
+    def __init__(self, label: str, when: DueCondition, context: RunContext) -> None:
+        self._label, self._condition, self._context = label, DueTracker(when), context
+
+    def start(self) -> None:
+        """Start counting, or continue from the state of a checkpoint."""
+        if "asked" in self._state:
+            self._condition.load_state_dict(self._state["asked"])
+        self._condition.start(self._context.trainer.clock)
+
+    def is_due(self) -> bool:
+        """Return whether the evaluation is due, and continue counting from here."""
+        # If the evaluation is due, the state before this call is stored until the evaluation is
+        # done: a resume in between must find it due again.
+        before = self._condition.state_dict()
+        is_due = self._condition.is_due(self._context.trainer.clock)
+        self._store(before if is_due else self._condition.state_dict(), self.done_at)
+        return is_due
+
+    def mark_done(self) -> None:
+        """Record that the evaluation is done."""
+        self._store(self._condition.state_dict(), self._context.training.progress.batches_completed)
+
+    @property
+    def done_at(self) -> int:
+        """Number of completed batches at the last evaluation, or -1."""
+        at: int = self._state.get("at", -1)
+        return at
+
+    @property
+    def _state(self) -> dict[str, Any]:
+        """State of this schedule in the checkpoint; empty before the first call of `is_due`."""
+        state: dict[str, Any] = self._context.validation.evaluators.get(self._label, {})
+        return state
+
+    def _store(self, asked: dict[str, int], at: int) -> None:
+        """Store the state for the next checkpoint, under the keys of older checkpoints."""
+        self._context.validation.evaluators[self._label] = {"asked": asked, "at": at}

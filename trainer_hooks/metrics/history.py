@@ -1,40 +1,61 @@
-"""History: every value of a run by name, as far as it is due, in bounded memory."""
+"""History: the logged values of a training by name, in bounded memory, and their views."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import copy
+import sys
+from array import array
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer_hooks.errors import MetricError, nearest
-from trainer_hooks.metrics.series import Point, Series
+from torch import Tensor
+
+from trainer_hooks.errors import MetricError, did_you_mean
+from trainer_hooks.metrics.scalars import detached_copy, floats, is_single
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from torch import Tensor
+    from trainer_hooks.clock.progress import Progress
 
-    from trainer_hooks.clock import Progress
-    from trainer_hooks.metrics.objects_kept import Objects
+__all__ = ["LIMIT", "MAX_OBJECTS", "History", "MetricPoint", "MetricSeries", "ObjectSeries"]
 
-__all__ = ["History"]
 
-_MOST_DEFERRED = 512
-"""Values that wait on their device at most, to be copied from there together."""
+LIMIT = 10_000
+"""Largest number of points that are kept of a metric, beside the last one."""
+
+
+class MetricPoint(NamedTuple):
+    """A value with its epoch, from 0 on, and its step, the position on the x axis."""
+
+    epoch: int
+    step: int
+    value: Any
+
+
+MAX_OBJECTS = 1000
+"""Largest number of values that are kept of a metric whose values are no numbers."""
+
+_MAX_DEFERRED = 512
+"""Largest number of values that stay on their device, to be copied to the host in one go."""
 
 
 class History:
-    """What was logged in a training, by name: what loggers are given, and what callbacks add.
+    """The logged values of a training by name: those that loggers receive, and callbacks' own.
 
-    Reductions of epochs are there at the end of each, single values every `log_every_n_steps`, be
-    there a logger or not. Of each name the last value and at most 10 000 others are kept, spread
-    evenly: every second one is dropped when there are more, which depends on their number alone.
+    Reductions of epochs are added at the end of each epoch, single values every
+    `log_every_n_steps`, with or without a logger. Of each name the last value and at most 10 000
+    others are kept, evenly spaced: if there are more, every second one is dropped, which depends on
+    their number alone.
 
-    It is part of a checkpoint; after a resume it is what it would be without the cut.
+    The history is part of a checkpoint. After a resume it is the same as in an uninterrupted run.
 
-    What callbacks add may be no number: the last 1 000 values of such a name are kept as they are.
+    Callbacks may add values that are no numbers: of such a name the last 1 000 are kept.
 
     Args:
-        progress: the counters that say where in the run a value belongs.
-        show: is given each number that a callback adds, with its name, for those who watch it.
+        progress: the counters, for the epoch and step of a value.
+        show: called with name and value of each number that a callback adds, to make it a metric
+            that callbacks can monitor.
     """
 
     def __init__(
@@ -42,43 +63,43 @@ class History:
     ) -> None:
         self._progress = progress
         self._show = show
-        self._series: dict[str, Series | Objects] = {}
+        self._series: dict[str, MetricSeries | ObjectSeries] = {}
         self._deferred: list[tuple[str, int, int, Any]] = []
         self._prefix = ""
 
-    # --- what is read ---
+    # --- reading ---
 
     @property
     def current_epoch(self) -> int:
-        """The number of the epoch under way, from 1 on; one more than the epochs that are done."""
+        """The number of the current epoch, from 1 on; one more than the completed epochs."""
         return self._progress.epochs_completed + 1
 
     @property
     def present_step(self) -> int:
-        """The place on the x axis of what is logged now: the last window that was done."""
+        """The x axis value of metrics that are logged now: the last completed window's index."""
         return max(0, self._progress.batches_stepped - 1)
 
     def get_metric_names(self) -> set[str]:
-        """Return the names that have values."""
+        """Return the names of all metrics that have values."""
         self._copy_deferred()
         return set(self._series)
 
     def get_metric_values(self, metric_name: str) -> list[Any]:
-        """Return the values of a name, oldest first; none where there is no such name."""
+        """Return the values of a metric, oldest first; an empty list for an unknown name."""
         self._copy_deferred()
         series = self._series.get(metric_name)
         return [] if series is None else series.values
 
-    def get_metric_points(self, metric_name: str) -> list[Point]:
-        """Return the values of a name with their epochs and places on the x axis, oldest first."""
+    def get_metric_points(self, metric_name: str) -> list[MetricPoint]:
+        """Return the values of a metric with their epochs and steps, oldest first."""
         self._copy_deferred()
         return list(self._series.get(metric_name, ()))
 
     def get_latest_metric(self, metric_name: str) -> Any:
-        """Return the last value of a name.
+        """Return the last value of a metric.
 
         Raises:
-            MetricError: there is none.
+            MetricError: the metric has no values.
         """
         self._copy_deferred()
         last = self._series[metric_name].last if metric_name in self._series else None
@@ -87,45 +108,41 @@ class History:
         return last.value
 
     def to_pandas(self) -> Any:
-        """Return a data frame with a row for each place, and a column for each name.
+        """Return a pandas data frame with a row for each epoch and step, a column for each metric.
 
-        Its index is of the epoch, from 0 on, and the place on the x axis; what was not logged at a
-        place is NaN there.
+        Its index is a MultiIndex of epoch, from 0 on, and step. Where a metric has no value, the
+        cell is NaN.
 
         Raises:
             MetricError: pandas is not installed.
         """
-        from trainer_hooks.metrics.history_views import frame_of
-
         self._copy_deferred()
-        return frame_of({name: list(series) for name, series in self._numbers().items()})
+        return _to_frame({name: list(series) for name, series in self._numbers().items()})
 
     def plot(self, *metric_names: str, x: str = "step", ax: Any = None) -> Any:
-        """Draw names over the run and return matplotlib's axes.
+        """Plot metrics over the run and return matplotlib's axes.
 
         Args:
-            metric_names: the names, all of them unless given; one that was logged by step and by
-                epoch stands for `name_step` and `name_epoch`.
-            x: `"step"` or `"epoch"`.
-            ax: the axes to draw into; new ones unless given.
+            metric_names: the metrics; all if none is given. The name of a metric that was logged by
+                step and by epoch stands for `name_step` and `name_epoch`.
+            x: the x axis: `"step"` or `"epoch"`.
+            ax: the axes to draw into; new ones if None.
 
         Raises:
-            MetricError: a name has no values, `x` is neither, or matplotlib is not installed.
+            MetricError: a metric has no values, `x` is neither, or matplotlib is not installed.
         """
-        from trainer_hooks.metrics.history_views import drawn
-
         if x not in ("step", "epoch"):
             raise MetricError(f"history.plot(x={x!r}): must be 'step' or 'epoch'.")
         self._copy_deferred()
-        chosen = [found for name in metric_names for found in self._forks_of(name)]
+        chosen = [fork for name in metric_names for fork in self._forks_of(name)]
         names = dict.fromkeys(chosen) if metric_names else self._numbers()
-        return drawn({name: list(self._series[name]) for name in names}, x, ax)
+        return _plot({name: list(self._series[name]) for name in names}, x, ax)
 
-    # --- what is written ---
+    # --- writing ---
 
     @property
     def metric_name_prefix(self) -> str:
-        """What is put before every name that is written from now on."""
+        """The prefix of every name that is written from now on."""
         return self._prefix
 
     def set_metric_name_prefix(self, prefix: str = "") -> None:
@@ -137,37 +154,34 @@ class History:
     def update_metric(self, metric_name: str, metric_value: Any) -> None:
         """Add a value of your own.
 
-        A number, or a tensor with one element, is in `trainer.callback_metrics` from now on too, so
-        that callbacks can watch it; a tensor is copied from its device later, together with others.
-        Of anything else a copy is kept, which can be read here alone. For checkpoints it must be
+        A number, or a tensor with one element, is also put into `trainer.callback_metrics`, so that
+        callbacks can monitor it; a tensor is copied from its device later, together with others. Of
+        any other value a copy is kept, which can be read here alone. For checkpoints it must be
         plain data, arrays and tensors.
 
         Raises:
             MetricError: the name is no string.
         """
-        from trainer_hooks.metrics.objects_kept import Objects, copied
-        from trainer_hooks.metrics.values import is_single, taken
-
         if not isinstance(metric_name, str):
             raise MetricError(f"update_metric({metric_name!r}, ...): the name must be a string.")
         name = self._prefix + metric_name
         if is_single(metric_value):
-            value = taken(metric_name, metric_value)
+            value = detached_copy(metric_name, metric_value)
             self.defer({metric_name: value})
             if self._show is not None:
                 self._show(name, value)
             return
         self._copy_deferred()
         kept = self._series.get(name)
-        if not isinstance(kept, Objects):
-            kept = self._series[name] = Objects(kept or ())
-        kept.add(self._progress.epochs_completed, self.present_step, copied(metric_value))
+        if not isinstance(kept, ObjectSeries):
+            kept = self._series[name] = ObjectSeries(kept or ())
+        kept.add(self._progress.epochs_completed, self.present_step, _copied(metric_value))
 
     def delete_metric(self, metric_name: str) -> None:
-        """Forget the values of a name.
+        """Delete the values of a metric.
 
         Raises:
-            MetricError: there are none.
+            MetricError: the metric has no values.
         """
         self._copy_deferred()
         if metric_name not in self._series:
@@ -175,39 +189,39 @@ class History:
         del self._series[metric_name]
 
     def reset(self) -> None:
-        """Forget all values. The epoch is the training's, and the prefix stays."""
+        """Delete all values. The epoch goes on to be that of the training; the prefix stays."""
         self._series.clear()
         self._deferred.clear()
 
     def record(self, values: Mapping[str, float], step: int | None = None) -> None:
-        """Take numbers in; the trainer calls this where it gives them to loggers.
+        """Add numbers; the trainer calls this with the values that it gives to loggers.
 
         Args:
-            values: by name; one named `step` is their place on the x axis and not kept.
-            step: their place on the x axis; that of now unless given.
+            values: numbers by name; one named `step` is for the loggers' x axis and is left out.
+            step: their x axis value; `present_step` if None.
         """
-        self._copy_deferred()
+        self._copy_deferred()  # first, so that the series stay in the order of their values
         step = self.present_step if step is None else step
         for name, value in values.items():
             if name != "step":
                 self._add(self._prefix + name, self._progress.epochs_completed, step, float(value))
 
     def defer(self, values: Mapping[str, Any], step: int | None = None) -> None:
-        """Take numbers in, and 0-dim tensors that nothing changes later, to copy many together.
+        """Add numbers and 0-dim tensors, which are copied to the host later, many in one go.
 
         Args:
-            values: by name.
-            step: their place on the x axis; that of now unless given.
+            values: numbers and tensors by name; the tensors must not be changed in place later.
+            step: their x axis value; `present_step` if None.
         """
         epoch, step = self._progress.epochs_completed, self.present_step if step is None else step
         self._deferred += [(self._prefix + name, epoch, step, v) for name, v in values.items()]
-        if len(self._deferred) >= _MOST_DEFERRED:
+        if len(self._deferred) >= _MAX_DEFERRED:
             self._copy_deferred()
 
     # --- state ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return all values and the prefix as plain data and tensors."""
         self._copy_deferred()
         return {
             "prefix": self._prefix,
@@ -215,56 +229,245 @@ class History:
             "objects": {
                 name: kept.state_dict()
                 for name, kept in self._series.items()
-                if not isinstance(kept, Series)
+                if not isinstance(kept, MetricSeries)
             },
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned, or nothing of a checkpoint that holds none."""
+        """Restore a state that `state_dict` returned; that of an older checkpoint may be empty."""
         self.reset()
         self._prefix = state_dict.get("prefix", "")
         for name, state in state_dict.get("series", {}).items():
-            series = self._series[name] = Series()
+            series = self._series[name] = MetricSeries()
             series.load_state_dict(state)
         objects = state_dict.get("objects")
         if objects:
-            from trainer_hooks.metrics.objects_kept import Objects
+            self._series.update({name: ObjectSeries.of(state) for name, state in objects.items()})
 
-            self._series.update({name: Objects.of(state) for name, state in objects.items()})
-
-    def _numbers(self) -> dict[str, Series]:
-        """Return the names whose values are numbers."""
-        return {name: kept for name, kept in self._series.items() if isinstance(kept, Series)}
+    def _numbers(self) -> dict[str, MetricSeries]:
+        """Return the series of numbers by name, without those of other objects."""
+        return {name: kept for name, kept in self._series.items() if isinstance(kept, MetricSeries)}
 
     def _add(self, name: str, epoch: int, step: int, value: float) -> None:
         series = self._series.get(name)
         if series is None:
-            series = self._series[name] = Series()
+            series = self._series[name] = MetricSeries()
         series.add(epoch, step, value)
 
     def _copy_deferred(self) -> None:
-        """Copy what waits on a device, all of it in one go."""
+        """Copy the deferred values to the host in one go, and add them to their series."""
         if not self._deferred:
             return
-        from trainer_hooks.metrics.values import floats
-
         deferred, self._deferred = self._deferred, []
-        numbers = floats({str(place): value for place, (*_, value) in enumerate(deferred)})
+        numbers = floats({str(index): value for index, (*_, value) in enumerate(deferred)})
         for (name, epoch, step, _), value in zip(deferred, numbers.values(), strict=True):
             self._add(name, epoch, step, value)
 
     def _forks_of(self, name: str) -> Iterable[str]:
+        """Return the series of a metric: of its name, or those by step and by epoch."""
         numbers = self._numbers()
         forks = [name] if name in numbers else [f"{name}_step", f"{name}_epoch"]
-        found = [fork for fork in forks if fork in numbers]
-        if not found:
+        known = [fork for fork in forks if fork in numbers]
+        if not known:
             raise MetricError(self._unknown(name, "plot"))
-        return found
+        return known
 
     def _unknown(self, name: str, method: str) -> str:
         known = ", ".join(sorted(self._series)) or "nothing"
         return (
             f"history.{method}({name!r}): no value has that name; there is {known}."
-            f"{nearest(name, self._series)} Log it with self.log({name!r}, ...), or add it with "
-            "history.update_metric."
+            f"{did_you_mean(name, self._series)} Log it with self.log({name!r}, ...), or add it "
+            "with history.update_metric."
         )
+
+
+class MetricSeries:
+    """A series of numbers of one metric, thinned out evenly when it grows; the last always stays.
+
+    When it holds `LIMIT` points, every second one is dropped, and from then on only every second
+    new point is kept; and so on. Which points are kept depends on their number alone, so that a
+    resumed run keeps the same.
+
+    Attributes:
+        count: number of points that were added.
+        stride: one of so many added points is kept.
+    """
+
+    __slots__ = ("_epochs", "_last", "_steps", "_values", "count", "stride")
+
+    def __init__(self) -> None:
+        self._epochs, self._steps, self._values = array("q"), array("q"), array("d")
+        self._last: MetricPoint | None = None
+        self.count = 0
+        self.stride = 1
+
+    def __len__(self) -> int:
+        """Return the number of points that are kept."""
+        return len(self._values) + self._holds_last_apart
+
+    def __iter__(self) -> Iterator[MetricPoint]:
+        """Yield the points that are kept, oldest first."""
+        yield from map(MetricPoint, self._epochs, self._steps, self._values)
+        if self._last is not None and self._holds_last_apart:
+            yield self._last
+
+    @property
+    def values(self) -> list[float]:
+        """The values of the points that are kept, oldest first."""
+        last = [self._last.value] if self._last is not None and self._holds_last_apart else []
+        return self._values.tolist() + last
+
+    @property
+    def last(self) -> MetricPoint | None:
+        """The point that was added last."""
+        return self._last
+
+    def add(self, epoch: int, step: int, value: float) -> None:
+        """Add a point."""
+        if self.count % self.stride == 0:
+            self._epochs.append(epoch)
+            self._steps.append(step)
+            self._values.append(value)
+            if len(self._values) == LIMIT:
+                for column in (self._epochs, self._steps, self._values):
+                    del column[1::2]
+                self.stride *= 2
+        self._last = MetricPoint(epoch, step, value)
+        self.count += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the series as plain data; columns are bytes of little-endian 64-bit numbers."""
+        return {
+            "epochs": _bytes(self._epochs),
+            "steps": _bytes(self._steps),
+            "values": _bytes(self._values),
+            "last": None if self._last is None else list(self._last),
+            "count": self.count,
+            "stride": self.stride,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned."""
+        self._epochs = _array("q", state_dict["epochs"])
+        self._steps = _array("q", state_dict["steps"])
+        self._values = _array("d", state_dict["values"])
+        self._last = None if state_dict["last"] is None else MetricPoint(*state_dict["last"])
+        self.count = state_dict["count"]
+        self.stride = state_dict["stride"]
+
+    @property
+    def _holds_last_apart(self) -> bool:
+        """Whether the last point is not among those that the stride keeps."""
+        return self.count > 0 and (self.count - 1) % self.stride != 0
+
+
+def _bytes(column: array[Any]) -> bytes:
+    # checkpoints move between machines, so their bytes are little-endian everywhere
+    if sys.byteorder == "big":
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column.tobytes()
+
+
+def _array(typecode: str, data: bytes) -> array[Any]:
+    column = array(typecode)
+    column.frombytes(data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+class ObjectSeries:
+    """The last values of one metric whose values are no numbers, such as confusion matrices.
+
+    Args:
+        points: the first points.
+    """
+
+    __slots__ = ("_points",)
+
+    def __init__(self, points: Iterable[MetricPoint] = ()) -> None:
+        self._points = deque(points, MAX_OBJECTS)
+
+    def __iter__(self) -> Iterator[MetricPoint]:
+        """Yield the points that are kept, oldest first."""
+        return iter(self._points)
+
+    @property
+    def values(self) -> list[Any]:
+        """The values of the points that are kept, oldest first."""
+        return [point.value for point in self._points]
+
+    @property
+    def last(self) -> MetricPoint:
+        """The point that was added last."""
+        return self._points[-1]
+
+    def add(self, epoch: int, step: int, value: Any) -> None:
+        """Add a point."""
+        self._points.append(MetricPoint(epoch, step, value))
+
+    def state_dict(self) -> list[list[Any]]:
+        """Return the points as lists of epoch, step and value."""
+        return [list(point) for point in self._points]
+
+    @classmethod
+    def of(cls, state: Iterable[Iterable[Any]]) -> ObjectSeries:
+        """Return the series whose state `state_dict` returned."""
+        return cls(MetricPoint(*item) for item in state)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy that in-place changes of the value do not reach."""
+    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
+
+
+def _to_frame(history: Mapping[str, Sequence[MetricPoint]]) -> Any:
+    """Return a data frame with a row for each epoch and step, and a column for each metric.
+
+    Of several values of one metric at one step the last one counts.
+
+    Raises:
+        MetricError: pandas is not installed.
+    """
+    try:
+        import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError as error:
+        raise MetricError(_missing("to_pandas", "pandas")) from error
+    columns = {
+        name: {(point.epoch, point.step): point.value for point in points}
+        for name, points in history.items()
+    }
+    rows = sorted({row for column in columns.values() for row in column})
+    index = pd.MultiIndex.from_tuples(rows, names=["epoch", "step"])
+    data = {name: [column.get(row) for row in rows] for name, column in columns.items()}
+    return pd.DataFrame(data, index=index, dtype="float64")
+
+
+def _plot(history: Mapping[str, Sequence[MetricPoint]], x: str, ax: Any) -> Any:
+    """Plot metrics into axes, new ones if `ax` is None, and return the axes.
+
+    Raises:
+        MetricError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise MetricError(_missing("plot", "matplotlib")) from error
+    if ax is None:
+        _, ax = plt.subplots()
+    for name, points in history.items():
+        marker = "o" if len(points) == 1 else ""
+        positions = [getattr(point, x) for point in points]
+        ax.plot(positions, [point.value for point in points], marker=marker, label=name)
+    ax.set_xlabel(x)
+    if history:
+        ax.legend()
+    return ax
+
+
+def _missing(method: str, package: str) -> str:
+    return (
+        f"history.{method}() needs the package {package}, which is not installed. Install it with: "
+        "pip install trainer-hooks[plots]."
+    )

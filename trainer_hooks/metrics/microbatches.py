@@ -1,4 +1,4 @@
-"""Values that are logged for parts of a batch: as those of the whole, or taken back."""
+"""Values logged by microbatches: combined into values of the batch, or undone with it."""
 
 from __future__ import annotations
 
@@ -7,65 +7,87 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer_hooks.metrics.kept import FOR_THE_WHOLE
-from trainer_hooks.metrics.objects import load_metric_states, metric_parts, metric_states
+from trainer_hooks.metrics.aggregator import FOR_BATCH
+from trainer_hooks.metrics.metric_objects import load_metric_states, metric_parts, metric_states
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import nn
 
-    from trainer_hooks.metrics.slot import Slot
+    from trainer_hooks.metrics.aggregator import MetricAggregator
     from trainer_hooks.metrics.store import MetricStore
 
-__all__ = ["LoggedBefore", "PartialValues"]
+__all__ = ["LogSnapshot", "MicrobatchValues"]
 
 
-class PartialValues:
-    """Make the step values of a batch's parts into one: what loggers and bars are given.
+class MicrobatchValues:
+    """Combine the step values of a batch's microbatches into one, for loggers and bars.
 
-    The values of an epoch need nothing of it: each part counts there by its samples anyway.
+    The values of an epoch need no combining: each microbatch has its samples as weight there.
+
+    Args:
+        store: the metrics of the run.
     """
 
     def __init__(self, store: MetricStore) -> None:
         self._store = store
-        for slot in store.slots_in_use():
-            slot.news &= ~FOR_THE_WHOLE
+        for aggregator in store.current_aggregators():
+            aggregator.unread &= ~FOR_BATCH
         self._values: dict[str, list[tuple[Tensor, int]]] = {}
 
     def take(self, samples: int) -> None:
-        """Note what one part logged."""
-        for slot in self._store.slots_in_use():
-            if slot.on_step and slot.news & FOR_THE_WHOLE:
-                slot.news &= ~FOR_THE_WHOLE
-                value = slot.value
+        """Keep the values that one microbatch logged.
+
+        Args:
+            samples: its number of samples.
+        """
+        for aggregator in self._store.current_aggregators():
+            if aggregator.on_step and aggregator.unread & FOR_BATCH:
+                aggregator.unread &= ~FOR_BATCH
+                value = aggregator.value
                 if value is not None:
-                    self._values.setdefault(slot.name, []).append((value, samples))
+                    self._values.setdefault(aggregator.name, []).append((value, samples))
 
     def combine(self) -> None:
-        """Put one value in the place of those of several parts."""
-        for slot in self._store.slots_in_use():
-            parts = self._values.get(slot.name, ())
-            if len(parts) > 1 and slot.metric is None:
-                slot.replace_last(_reduced(slot, parts))
+        """Replace the last value of each metric by the reduction of the microbatches' values."""
+        for aggregator in self._store.current_aggregators():
+            parts = self._values.get(aggregator.name, ())
+            if len(parts) > 1 and aggregator.metric is None:
+                aggregator.replace_last(_reduce(aggregator, parts))
 
 
-def _reduced(slot: Slot, parts: Any) -> Tensor:
+def _reduce(aggregator: MetricAggregator, parts: Sequence[tuple[Tensor, int]]) -> Tensor:
+    """Return one value for those of several microbatches.
+
+    Args:
+        aggregator: the metric.
+        parts: value and number of samples of each microbatch.
+    """
     values = torch.stack([value for value, _ in parts])
-    if callable(slot.reduce_fx):
-        return slot.reduce_fx(values)
-    if slot.reduce_fx == "mean":
+    if callable(aggregator.reduce_fx):
+        return aggregator.reduce_fx(values)
+    if aggregator.reduce_fx == "mean":
         weights = values.new_tensor([samples for _, samples in parts])
         return (values * weights).sum() / weights.sum()
-    if slot.reduce_fx == "sum":
+    if aggregator.reduce_fx == "sum":
         return values.sum()
-    return values.min() if slot.reduce_fx == "min" else values.max()
+    return values.min() if aggregator.reduce_fx == "min" else values.max()
 
 
-class LoggedBefore:
-    """What was logged before a batch, to go back to if the batch has to be run again."""
+class LogSnapshot:
+    """A copy of the logged values before a batch, to restore if the batch is run again.
+
+    Args:
+        store: the metrics of the run.
+        module: the module, whose metric objects are copied too.
+    """
 
     def __init__(self, store: MetricStore, module: nn.Module) -> None:
         self._store = store
-        self._slots = {s.name: (s.state_dict(), s.metric) for s in store.slots_in_use()}
+        self._aggregators = {
+            one.name: (one.state_dict(), one.metric) for one in store.current_aggregators()
+        }
         self._latest = store.latest()
         self._parts = metric_parts(module, {})
         self._objects = {
@@ -73,21 +95,25 @@ class LoggedBefore:
             for name, state in metric_states(self._parts).items()
         }
 
-    def put_back(self, device: torch.device) -> None:
-        """Forget what was logged since."""
-        for slot in self._store.slots_in_use():
-            if slot.name in self._slots:
-                state, metric = self._slots[slot.name]
-                slot.load_state_dict(state, device)
-                slot.metric = metric
+    def restore(self, device: torch.device) -> None:
+        """Undo everything that was logged since.
+
+        Args:
+            device: the device for values that were not on the CPU.
+        """
+        for aggregator in self._store.current_aggregators():
+            if aggregator.name in self._aggregators:
+                state, metric = self._aggregators[aggregator.name]
+                aggregator.load_state_dict(state, device)
+                aggregator.metric = metric
             else:
-                slot.forget()
+                aggregator.forget()
         self._store.set_latest(self._latest)
         load_metric_states(self._parts, self._objects, device)
 
 
 def _cloned(values: dict[str, Any]) -> dict[str, Any]:
-    """Return copies: metric objects add to their tensors in place."""
+    """Return copies of a metric object's states, which it changes in place."""
     return {
         name: value.clone() if isinstance(value, Tensor) else [item.clone() for item in value]
         for name, value in values.items()

@@ -1,244 +1,481 @@
-"""Every logged value of a run: taken in on the hot path, reduced and handed on where it is due."""
+"""MetricStore: every logged value of a run, collected by `log` and reduced when it is due."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch import Tensor
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.metrics.calls import restored_call
-from trainer_hooks.metrics.logged import LoggedValues
-from trainer_hooks.metrics.scope import Scope
-from trainer_hooks.metrics.slot import FOR_LOGGERS
-from trainer_hooks.metrics.values import floats, in_one_piece
+from trainer_hooks.metrics.aggregator import FOR_LOGGERS, FOR_READERS, Metric, MetricAggregator
+from trainer_hooks.metrics.log_call import (
+    LogScope,
+    new_aggregator,
+    require_same_call,
+    restored_call,
+)
+from trainer_hooks.metrics.scalars import floats, in_one_piece, number
+from trainer_hooks.runtime.nested_tensors import first_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from torch import Tensor
+__all__ = ["MetricStore", "MutedMetrics"]
 
-__all__ = ["MetricStore", "Scope", "floats"]
+_ENABLE_GRAPH = 8
+"""The position of `enable_graph` in the arguments of a call."""
 
 
-class MetricStore(LoggedValues):
-    """Take logged values in, and hand them on at the ends of steps, epochs and evaluations.
+class _RankReducer(Protocol):
+    """The part of `rank_reduction.RankReducer` that the store uses; one rank does not load it."""
+
+    def disable_own_sync(self, metric: Any) -> None: ...
+
+    def reduce_epoch(self, store: Any, scopes: tuple[LogScope, ...]) -> None: ...
+
+    def reduce_steps(self, store: Any) -> None: ...
+
+
+class MetricStore:
+    """The values that `log` collects, and their reductions for callbacks, loggers and bars.
+
+    `log` runs in every step, so it copies nothing from the device to the host: values are kept on
+    their device, and readers are brought up to date when they read.
 
     Attributes:
-        evaluated: batches that each evaluation loader gave so far: the x axis of their values.
+        scope: the scope from which `log` is called now.
+        batch: the current batch, whose size is the weight of a value if `log` has none.
+        prefix: put before the names of metrics that are logged now.
+        rank_reducer: reduces values over the ranks; None with one rank.
+        shares_steps: whether some rank logged a single value that must be reduced over the ranks.
+        evaluated: number of batches that each evaluation loader has yielded: the x axis of their
+            values.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        self.scope = LogScope.CLOSED
+        self.batch: Any = None
+        self.prefix = ""
+        self.rank_reducer: _RankReducer | None = None
+        self.shares_steps = False
         self.evaluated: dict[str, int] = {}
+        self._callback: dict[str, Tensor] = {}
+        self._logged: dict[str, Tensor] = {}
+        self._bar: dict[str, Tensor] = {}
+        self._tables: dict[tuple[LogScope, int], dict[str, MetricAggregator]] = {}
+        self._current: dict[str, MetricAggregator] = {}
+        self._entered: tuple[LogScope, dict[str, MetricAggregator]] = (self.scope, self._current)
+        self._suffix = ""
+        self._keeps: Callable[[str], bool] | None = None
+        self._is_held = False
+        self._sized_batch: Any = None
+        self._size = 1
+
+    # --- collecting ---
+
+    def enter(
+        self,
+        scope: LogScope,
+        dataloader_idx: int = 0,
+        *,
+        suffix: str = "",
+        is_held: bool = False,
+        keeps: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Set the scope from which `log` is called from now on.
+
+        Args:
+            scope: the scope.
+            dataloader_idx: the evaluation loader's number; each loader has values of its own.
+            suffix: added to names to distinguish several loaders.
+            is_held: whether no reader sees the values before the epoch's end.
+            keeps: returns whether values of a name are kept; values of other names are dropped.
+        """
+        self._publish_unread()
+        self._is_held = is_held
+        self.scope = scope
+        self.batch = None
+        self._suffix = suffix
+        self._keeps = keeps
+        self._current = self._tables.setdefault((scope, dataloader_idx), {})
+        self._entered = (scope, self._current)
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Refuse `log` in the `with` block, as in hooks that may fire at any moment."""
+        # the table is empty too: in the scope's own table `log` would accept a known name
+        before, self.scope, self._current = (self.scope, self._current), LogScope.CLOSED, {}
+        try:
+            yield
+        finally:
+            self.scope, self._current = before
+
+    def log(
+        self, name: str, value: Any, call: tuple[Any, ...], batch_size: int | None = None
+    ) -> None:
+        """Add one value.
+
+        Args:
+            name: the metric's name.
+            value: a number, a tensor with one element, or a metric object.
+            call: `log`'s other arguments, as `log_call.new_aggregator` takes them.
+            batch_size: the weight in the mean, in samples; None for the size of the batch.
+
+        Raises:
+            MetricError: `log` may not be called here, the value is of another type, or the name was
+                logged with other arguments before.
+        """
+        aggregator = self._current.get(name)
+        if aggregator is None or aggregator.call != call:
+            aggregator = self._aggregator_for(name, call)
+        if batch_size is None:
+            batch_size = 1
+            if aggregator.is_weighted:
+                # looked for once a batch: it searches nested containers for a tensor
+                is_sized = self._sized_batch is self.batch
+                batch_size = self._size if is_sized else self._measure_batch()
+        if isinstance(value, Tensor):
+            if call[_ENABLE_GRAPH]:
+                aggregator.add_attached(value, batch_size)
+            else:
+                aggregator.add(value, batch_size)
+        elif isinstance(value, int | float):
+            aggregator.add_number(float(value), batch_size)
+        elif isinstance(value, Metric):
+            if self.rank_reducer is not None:
+                self.rank_reducer.disable_own_sync(value)
+            aggregator.add_metric(value)
+        else:
+            aggregator.add_number(number(aggregator.name, value), batch_size)
+
+    def _aggregator_for(self, name: str, call: tuple[Any, ...]) -> MetricAggregator:
+        """Return the aggregator of a name that is new here, or that has other arguments now."""
+        known = self._current.get(name)
+        if known is not None and not known.is_waiting:
+            require_same_call(known, call, self.scope)
+            return known
+        others = [one for one in self._aggregators_of(*self.scope.family) if one is not known]
+        made = new_aggregator(name, call, self.scope, self._suffix, others, self.prefix)
+        if known is not None:
+            made.continue_from(known)
+        if self._keeps is not None and not self._keeps(name):
+            made.mute()
+        self._current[name] = made
+        return made
+
+    def _measure_batch(self) -> int:
+        tensor = first_tensor(self.batch)
+        self._size = tensor.shape[0] if tensor is not None else 1
+        self._sized_batch = self.batch
+        return self._size
+
+    # --- aggregators ---
+
+    def current_aggregators(self) -> list[MetricAggregator]:
+        """Return the aggregators of the present scope and loader."""
+        return list(self._current.values())
+
+    def aggregators_by_scope(
+        self, scopes: Sequence[LogScope]
+    ) -> Iterator[tuple[LogScope, int, str, MetricAggregator]]:
+        """Yield scope, loader index, name and aggregator of each metric logged in `scopes`."""
+        # copies: the caller may add aggregators of other ranks meanwhile
+        for (scope, index), aggregators in list(self._tables.items()):
+            if scope in scopes:
+                for name, aggregator in list(aggregators.items()):
+                    yield scope, index, name, aggregator
+
+    def aggregator_at(self, scope: str, index: int, name: str) -> MetricAggregator | None:
+        """Return the aggregator of a name, by the name of its scope and the loader's index."""
+        if scope not in LogScope.__members__:
+            return None
+        return self._tables.get((LogScope[scope], index), {}).get(name)
+
+    def add_aggregator(
+        self, scope: str, index: int, name: str, call: tuple[Any, ...], suffix: str
+    ) -> None:
+        """Add an aggregator for a metric that another rank logs."""
+        log_scope = LogScope[scope]
+        others = self._aggregators_of(*log_scope.family)
+        made = new_aggregator(name, call, log_scope, suffix, others, self.prefix)
+        self._tables.setdefault((log_scope, index), {})[name] = made
+
+    def _aggregators_of(self, *scopes: LogScope) -> list[MetricAggregator]:
+        return [
+            aggregator
+            for (scope, _), aggregators in self._tables.items()
+            if scope in scopes
+            for aggregator in aggregators.values()
+        ]
+
+    # --- reading ---
+
+    @property
+    def callback_metrics(self) -> dict[str, Tensor]:
+        """The latest value of every metric, as 0-dim tensors; may be written to."""
+        self._publish_unread()
+        return self._callback
+
+    @property
+    def logged_metrics(self) -> dict[str, Tensor]:
+        """The latest values for loggers, under the names that loggers receive."""
+        self._publish_unread()
+        return self._logged
+
+    @property
+    def progress_bar_metrics(self) -> dict[str, float]:
+        """The latest values for a progress bar; reading copies them from the device."""
+        self._publish_unread()
+        return floats(self._bar)
 
     def step_metrics(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the single values that are new since this was last asked.
+        """Return the step values that the loggers do not have yet, and mark them as passed on.
 
         Returns:
             Those for the loggers, and those that were logged with `logger=False`.
         """
-        shared: dict[str, Tensor] = {}
+        for_loggers: dict[str, Tensor] = {}
         others: dict[str, Tensor] = {}
-        if self.others is not None and self.shares_steps:
+        if self.rank_reducer is not None and self.shares_steps:
             self.shares_steps = False
-            self.others.share_steps(self)
-        for slot in self._slots.values():
-            if slot.on_step and slot.news & FOR_LOGGERS:
-                slot.news &= ~FOR_LOGGERS
-                value = slot.value
+            self.rank_reducer.reduce_steps(self)
+        for aggregator in self._current.values():
+            if aggregator.on_step and aggregator.unread & FOR_LOGGERS:
+                aggregator.unread &= ~FOR_LOGGERS
+                value = aggregator.value
                 if value is not None:
-                    (shared if slot.logger else others)[slot.step_key] = value
-        return shared, others
+                    (for_loggers if aggregator.logger else others)[aggregator.step_key] = value
+        return for_loggers, others
 
-    def share(self, *scopes: Scope) -> None:
-        """Bring together what several processes logged in the epoch under way."""
-        if self.others is not None:
-            self.others.share(self, scopes)
-
-    def close_epoch(self, *scopes: Scope) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Reduce what was logged in the epoch, and begin a new one.
-
-        A metric object may stand under several names, so all are reduced before any begins anew.
-
-        Returns:
-            The reductions for the loggers, and those that were logged with `logger=False`.
-        """
-        shared: dict[str, Tensor] = {}
-        others: dict[str, Tensor] = {}
-        self._publish_news()
-        slots = self._slots_of(*scopes)
-        for slot in slots:
-            if slot.is_lost:
-                warn(_lost(slot.name), TrainerHooksWarning)
-            elif slot.on_epoch and slot.has_values:
-                value = slot.reduce()
-                self._publish_epoch(slot, value)
-                (shared if slot.logger else others)[slot.epoch_key] = value
-        for slot in slots:
-            slot.reset()
-        return shared, others
-
-    def refresh(self, *scopes: Scope) -> None:
-        """Put the present reductions of the epoch under way where callbacks find them."""
-        self._publish_news()
-        if self.others is not None:
-            scopes = scopes[0].family
-            self.others.share(self, scopes)
-        for slot in self._slots_of(*scopes):
-            if slot.on_epoch and slot.has_values and not slot.is_lost:
-                self._publish_epoch(slot, slot.reduce())
-
-    def refresh_loader(self, dataloader_idx: int) -> None:
-        """Put the reductions of one evaluation loader, which is done, where callbacks find them."""
-        if self.others is not None:
-            return  # they do so once, after all loaders
-        self._publish_news()
-        for slot in self._tables.get((Scope.EVALUATION, dataloader_idx), {}).values():
-            if slot.on_epoch and slot.has_values:
-                self._publish_epoch(slot, slot.reduce())
-
-    def epoch_values(self, scope: Scope, dataloader_idx: int = 0) -> dict[str, Tensor]:
-        """Return the present reductions of one evaluation loader that loggers are given."""
-        slots = self._tables.get((scope, dataloader_idx), {}).values()
-        return {s.epoch_key: s.reduce() for s in slots if s.on_epoch and s.logger and s.has_values}
+    def epoch_values(self, scope: LogScope, dataloader_idx: int = 0) -> dict[str, Tensor]:
+        """Return the present reductions of one evaluation loader, those for loggers."""
+        aggregators = self._tables.get((scope, dataloader_idx), {}).values()
+        return {
+            one.epoch_key: one.reduce()
+            for one in aggregators
+            if one.on_epoch and one.logger and one.has_values
+        }
 
     def show(self, name: str, value: Tensor | float) -> None:
-        """Put a value that a callback added to the history where callbacks find what was logged."""
+        """Put a value that a callback added to the history into `callback_metrics`."""
         self.callback_metrics[name] = torch.as_tensor(value).reshape(())
 
-    def note_logged(self, metrics: Mapping[str, Any]) -> None:
-        """Keep what the loggers were given otherwise than by `log`."""
+    def record_logged(self, metrics: Mapping[str, Any]) -> None:
+        """Put the values that `Trainer.log_metrics` passes to the loggers into `logged_metrics`."""
         self.logged_metrics.update({k: torch.as_tensor(v) for k, v in metrics.items()})
 
     def count_evaluated(self, loader: str) -> int:
-        """Return how many batches an evaluation loader gave before the present one, and count it.
+        """Count a batch of an evaluation loader; return how many came before it.
 
         Args:
-            loader: what tells it from others.
+            loader: a name of the loader that no other has.
         """
         count = self.evaluated.get(loader, 0)
         self.evaluated[loader] = count + 1
         return count
 
+    # --- epochs ---
+
+    def share(self, *scopes: LogScope) -> None:
+        """Reduce the epoch's values over all ranks; with one rank do nothing."""
+        if self.rank_reducer is not None:
+            self.rank_reducer.reduce_epoch(self, scopes)
+
+    def close_epoch(self, *scopes: LogScope) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the epoch's reductions for the loggers, publish them, and clear the values.
+
+        Returns:
+            The reductions for the loggers, and those that were logged with `logger=False`.
+        """
+        for_loggers: dict[str, Tensor] = {}
+        others: dict[str, Tensor] = {}
+        self._publish_unread()
+        aggregators = self._aggregators_of(*scopes)
+        for aggregator in aggregators:
+            if aggregator.is_lost:
+                warn(_lost_message(aggregator.name), TrainerHooksWarning)
+            elif aggregator.on_epoch and aggregator.has_values:
+                value = aggregator.reduce()
+                self._publish_epoch(aggregator, value)
+                (for_loggers if aggregator.logger else others)[aggregator.epoch_key] = value
+        # after all are reduced: one metric object may be logged under several names, and a reset
+        # clears it for all of them
+        for aggregator in aggregators:
+            aggregator.reset()
+        return for_loggers, others
+
+    def refresh(self, *scopes: LogScope) -> None:
+        """Reduce the epoch's values so far into `callback_metrics`, and keep them."""
+        self._publish_unread()
+        if self.rank_reducer is not None:
+            scopes = scopes[0].family
+            self.rank_reducer.reduce_epoch(self, scopes)
+        for aggregator in self._aggregators_of(*scopes):
+            if aggregator.on_epoch and aggregator.has_values and not aggregator.is_lost:
+                self._publish_epoch(aggregator, aggregator.reduce())
+
+    def refresh_loader(self, dataloader_idx: int) -> None:
+        """Put the reductions of one completed evaluation loader where callbacks read them."""
+        if self.rank_reducer is not None:
+            return  # the ranks reduce all loaders in one exchange, at the end of the evaluation
+        self._publish_unread()
+        for aggregator in self._tables.get((LogScope.EVALUATION, dataloader_idx), {}).values():
+            if aggregator.on_epoch and aggregator.has_values:
+                self._publish_epoch(aggregator, aggregator.reduce())
+
+    def _publish_unread(self) -> None:
+        """Put the values that are new since the last time where callbacks and bars read them."""
+        scope, aggregators = self._entered
+        if self._is_held:
+            return
+        for aggregator in aggregators.values():
+            if not aggregator.unread & FOR_READERS:
+                continue
+            aggregator.unread &= ~FOR_READERS
+            if not scope.is_of_batches:
+                if aggregator.has_values:
+                    self._publish_epoch(aggregator, aggregator.reduce())
+                continue
+            value = aggregator.value if aggregator.on_step else None
+            if value is None:
+                continue
+            if scope is LogScope.TRAIN_BATCH:
+                self._callback[aggregator.name] = self._callback[aggregator.step_key] = value
+            self._publish(aggregator, aggregator.step_key, value)
+
+    def _publish_epoch(self, aggregator: MetricAggregator, value: Tensor) -> None:
+        """Put an epoch's reduction where callbacks and bars read it."""
+        self._callback[aggregator.name] = self._callback[aggregator.epoch_key] = value
+        self._publish(aggregator, aggregator.epoch_key, value)
+
+    def _publish(self, aggregator: MetricAggregator, key: str, value: Tensor) -> None:
+        if aggregator.logger:
+            self._logged[key] = value
+        if aggregator.prog_bar:
+            self._bar[key] = value
+
     # --- runs ---
 
     def begin_run(self) -> None:
-        """Let nothing of an earlier run be found by callbacks, in the bar or in an evaluation."""
-        self._publish_news()
+        """Forget the latest values and the evaluations of earlier runs."""
+        self._publish_unread()
         self._callback, self._logged, self._bar = {}, {}, {}
-        self.drop(Scope.EVALUATION, Scope.EVALUATION_EPOCH)
+        self.drop(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
 
-    def drop(self, *scopes: Scope) -> None:
-        """Forget what was logged from `scopes`, as after a sanity check."""
+    def drop(self, *scopes: LogScope) -> None:
+        """Forget the metrics of `scopes`, as after a sanity check."""
         for key in [key for key in self._tables if key[0] in scopes]:
-            for slot in self._tables.pop(key).values():
-                slot.reset()
+            for aggregator in self._tables.pop(key).values():
+                aggregator.reset()
 
     @contextmanager
     def isolated(self) -> Iterator[None]:
-        """Put everything back afterwards that an evaluation inside changes."""
+        """Undo at the end of the `with` block all changes by an evaluation inside it."""
         before, evaluated = self.latest(), dict(self.evaluated)
         try:
             yield
         finally:
-            self._publish_news()
-            self.drop(Scope.EVALUATION, Scope.EVALUATION_EPOCH)
+            self._publish_unread()
+            self.drop(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
             self.set_latest(before)
             self.evaluated = evaluated
 
     @contextmanager
     def prefixed(self, prefix: str) -> Iterator[None]:
-        """Put `prefix` before the names of what an evaluation inside logs.
+        """Put `prefix` before the names of metrics that an evaluation in the `with` block logs.
 
-        What the evaluations before logged, and with which arguments, is there again afterwards.
+        The metrics of earlier evaluations are put away meanwhile, as their arguments may differ.
         """
-        scope, evaluations = self.scope, (Scope.EVALUATION, Scope.EVALUATION_EPOCH)
-        self._publish_news()
+        scope, evaluations = self.scope, (LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
+        self._publish_unread()
         others = {key: self._tables.pop(key) for key in [*self._tables] if key[0] in evaluations}
         self.prefix = prefix
         try:
             yield
         finally:
-            self.enter(Scope.CLOSED)
+            self.enter(LogScope.CLOSED)
             self.drop(*evaluations)
             self._tables.update(others)
             self.prefix = ""
             self.enter(scope)
 
     def latest(self) -> list[dict[str, Tensor]]:
-        """Return copies of what callbacks, loggers and bars were shown last."""
+        """Return copies of the latest values of callbacks, loggers and bars."""
         return [dict(table) for table in self._latest_tables().values()]
 
     def set_latest(self, latest: list[dict[str, Tensor]]) -> None:
-        """Show them again what `latest` returned."""
+        """Restore latest values that `latest` returned."""
         for table, saved in zip(self._latest_tables().values(), latest, strict=True):
             table.clear()
             table.update(saved)
 
+    # --- checkpoints ---
+
     def state_dict(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that a resumed run must find: latest ones and unfinished sums.
+        """Return the latest values, and the values of an unfinished training epoch.
 
         Args:
-            parts: the module's parts by name, among which metric objects are found again.
+            parts: submodules and metric objects by name; a logged metric object is saved as the
+                name that it has there.
         """
         names = {id(part): name for name, part in parts.items()}
-        # users may have written plain numbers there
+        # as_tensor: users may have written plain numbers into `callback_metrics`
         latest = {
-            kind: in_one_piece({k: torch.as_tensor(v).detach() for k, v in table.items()})
-            for kind, table in self._latest_tables().items()
+            table_name: in_one_piece({k: torch.as_tensor(v).detach() for k, v in table.items()})
+            for table_name, table in self._latest_tables().items()
         }
         return {
             **latest,
             "on_device": {
-                kind: [k for k, v in table.items() if v.device.type != "cpu"]
-                for kind, table in latest.items()
+                table_name: [k for k, v in table.items() if v.device.type != "cpu"]
+                for table_name, table in latest.items()
             },
             "epoch": [
                 {
                     "scope": scope.name,
                     "name": name,
-                    "call": slot.saved_call,
-                    "metric": names.get(id(slot.metric)),
-                    "has_metric": slot.metric is not None,
-                    **slot.state_dict(),
+                    "call": aggregator.saved_call,
+                    "metric": names.get(id(aggregator.metric)),
+                    "has_metric": aggregator.metric is not None,
+                    **aggregator.state_dict(),
                 }
-                for (scope, _), slots in self._tables.items()
-                if scope in (Scope.TRAIN_BATCH, Scope.TRAIN_EPOCH)
-                for name, slot in slots.items()
+                for (scope, _), aggregators in self._tables.items()
+                if scope in (LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+                for name, aggregator in aggregators.items()
             ],
         }
 
     def load_state_dict(
         self, state_dict: dict[str, Any], parts: Mapping[str, Any], device: torch.device
     ) -> None:
-        """Take back what `state_dict` returned.
+        """Restore the values that `state_dict` returned.
 
         Args:
-            state_dict: it.
-            parts: the module's parts by name.
-            device: where values go that were not on the host.
+            state_dict: the state.
+            parts: submodules and metric objects by name.
+            device: the device for values that were not on the CPU.
         """
-        for kind, table in self._latest_tables().items():
-            on_device = set(state_dict["on_device"][kind])
+        for table_name, table in self._latest_tables().items():
+            on_device = set(state_dict["on_device"][table_name])
+            saved = state_dict[table_name]
             table.clear()
-            table.update(
-                {k: v.to(device) if k in on_device else v for k, v in state_dict[kind].items()}
-            )
-        self.enter(Scope.TRAIN_EPOCH)  # in the order in which a fit enters them
+            table.update({k: v.to(device) if k in on_device else v for k, v in saved.items()})
+        # a fit enters the epoch first: the order of scopes is the order of values for loggers
+        self.enter(LogScope.TRAIN_EPOCH)
         for item in state_dict["epoch"]:
-            self.enter(Scope[item["scope"]])
-            slot = self._slot_for(item["name"], restored_call(item["call"]))
-            slot.load_state_dict(item, device)
+            self.enter(LogScope[item["scope"]])
+            aggregator = self._aggregator_for(item["name"], restored_call(item["call"]))
+            aggregator.load_state_dict(item, device)
             if item["metric"] is not None:
-                slot.metric = parts.get(item["metric"])
-        self.enter(Scope.CLOSED)
+                aggregator.metric = parts.get(item["metric"])
+        self.enter(LogScope.CLOSED)
 
     def _latest_tables(self) -> dict[str, dict[str, Tensor]]:
-        """Return what holds latest values, up to date, by the names they have in checkpoints."""
-        self._publish_news()
+        """Return the tables of latest values, up to date, by the names they have in checkpoints."""
+        self._publish_unread()
         return {
             "callback_metrics": self._callback,
             "logged_metrics": self._logged,
@@ -246,9 +483,26 @@ class MetricStore(LoggedValues):
         }
 
 
-def _lost(name: str) -> str:
+def _lost_message(name: str) -> str:
     return (
         f"log({name!r}, reduce_fx=a function) was not called in this epoch after the resume, and "
         "the function cannot be saved: the values from before are left out. Log it in every batch, "
         "or reduce with 'mean', 'sum', 'min' or 'max'."
     )
+
+
+class MutedMetrics:
+    """The replacement of a `MetricStore` under `barebones=True`: drops values, with one warning."""
+
+    def __init__(self) -> None:
+        self._has_warned = False
+
+    def log(self, name: str, value: Any, call: Any, batch_size: int | None) -> None:  # noqa: ARG002
+        """Drop a value."""
+        if not self._has_warned:
+            self._has_warned = True
+            warn(
+                f"log({name!r}) was called under Trainer(barebones=True), where nothing is logged: "
+                "the values are dropped, here and from now on. Leave barebones out to have them.",
+                TrainerHooksWarning,
+            )

@@ -1,4 +1,4 @@
-"""A module as a graph that runs without its code: ONNX and TorchScript."""
+"""Export a module as a graph that runs without its Python code: ONNX and TorchScript."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks import checkpoint
+from trainer_hooks._options import Rule, check_option
 from trainer_hooks.errors import OptionError
-from trainer_hooks.module.scripting import without_run
-from trainer_hooks.runtime import move_to_device
+from trainer_hooks.module.torch_wrappers import hide_run_attributes
+from trainer_hooks.runtime.nested_tensors import move_to_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["to_onnx", "to_torchscript"]
+
+_METHOD = Rule(
+    "'script', which keeps what depends on the data, or 'trace'",
+    lambda value: value in ("script", "trace"),
+)
 
 
 def to_onnx(
@@ -31,14 +36,22 @@ def to_onnx(
     sample: Any,
     options: Mapping[str, Any],
 ) -> Any:
-    """Export a module to ONNX; the arguments are those of `Module.to_onnx`, and `Module`."""
-    given = _example(module, sample, "to_onnx", "input_sample")
-    arguments = given if isinstance(given, tuple) else (given,)
+    """Export a module to ONNX; see `Module.to_onnx`.
+
+    Args:
+        module: the module to export.
+        base: the class `Module`.
+        file: a path, a file open for writing bytes, or None.
+        sample: an input for the forward; None for the module's `example_input_array`.
+        options: options of `torch.onnx.export`.
+    """
+    example = _example(module, sample, "to_onnx", "input_sample")
+    arguments = example if isinstance(example, tuple) else (example,)
     target = os.fspath(file) if isinstance(file, str | os.PathLike) else None
-    with _evaluating(module), without_run(module, base):
+    with _evaluating(module), hide_run_attributes(module, base):
         if file is None or target is not None:
             return torch.onnx.export(module, arguments, target, **options)
-        if options.get("dynamo", True):  # which writes to paths alone
+        if options.get("dynamo", True):  # this exporter writes to paths only
             program = torch.onnx.export(module, arguments, **options)
             assert program is not None
             file.write(program.model_proto.SerializeToString())
@@ -54,29 +67,37 @@ def to_torchscript(
     example: Any,
     options: Mapping[str, Any],
 ) -> Any:
-    """Export a module to TorchScript; the arguments are those of `Module.to_torchscript`.
+    """Export a module to TorchScript; see `Module.to_torchscript`.
 
-    `base` is `Module` itself.
+    Args:
+        module: the module to export.
+        base: the class `Module`.
+        file_path: the path or address to write to, or None.
+        method: `"script"` or `"trace"`.
+        example: an input for the forward; None for the module's `example_input_array`.
+        options: options of `torch.jit.script` or `torch.jit.trace`.
+
+    Raises:
+        OptionError: the method is unknown, or there is no input to trace with.
     """
-    if method not in ("script", "trace"):
-        raise OptionError(
-            f"{type(module).__qualname__}.to_torchscript(method={method!r}): must be 'script', "
-            "which keeps what depends on the data, or 'trace'."
-        )
+    from trainer_hooks.checkpoint.paths import absolute_path
+
+    owner = f"{type(module).__qualname__}.to_torchscript"
+    check_option("method", method, owner, _METHOD, is_call=True)
     jit: Any = torch.jit
-    given = None
+    inputs = None
     if method == "trace":
-        given = _example(module, example, "to_torchscript", "example_inputs")
-    with _evaluating(module), without_run(module, base):
+        inputs = _example(module, example, "to_torchscript", "example_inputs")
+    with _evaluating(module), hide_run_attributes(module, base):
         if method == "script":
-            made = jit.script(module, **options)
+            scripted = jit.script(module, **options)
         else:
-            made = jit.trace(func=module, example_inputs=given, **options)
+            scripted = jit.trace(func=module, example_inputs=inputs, **options)
     if file_path is not None:
         content = io.BytesIO()
-        jit.save(made, content)
-        _write(checkpoint.located(file_path), content.getvalue())
-    return made
+        jit.save(scripted, content)
+        _write(absolute_path(file_path), content.getvalue())
+    return scripted
 
 
 def _example(module: Any, given: Any, method: str, argument: str) -> Any:
@@ -85,18 +106,18 @@ def _example(module: Any, given: Any, method: str, argument: str) -> Any:
     Raises:
         OptionError: there is none.
     """
-    found = module.example_input_array if given is None else given
-    if found is None:
+    inputs = module.example_input_array if given is None else given
+    if inputs is None:
         raise OptionError(
             f"{type(module).__qualname__}.{method}({argument}=None): an input for forward must be "
             f"known. Pass {argument}=, or set self.example_input_array."
         )
-    return move_to_device(found, module.device)
+    return move_to_device(inputs, module.device)
 
 
 @contextmanager
 def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Let a module evaluate without gradients; its parts are in the modes they had afterwards."""
+    """Put a module in evaluation mode without gradients; restore every part's mode then."""
     modes = {part: part.training for part in module.modules()}
     with torch.no_grad():
         module.eval()
@@ -108,12 +129,16 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Write a file whole or not at all, also where the path is an address."""
-    if checkpoint.is_remote(path):
+    """Write a file whole or not at all, also to a remote address."""
+    from trainer_hooks.checkpoint.atomic_write import write_atomically
+    from trainer_hooks.checkpoint.paths import file_name, is_remote
+    from trainer_hooks.checkpoint.remote import upload
+
+    if is_remote(path):
         with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder, checkpoint.name_of(path))
+            source = Path(folder, file_name(path))
             source.write_bytes(content)
-            checkpoint.upload(source, path, "export")
+            upload(source, path, "export")
         return
 
     def write(file: Any) -> None:
@@ -121,4 +146,4 @@ def _write(path: str, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
 
-    checkpoint.write_whole(Path(path), write)
+    write_atomically(Path(path), write)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from numbers import Number
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
-from trainer_hooks import checkpoint, data
-from trainer_hooks.data import DataHooks
-from trainer_hooks.errors import ModuleError, UsageError
-from trainer_hooks.hooks import HOOKS, empty_hook
-from trainer_hooks.module.clipping import clip_gradients
-from trainer_hooks.module.gathering import gathered
-from trainer_hooks.module.loading import MethodOfClass, load_module
-from trainer_hooks.module.log_rules import require_metric, warn_of_dropped
-from trainer_hooks.module.toggling import toggle, untoggle
+from trainer_hooks._log import warn
+from trainer_hooks._options import CLIP_ALGORITHM, check_option
+from trainer_hooks.data.data_hooks import DataHooks
+from trainer_hooks.errors import (
+    MetricError,
+    ModuleError,
+    TrainerHooksWarning,
+    UsageError,
+)
+from trainer_hooks.hooks.spec import HOOKS, empty_hook
+from trainer_hooks.module.hyperparameters_mixin import HyperparametersMixin, MethodOfClass
+from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.nested_tensors import map_tensors
 
 if TYPE_CHECKING:
     import os
@@ -25,23 +31,22 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.optim import Optimizer
 
-    from trainer_hooks.metrics import MetricStore, MutedMetrics
-    from trainer_hooks.module.hyperparameters import KeptArguments
+    from trainer_hooks.metrics.store import MetricStore, MutedMetrics
     from trainer_hooks.module.optimization import ManualOptimizer
 
 __all__ = ["Module"]
 
 
 class _Manual(Protocol):
-    """What the fit loop offers to a module that optimizes by itself."""
+    """The part of the fit loop that a module with manual optimization calls."""
 
     optimizers: list[ManualOptimizer]
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None: ...
 
 
-class Module(nn.Module, DataHooks):
-    """Subclass it: define `training_step` and `configure_optimizers`, and what else you need.
+class Module(nn.Module, HyperparametersMixin, DataHooks):
+    """Base class of the user's model: define `training_step` and `configure_optimizers` at least.
 
     Or define `forward(batch)` and `loss(outputs, batch)` and no step at all: the default steps then
     run them, log `train_loss`, its mean `train_loss_epoch`, `val_loss` and `test_loss`, and fire
@@ -53,8 +58,8 @@ class Module(nn.Module, DataHooks):
         automatic_optimization: set it to False in `__init__` to call `manual_backward`,
             `optimizer.step()` and `optimizer.zero_grad()` in `training_step` yourself.
         example_input_array: an input for `forward`, for summaries and exports.
-        strict_loading: whether it is an error if a weight is missing or unknown where a checkpoint
-            is loaded. Set it to False where `state_dict` leaves weights out.
+        strict_loading: whether a missing or unknown weight is an error when a checkpoint is loaded.
+            Set it to False if `state_dict` leaves weights out.
     """
 
     automatic_optimization: bool = True
@@ -64,7 +69,6 @@ class Module(nn.Module, DataHooks):
     _trainer: Any = None
     _metrics: MetricStore | MutedMetrics | None = None
     _manual: _Manual | None = None
-    _kept: KeptArguments | None = None
 
     # --- what a subclass defines ---
 
@@ -81,7 +85,7 @@ class Module(nn.Module, DataHooks):
         raise ModuleError(f"{type(self).__qualname__} has no test_step.")
 
     def predict_step(self, batch: Any, batch_idx: int) -> Any:
-        """Return the predictions for a batch: those of `forward` unless overridden.
+        """Return the predictions for a batch; by default the output of `forward`.
 
         Raises:
             ModuleError: there is no forward either.
@@ -100,7 +104,7 @@ class Module(nn.Module, DataHooks):
         )
 
     def configure_model(self) -> None:
-        """Build layers late, once it is known where they go; called before optimizers exist."""
+        """Build layers late, when their device is known; called before optimizers exist."""
 
     def configure_callbacks(self) -> Any:
         """Return callbacks for this module's runs; they replace those of the same type and key."""
@@ -109,28 +113,34 @@ class Module(nn.Module, DataHooks):
     # --- what a subclass may override of the counting ---
 
     def num_samples(self, batch: Any) -> int:
-        """Return the samples of a training batch, which `trainer.clock` adds up.
+        """Return the number of samples in a training batch, which `trainer.clock` adds up.
 
-        Unless overridden: the first dimension of the first tensor in it, or 1 without a tensor.
+        By default the first dimension of the first tensor in it, or 1 without a tensor.
         """
-        return data.count_samples(batch)
+        from trainer_hooks.data.batch_counts import count_samples
+
+        return count_samples(batch)
 
     def num_tokens(self, batch: Any) -> int:
-        """Return the tokens of a training batch, likewise.
+        """Return the number of tokens in a training batch, which `trainer.clock` adds up.
 
-        Unless overridden: the number of its `"input_ids"` if it is a mapping with those, or 0.
+        By default the number of its `"input_ids"` if it is a mapping that has them, or 0.
         """
-        return data.count_tokens(batch)
+        from trainer_hooks.data.batch_counts import count_tokens
+
+        return count_tokens(batch)
 
     # --- what a subclass may override of the optimization ---
 
     def split_batch(self, batch: Any, microbatch_size: int) -> list[Any]:
-        """Return a training batch in parts of at most so many samples, for `microbatch_size`.
+        """Split a training batch into parts of at most `microbatch_size` samples.
 
         Raises:
             DataError: its tensors do not agree on how many samples there are.
         """
-        return data.split_batch(batch, microbatch_size)
+        from trainer_hooks.data.batch_splitting import split_batch
+
+        return split_batch(batch, microbatch_size)
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients of `loss`, which is scaled and divided for accumulation."""
@@ -143,11 +153,11 @@ class Module(nn.Module, DataHooks):
         optimizer: Any,
         optimizer_closure: Callable[[], Any] | None = None,
     ) -> None:
-        """Step; `optimizer_closure` computes the gradients and must be called or handed on."""
+        """Step; `optimizer_closure` computes the gradients and must be called or passed on."""
         optimizer.step(closure=optimizer_closure)
 
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Optimizer) -> None:
-        """Clear the gradients at the start of a window."""
+        """Clear the gradients at the start of an accumulation window."""
         optimizer.zero_grad()
 
     def configure_gradient_clipping(
@@ -156,7 +166,7 @@ class Module(nn.Module, DataHooks):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip the gradients of a window; they are complete and unscaled."""
+        """Clip the gradients of an accumulation window; they are complete and unscaled."""
         self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def clip_gradients(
@@ -165,12 +175,25 @@ class Module(nn.Module, DataHooks):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Bound the gradients of an optimizer's parameters, by norm or by value.
+        """Clip the gradients of an optimizer's parameters by norm or by value.
 
         Raises:
-            OptionError: the algorithm is neither.
+            OptionError: the algorithm is unknown.
         """
-        clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        check_option(
+            "gradient_clip_algorithm",
+            gradient_clip_algorithm,
+            "clip_gradients",
+            CLIP_ALGORITHM,
+            is_call=True,
+        )
+        if gradient_clip_val is None:
+            return
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if gradient_clip_algorithm == "value":
+            nn.utils.clip_grad_value_(parameters, gradient_clip_val)
+        else:
+            nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:
         """Step a scheduler; `metric` is its monitor's value where it has one."""
@@ -180,9 +203,9 @@ class Module(nn.Module, DataHooks):
             scheduler.step(metric)
 
     def on_validation_model_zero_grad(self) -> None:
-        """Clear the gradients of a step that is done before a validation in fit.
+        """Clear the gradients of a completed step before a validation in fit.
 
-        In manual optimization they stay unless it is overridden.
+        In manual optimization they are kept unless this method is overridden.
         """
         if self.automatic_optimization:
             self.zero_grad()
@@ -224,28 +247,30 @@ class Module(nn.Module, DataHooks):
         """Return the optimizer, or a list of them.
 
         Args:
-            use_pl_optimizer: return them wrapped, so that in manual optimization `step` counts and
-                fires the hooks, and in automatic optimization is an error; the name is Lightning's.
+            use_pl_optimizer: whether to wrap them (the name is Lightning's). A wrapped optimizer's
+                `step` counts and fires the hooks in manual optimization, and raises in automatic
+                optimization.
         """
-        found: list[Any] = list(self.trainer.optimizers)
+        optimizers: list[Any] = list(self.trainer.optimizers)
         if self._manual is not None and use_pl_optimizer:
-            found = list(self._manual.optimizers)
+            optimizers = list(self._manual.optimizers)
         elif self.automatic_optimization and use_pl_optimizer:
-            from trainer_hooks.module.foreign_steps import without_step
+            from trainer_hooks.module.optimization import without_step
 
-            found = [without_step(optimizer, type(self).__qualname__) for optimizer in found]
-        return found[0] if len(found) == 1 else found
+            owner = type(self).__qualname__
+            optimizers = [without_step(optimizer, owner) for optimizer in optimizers]
+        return optimizers[0] if len(optimizers) == 1 else optimizers
 
     def lr_schedulers(self) -> Any:
         """Return the scheduler, a list of them, or None."""
-        found = [config.scheduler for config in self.trainer.lr_scheduler_configs]
-        if not found:
+        schedulers = [config.scheduler for config in self.trainer.lr_scheduler_configs]
+        if not schedulers:
             return None
-        return found[0] if len(found) == 1 else found
+        return schedulers[0] if len(schedulers) == 1 else schedulers
 
     @contextmanager
     def toggled_optimizer(self, optimizer: Any) -> Iterator[None]:
-        """Require gradients only of one optimizer's parameters meanwhile."""
+        """Require gradients only of one optimizer's parameters in a `with` statement."""
         self.toggle_optimizer(optimizer)
         try:
             yield
@@ -255,38 +280,57 @@ class Module(nn.Module, DataHooks):
     def toggle_optimizer(self, optimizer: Any) -> None:
         """Require gradients only of one optimizer's parameters, until `untoggle_optimizer`.
 
-        Another one that is toggled still is untoggled first.
+        If another optimizer is toggled, it is untoggled first.
         """
-        toggle(self, optimizer, self.trainer.optimizers)
+        self.untoggle_optimizer(optimizer)
+        toggled = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        saved: dict[int, tuple[Tensor, bool]] = {}
+        for other in self.trainer.optimizers:
+            for group in other.param_groups:
+                for parameter in group["params"]:
+                    # optimizers may share it: only the first one sees its original state
+                    if id(parameter) not in toggled and id(parameter) not in saved:
+                        saved[id(parameter)] = parameter, parameter.requires_grad
+                        parameter.requires_grad_(False)
+        # past nn.Module's own __setattr__, which would look for parameters in it
+        self.__dict__["_toggled"] = tuple(saved.values())
 
     def untoggle_optimizer(self, optimizer: Any) -> None:
         """Undo `toggle_optimizer`."""
-        untoggle(self)
+        for parameter, requires_grad in self.__dict__.pop("_toggled", ()):
+            parameter.requires_grad_(requires_grad)
 
     def freeze(self) -> Self:
-        """Require no gradients, and go into eval mode."""
+        """Stop requiring gradients, and go into eval mode."""
         self.requires_grad_(False)
         return self.eval()
 
     def unfreeze(self) -> Self:
-        """Require gradients again, and go into train mode."""
+        """Require gradients, and go into train mode."""
         self.requires_grad_(True)
         return self.train()
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
-        """Return tensors and numbers of all processes, each with a new first dimension.
+        """Gather tensors and numbers from all ranks, each with a new first dimension.
 
-        All processes must call it. In one process the dimension has one entry.
+        All ranks must call it. With one rank the dimension has one entry.
 
         Args:
-            data: a tensor, a number, or any nesting of them; of one shape on all.
-            group: a process group of torch's; all processes unless given.
-            sync_grads: whether gradients flow back to the process that a part came from.
+            data: a tensor, a number, or any nesting of them; of the same shapes on all ranks.
+            group: a process group of torch; by default all ranks.
+            sync_grads: whether gradients flow back to the rank that a part came from.
         """
-        return gathered(self.trainer.strategy, self.device, data, group, sync_grads)
+        ranks, device = self.trainer.strategy, self.device
+
+        def gather(item: Any) -> Tensor:
+            tensor = item if isinstance(item, Tensor) else torch.tensor(item, device=device)
+            gathered: Tensor = ranks.all_gather(tensor, group, sync_grads)
+            return gathered
+
+        return map_tensors(data, gather, is_convertible=lambda item: isinstance(item, Number))
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Print without tearing the progress bar."""
+        """Print without breaking the progress bar."""
         self.trainer.print(*args, **kwargs)
 
     # --- logging ---
@@ -308,36 +352,36 @@ class Module(nn.Module, DataHooks):
         metric_attribute: str | None = None,
         rank_zero_only: bool = False,
     ) -> None:
-        """Log a value: to the loggers, for callbacks, and for the progress bar if asked.
+        """Log a value to the loggers, for callbacks, and on request to the progress bar.
 
         Args:
-            name: its name; with `on_step` and `on_epoch` both, `name_step` and `name_epoch`.
+            name: its name; with both `on_step` and `on_epoch`, `name_step` and `name_epoch`.
             value: a number, a tensor with one element, or a torchmetrics object.
             prog_bar: whether the progress bar shows it.
-            logger: whether loggers are given it; they are unless this is False.
-            on_step: whether single values are; in training steps and batch hooks unless said.
-            on_epoch: whether the epoch's reduction is; everywhere else unless said.
+            logger: whether loggers get it; None means True.
+            on_step: whether single values are logged; by default in training steps and batch hooks.
+            on_epoch: whether the epoch's reduction is logged; by default everywhere else.
             reduce_fx: `"mean"` (weighted by batch size), `"sum"`, `"min"`, `"max"`, or a function
                 of the tensor of all values.
             enable_graph: keep the last value attached to the autograd graph.
-            sync_dist: reduce over all processes; otherwise an epoch's value is that of rank 0.
-            sync_dist_group: without effect, for Lightning's scripts; all processes take part.
-            add_dataloader_idx: add `/dataloader_idx_N` where there are several loaders.
-            batch_size: the value's weight in a mean; the first dimension of the batch's first
-                tensor unless given, and 1 where there is none.
-            metric_attribute: where the module keeps the torchmetrics object, as a dotted name;
-                found by itself unless given.
-            rank_zero_only: whether rank 0 alone logs it, which is then not warned of.
+            sync_dist: reduce over all ranks; otherwise an epoch's value is that of rank 0.
+            sync_dist_group: without effect, for Lightning's scripts; all ranks take part.
+            add_dataloader_idx: add `/dataloader_idx_N` if there are several loaders.
+            batch_size: the value's weight in a mean; by default the first dimension of the batch's
+                first tensor, and 1 without a tensor.
+            metric_attribute: the dotted name of the module's attribute that is the torchmetrics
+                object; by default it is searched for.
+            rank_zero_only: whether only rank 0 logs it, which then gives no warning.
 
         Raises:
-            MetricError: it cannot be logged here, is no such value, or was logged otherwise before.
+            MetricError: it cannot be logged here, has another type, or was logged otherwise before.
         """
         metrics = self._metrics
         if metrics is None:
-            warn_of_dropped(name)
+            _warn_of_dropped(name)
             return
         if metric_attribute is not None:
-            require_metric(self, name, value, metric_attribute)
+            _require_metric(self, name, value, metric_attribute)
         metrics.log(
             name,
             value,
@@ -374,7 +418,7 @@ class Module(nn.Module, DataHooks):
         items = dictionary.items(copy_state=False) if is_collection else dictionary.items()  # type: ignore[call-arg]
         for name, value in items:
             if metrics is None:
-                warn_of_dropped(name)
+                _warn_of_dropped(name)
             else:
                 metrics.log(name, value, call, batch_size)
 
@@ -384,16 +428,16 @@ class Module(nn.Module, DataHooks):
         """Export `forward` to ONNX, in evaluation mode.
 
         `trainer_hooks.callbacks.export_for_inference` does the same for batches of any size, and
-        makes sure that what is written computes what the module does.
+        verifies that the exported graph computes what the module does.
 
         Args:
-            file_path: the file, or one that is open for writing bytes; none unless given.
-            input_sample: an input for `forward`, or a tuple of its arguments;
-                `self.example_input_array` unless given.
+            file_path: a path, or a file that is open for writing bytes; None writes no file.
+            input_sample: an input for `forward`, or a tuple of its arguments; by default
+                `self.example_input_array`.
             kwargs: options of `torch.onnx.export`.
 
         Returns:
-            What `torch.onnx.export` returns.
+            The return value of `torch.onnx.export`.
 
         Raises:
             OptionError: there is no input.
@@ -411,72 +455,24 @@ class Module(nn.Module, DataHooks):
     ) -> Any:
         """Return the module as TorchScript, in evaluation mode.
 
-        torch calls TorchScript deprecated. For something new, use `torch.export`, as
+        torch calls TorchScript deprecated. For new code use `torch.export`, as
         `trainer_hooks.callbacks.export_for_inference` does.
 
         Args:
-            file_path: where it is written, too: a path or an address.
-            method: `"script"`, which keeps what depends on the data, or `"trace"`.
-            example_inputs: an input for `forward` to trace with, or a tuple of its arguments;
-                `self.example_input_array` unless given.
+            file_path: a path or an address to write it to as well.
+            method: `"script"`, which keeps control flow that depends on the data, or `"trace"`.
+            example_inputs: an input for `forward` to trace with, or a tuple of its arguments; by
+                default `self.example_input_array`.
             kwargs: options of `torch.jit.script` or `torch.jit.trace`.
 
         Raises:
-            OptionError: the method is neither, or there is no input to trace with.
+            OptionError: the method is unknown, or there is no input to trace with.
         """
         from trainer_hooks.module.exporting import to_torchscript
 
         return to_torchscript(self, Module, file_path, method, example_inputs, kwargs)
 
-    # --- hyperparameters and checkpoints ---
-
-    def save_hyperparameters(
-        self, *args: Any, ignore: Any = None, frame: Any = None, logger: bool = True
-    ) -> None:
-        """Keep the arguments of `__init__` in `hparams` and in checkpoints.
-
-        Args:
-            args: names of the arguments to keep; or one mapping, Namespace or dataclass, whose
-                items are kept instead; all arguments unless given.
-            ignore: names to leave out.
-            frame: the frame of `__init__`, where it is not the caller's.
-            logger: whether loggers are given them when fit begins.
-
-        Raises:
-            ModuleError: a name is no argument, or this is called outside `__init__`.
-        """
-        from trainer_hooks.module.hyperparameters import kept_arguments
-
-        self._kept = kept_arguments(self, self._kept, args, ignore, frame, logger)
-
-    @property
-    def hparams(self) -> checkpoint.HyperParameters:
-        """The hyperparameters, as a dict with attributes."""
-        if self._kept is None:
-            from trainer_hooks.module.hyperparameters import KeptArguments
-
-            self._kept = KeptArguments()
-        return self._kept.given
-
-    @property
-    def hparams_initial(self) -> checkpoint.HyperParameters:
-        """A copy of the hyperparameters as they were when they were saved."""
-        return checkpoint.HyperParameters() if self._kept is None else self._kept.copied()
-
-    @property
-    def saved_hparams(self) -> Mapping[str, Any] | None:
-        """What of the hyperparameters a checkpoint holds; None if none were saved."""
-        return None if self._kept is None else self._kept.saved
-
-    @property
-    def hparams_name(self) -> str | None:
-        """The argument of `__init__` that was all of the hyperparameters, if it was one."""
-        return None if self._kept is None else self._kept.name
-
-    @property
-    def logged_hparams(self) -> Mapping[str, Any] | None:
-        """What of the hyperparameters loggers are given, or None."""
-        return self.hparams if self._kept is not None and self._kept.is_logged else None
+    # --- checkpoints; `save_hyperparameters` and its kin are HyperparametersMixin's ---
 
     @MethodOfClass
     def load_from_checkpoint(
@@ -488,52 +484,77 @@ class Module(nn.Module, DataHooks):
         weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
         **kwargs: Any,
     ) -> Self:
-        """Make a module with a checkpoint's hyperparameters and load its weights.
+        """Make a module with a checkpoint's hyperparameters, and load its weights.
 
-        The global random numbers are as before afterwards.
+        The global random state is restored afterwards.
 
         Args:
             checkpoint_path: the file: a checkpoint of trainer_hooks or of Lightning 2.x, or weights
                 in a `.safetensors` file, with the hyperparameters that JSON can hold.
-            map_location: the device to put the module on, or whatever else `torch.load` takes; the
-                CPU unless given.
-            hparams_file: a `.yaml` or `.csv` file whose hyperparameters are used, and not those of
-                the checkpoint.
-            strict: whether it is an error if a weight is missing or unknown; the module's
-                `strict_loading` unless given.
+            map_location: the device of the module, or anything else that `torch.load` takes; by
+                default the CPU.
+            hparams_file: a `.yaml` or `.csv` file whose hyperparameters are used instead of those
+                of the checkpoint.
+            strict: whether a missing or unknown weight is an error; by default the module's
+                `strict_loading`.
             weights_only: without effect, for Lightning's scripts: no file is opened in a way that
                 could run code.
             kwargs: arguments of `__init__` that replace or complete the hyperparameters.
 
         Raises:
             CheckpointError: it cannot be read, or its weights do not fit.
-            ModuleError: `__init__` needs an argument that is neither there nor given, or the file
-                of hyperparameters cannot be read.
+            ModuleError: an argument that `__init__` needs is missing, or the file of
+                hyperparameters cannot be read.
         """
-        module: Self = load_module(cls, checkpoint_path, map_location, hparams_file, strict, kwargs)
+        from trainer_hooks.checkpoint.file import load_checkpoint
+        from trainer_hooks.checkpoint.weights import load_weights
+        from trainer_hooks.module.hyperparameters import init_arguments_from, read_hparams
+
+        path = str(checkpoint_path)
+        is_device = isinstance(map_location, str | torch.device)
+        # a device is for the module; its weights are read to the CPU first
+        weights_location = "cpu" if is_device or map_location is None else map_location
+        checkpoint = load_checkpoint(checkpoint_path, weights_location)
+        if hparams_file is not None:
+            checkpoint["hyper_parameters"] = read_hparams(hparams_file)
+        saved = checkpoint.get("hyper_parameters", {})
+        name = checkpoint.get("hparams_name")
+        with rng.isolated():
+            module = cls(**init_arguments_from(cls, saved, name, kwargs, path))
+            module.configure_model()
+        getattr(module, "on_load_checkpoint")(checkpoint)  # noqa: B009 - made from the catalogue
+        is_strict = module.strict_loading if strict is None else strict
+        load_weights(module, checkpoint["state_dict"], path, strict=is_strict)
+        if is_device:
+            module.to(map_location)
         return module
 
     # --- the run it is in ---
 
     def attach(self, trainer: Any, metrics: MetricStore | MutedMetrics | None) -> None:
-        """Tell the module, and modules inside it, which trainer runs it; the trainer calls this."""
+        """Set the trainer of the module and of the modules inside it; the trainer calls this.
+
+        Args:
+            trainer: the trainer that runs the module, or None after the run.
+            metrics: the store that `log` writes to, or None.
+        """
         for part in self.modules():
             if isinstance(part, Module):
                 part.__dict__["_trainer"] = trainer
                 part.__dict__["_metrics"] = metrics
 
     def attach_manual(self, manual: _Manual | None) -> None:
-        """Give the module what it needs to optimize by itself; the fit loop calls this."""
+        """Set the object that steps optimizers in manual optimization; the fit loop calls this."""
         for part in self.modules():
             if isinstance(part, Module):
                 part.__dict__["_manual"] = manual
 
     @property
     def trainer(self) -> Any:
-        """The trainer that runs this module. May be set, as to call its steps in a test.
+        """The trainer that runs this module. May be set, for example to call a step in a test.
 
         Raises:
-            UsageError: none does.
+            UsageError: no trainer runs it.
         """
         if self._trainer is None:
             raise UsageError(
@@ -550,47 +571,47 @@ class Module(nn.Module, DataHooks):
 
     @property
     def device(self) -> torch.device:
-        """Where the module's first parameter or buffer is; the CPU if it has none."""
+        """The device of the module's first parameter or buffer; the CPU if it has none."""
         for tensor in (*self.parameters(), *self.buffers()):
             return tensor.device
         return torch.device("cpu")
 
     @property
     def device_mesh(self) -> DeviceMesh | None:
-        """The processes by what they share, with FSDP; None otherwise."""
-        found: DeviceMesh | None = self.trainer.strategy.device_mesh
-        return found
+        """The device mesh of the ranks with FSDP; None otherwise."""
+        mesh: DeviceMesh | None = self.trainer.strategy.device_mesh
+        return mesh
 
     @property
     def on_gpu(self) -> bool:
-        """Whether that is a CUDA device."""
+        """Whether the module is on a CUDA device."""
         return self.device.type == "cuda"
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the module's first parameter; torch's default if it has none."""
+        """The dtype of the module's first parameter; torch's default dtype if it has none."""
         for tensor in self.parameters():
             return tensor.dtype
         return torch.get_default_dtype()
 
     @property
     def current_epoch(self) -> int:
-        """The index of the epoch under way, 0 without a trainer."""
+        """The index of the current epoch, 0 without a trainer."""
         return int(self._trainer.current_epoch) if self._trainer is not None else 0
 
     @property
     def global_step(self) -> int:
-        """Optimizer steps so far, 0 without a trainer."""
+        """The number of optimizer steps so far, 0 without a trainer."""
         return int(self._trainer.global_step) if self._trainer is not None else 0
 
     @property
     def global_rank(self) -> int:
-        """This process's number among all."""
+        """This process's rank among all."""
         return int(self._trainer.global_rank) if self._trainer is not None else 0
 
     @property
     def local_rank(self) -> int:
-        """This process's number among those of its machine."""
+        """This process's rank on its machine."""
         return int(self._trainer.local_rank) if self._trainer is not None else 0
 
     @property
@@ -604,9 +625,43 @@ class Module(nn.Module, DataHooks):
         return list(self._trainer.loggers) if self._trainer is not None else []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the run out of copies and pickles."""
+        """Leave the references to the run out of copies and pickles."""
         return {**self.__dict__, "_trainer": None, "_metrics": None, "_manual": None}
 
 
+def _require_metric(module: Module, name: str, value: Any, attribute: str) -> None:
+    """Require an attribute of a module to be the torchmetrics object that is logged.
+
+    Args:
+        module: the module.
+        name: the name that the object is logged under.
+        value: the object.
+        attribute: the dotted name of the attribute.
+
+    Raises:
+        MetricError: it is another object, or there is none.
+    """
+    try:
+        metric = attrgetter(attribute)(module)
+    except (AttributeError, TypeError):
+        metric = None
+    if metric is not value:
+        raise MetricError(
+            f"log({name!r}, metric_attribute={attribute!r}): {type(module).__qualname__} has no "
+            "such metric object there. Name the attribute that is what you log, or leave "
+            "metric_attribute out."
+        )
+
+
+def _warn_of_dropped(name: str) -> None:
+    """Warn that a logged value is dropped, as no trainer runs the module."""
+    warn(
+        f"log({name!r}) was called on a module that no trainer runs: the value is dropped. "
+        "Call it within fit, validate or test.",
+        TrainerHooksWarning,
+    )
+
+
+# made from the catalogue, so that a new hook needs no line here
 for _hook in HOOKS:
     setattr(Module, _hook, empty_hook(_hook))

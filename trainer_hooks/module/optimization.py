@@ -1,26 +1,32 @@
-"""Optimizers and learning rate schedulers: what `configure_optimizers` may return, made uniform."""
+"""Optimizers and learning rate schedulers: every form that `configure_optimizers` may return."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from trainer_hooks.errors import OptimizationError, nearest
-from trainer_hooks.module.optimizer_states import keep_dtypes
+from trainer_hooks.errors import OptimizationError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import torch
 
 __all__ = [
     "LRSchedulerConfig",
     "ManualOptimizer",
     "Optimization",
+    "keep_dtypes",
     "needs_closure",
-    "parse",
+    "parse_optimizers",
     "takes_closure",
+    "without_step",
 ]
 
 _OPTIMIZER_KEYS = frozenset({"optimizer", "lr_scheduler", "monitor"})
@@ -28,14 +34,14 @@ _OPTIMIZER_KEYS = frozenset({"optimizer", "lr_scheduler", "monitor"})
 
 @dataclass(slots=True)
 class LRSchedulerConfig:
-    """One scheduler and when it steps.
+    """One learning rate scheduler and when it steps.
 
     Attributes:
         scheduler: the scheduler.
-        name: what LearningRateMonitor calls it.
+        name: its name for LearningRateMonitor.
         interval: `"epoch"` or `"step"` (optimizer steps).
-        frequency: how many intervals between two of its steps.
-        reduce_on_plateau: whether `step` is given the monitored value.
+        frequency: the number of intervals between two of its steps.
+        reduce_on_plateau: whether `step` gets the monitored value.
         monitor: the name of that value in `trainer.callback_metrics`.
         strict: whether it is an error if that value was not logged.
     """
@@ -69,11 +75,12 @@ class Optimization:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take the states back, each tensor as it was saved.
+        """Restore the states of optimizers and schedulers, each tensor as it was saved.
 
         Args:
-            state_dict: what `state_dict` returned, and the weights under their key. Where those
-                have been of another dtype than the parameters are now, so are the states.
+            state_dict: the return value of `state_dict`, with the weights under their key. If those
+                had another dtype than the parameters have now, the optimizer states keep torch's
+                cast.
         """
         for key, owners in self._owners():
             for owner, state in zip(owners, state_dict[key], strict=True):
@@ -83,15 +90,15 @@ class Optimization:
         for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
             keep_dtypes(optimizer, state, dtypes)
         for optimizer in self.optimizers:
-            # it has stepped, in the run that is resumed; torch's schedulers would warn otherwise
+            # torch's schedulers warn if they step before the optimizer, which stepped before
             optimizer.__dict__["_opt_called"] = True
 
     def require_same(self, state_dict: Mapping[str, Any]) -> None:
-        """Make sure that the states fit, before any is taken back.
+        """Require the saved states to fit, before any of them is restored.
 
         Raises:
-            OptimizationError: the number of optimizers, schedulers, or of an optimizer's groups or
-                parameters is another one.
+            OptimizationError: the number of optimizers or schedulers differs, or that of an
+                optimizer's groups or parameters.
         """
         hint = (
             "they must be the same to go on. Return the same optimizers and schedulers, or load "
@@ -114,11 +121,12 @@ class Optimization:
                 )
 
     def take_rates(self, fresh: Optimization, *, is_new: bool) -> None:
-        """Take over the learning rates of others that were made by the same module.
+        """Copy the learning rates of other optimizers and schedulers that the same module has made.
 
         Args:
             fresh: the others.
-            is_new: whether these have not stepped yet, so that everything else is taken over too.
+            is_new: whether the present ones have not stepped yet, so that all of the state is
+                copied.
         """
         state = fresh.state_dict()
         self.require_same(state)
@@ -140,7 +148,7 @@ class Optimization:
 
 
 class _Stepper(Protocol):
-    """What a loop does around the step of one optimizer in manual optimization."""
+    """The loop of manual optimization, which steps an optimizer and clears gradients."""
 
     def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any: ...
 
@@ -148,9 +156,9 @@ class _Stepper(Protocol):
 
 
 class ManualOptimizer:
-    """An optimizer in manual optimization: its `step` counts and fires the hooks.
+    """An optimizer in manual optimization: its `step` is counted and fires the hooks.
 
-    Everything else is the wrapped optimizer's.
+    Everything else is delegated to the wrapped optimizer.
 
     Attributes:
         optimizer: the wrapped optimizer.
@@ -162,11 +170,11 @@ class ManualOptimizer:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Optimizer]:  # type: ignore[override]
-        """Return the wrapped optimizer's class, so that `isinstance` takes this for it."""
+        """Return the wrapped optimizer's class, so that `isinstance` works as for the optimizer."""
         return type(self.optimizer)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Let the optimizer step, with the run's precision; count it and fire the hooks."""
+        """Step the optimizer with the run's precision, count the step and fire the hooks."""
         return self._stepper.step_manually(self.optimizer, closure)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -178,35 +186,36 @@ class ManualOptimizer:
 
 
 def needs_closure(optimizer: Optimizer) -> bool:
-    """Return whether the optimizer evaluates the loss itself, as LBFGS does."""
+    """Return whether the optimizer cannot step without a closure, as LBFGS."""
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def takes_closure(optimizer: Optimizer) -> bool:
-    """Return whether an optimizer of another library is given what computes the loss.
+    """Return whether an optimizer of another library takes a closure that computes the loss.
 
-    It may evaluate it, as those that look at the weights nearby do; torch's own with such an
-    argument step alike without it.
+    Such an optimizer may evaluate the loss again, as sharpness-aware ones do. Those of torch that
+    have the argument step alike without it, and return False here.
     """
+    # torch's own evaluate a closure once before they step, which the loop has done already
     kind = type(optimizer)
     is_torchs = kind.step.__module__.partition(".")[0] == "torch"
     return not is_torchs and "closure" in inspect.signature(kind.step).parameters
 
 
-def parse(returned: Any, owner: str) -> Optimization:
-    """Make what `configure_optimizers` returned uniform.
+def parse_optimizers(returned: Any, owner: str) -> Optimization:
+    """Return an `Optimization` from any form that `configure_optimizers` may return.
 
-    It may be: one optimizer; a list or tuple of them; a tuple of a list of optimizers and a list of
-    schedulers (or scheduler dicts); a dict with `optimizer` and optionally `lr_scheduler` (a
-    scheduler or a dict) and `monitor`; a list or tuple of such dicts; None for no optimizer.
+    The forms are: one optimizer; a list or tuple of them; a tuple of a list of optimizers and a
+    list of schedulers (or scheduler dicts); a dict with `optimizer` and optionally `lr_scheduler`
+    (a scheduler or a dict) and `monitor`; a list or tuple of such dicts; None for no optimizer.
 
     Args:
-        returned: the value.
+        returned: the return value of `configure_optimizers`.
         owner: the module's name, for messages.
 
     Raises:
-        OptimizationError: it is none of these; the message says what was found.
+        OptimizationError: the value has none of these forms.
     """
     result = Optimization()
     if returned is None:
@@ -251,7 +260,7 @@ def _add_dict(result: Optimization, given: Mapping[str, Any], owner: str) -> Non
         if key not in _OPTIMIZER_KEYS:
             raise OptimizationError(
                 f"{owner}.configure_optimizers returned a dict with the key {key!r}: known keys "
-                f"are {', '.join(sorted(_OPTIMIZER_KEYS))}.{nearest(key, _OPTIMIZER_KEYS)}"
+                f"are {', '.join(sorted(_OPTIMIZER_KEYS))}.{did_you_mean(key, _OPTIMIZER_KEYS)}"
             )
     result.optimizers.append(_checked_optimizer(given.get("optimizer"), owner))
     scheduler = given.get("lr_scheduler")
@@ -283,7 +292,7 @@ def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRS
             if key not in known:
                 raise OptimizationError(
                     f"{where} returned a scheduler dict with the key {key!r}: known keys are "
-                    f"{', '.join(sorted(known))}.{nearest(key, known)}"
+                    f"{', '.join(sorted(known))}.{did_you_mean(key, known)}"
                 )
         if "scheduler" not in given:
             raise OptimizationError(
@@ -324,7 +333,7 @@ def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRS
 
 
 def _check_belonging(result: Optimization, owner: str) -> None:
-    """Make sure that each scheduler drives an optimizer that was returned too."""
+    """Require each scheduler to drive an optimizer that was returned too."""
     for config in result.schedulers:
         driven = getattr(config.scheduler, "optimizer", None)
         if driven is not None and not any(driven is optimizer for optimizer in result.optimizers):
@@ -333,3 +342,65 @@ def _check_belonging(result: Optimization, owner: str) -> None:
                 f"{type(config.scheduler).__qualname__}, which drives an optimizer that was not "
                 "returned: return that optimizer too."
             )
+
+
+class _Refusal:
+    """Takes the place of the loop of manual optimization, and refuses to step."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+
+    def step_manually(self, optimizer: Optimizer, closure: Any) -> NoReturn:
+        raise UsageError(
+            f"{self._owner}.optimizers() gave {type(optimizer).__qualname__}, whose step() was "
+            "called with automatic optimization: the trainer steps it after training_step. Leave "
+            "the call out, or set self.automatic_optimization = False in __init__."
+        )
+
+    def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
+        optimizer.zero_grad(set_to_none=set_to_none)
+
+
+def without_step(optimizer: Optimizer, owner: str) -> ManualOptimizer:
+    """Return an optimizer wrapped so that its `step` raises, for automatic optimization.
+
+    Args:
+        optimizer: the optimizer.
+        owner: the module's name, for the message.
+    """
+    return ManualOptimizer(optimizer, _Refusal(owner))
+
+
+def keep_dtypes(
+    optimizer: Optimizer, saved: Mapping[str, Any], dtypes: Collection[torch.dtype]
+) -> None:
+    """Restore the dtypes of optimizer state that torch has cast to the parameter's dtype.
+
+    `load_state_dict` of torch casts each floating-point tensor of a state to its parameter's dtype.
+    For tensors such as the product of NAdam's momenta that loses precision.
+
+    Args:
+        optimizer: an optimizer that has loaded `saved`.
+        saved: the state.
+        dtypes: the dtypes of the weights when it was saved; empty if unknown.
+    """
+    indices = [index for group in saved["param_groups"] for index in group["params"]]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    states = saved.get("state", {})  # a custom optimizer may keep its states elsewhere
+    for index, parameter in zip(indices, parameters, strict=True):
+        if index in states and (not dtypes or parameter.dtype in dtypes):
+            _as_saved(optimizer.state.get(parameter), states[index])
+
+
+def _as_saved(loaded: Any, saved: Any) -> Any:
+    """Return a loaded state, changed in place, whose tensors have the dtypes of `saved`."""
+    if isinstance(loaded, Tensor) and isinstance(saved, Tensor):
+        return loaded if loaded.dtype is saved.dtype else saved.to(loaded.device)
+    if isinstance(loaded, dict) and isinstance(saved, dict):
+        for key in loaded.keys() & saved.keys():
+            loaded[key] = _as_saved(loaded[key], saved[key])
+        return loaded
+    is_sequence = isinstance(loaded, list | tuple) and type(loaded) is type(saved)
+    if is_sequence and len(loaded) == len(saved):
+        return type(loaded)(map(_as_saved, loaded, saved))
+    return loaded

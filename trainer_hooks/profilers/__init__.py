@@ -1,4 +1,4 @@
-"""Profilers of a whole run: what it spends its time on, told when it is over."""
+"""Profilers: measure where a whole run spends its time, and report it at the end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.profilers.advanced import AdvancedProfiler
-    from trainer_hooks.profilers.pass_through import PassThroughProfiler
-    from trainer_hooks.profilers.profiler import Profiler
+    from trainer_hooks.profilers.profiler import PassThroughProfiler, Profiler
     from trainer_hooks.profilers.pytorch import PyTorchProfiler
     from trainer_hooks.profilers.simple import SimpleProfiler
 
@@ -21,12 +20,12 @@ __all__ = [
     "SimpleProfiler",
 ]
 
-if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
+if not TYPE_CHECKING:  # with it type checkers would accept any name
     __getattr__ = loader_of(
         __name__,
         {
             "AdvancedProfiler": "advanced",
-            "PassThroughProfiler": "pass_through",
+            "PassThroughProfiler": "profiler",
             "Profiler": "profiler",
             "PyTorchProfiler": "pytorch",
             "SimpleProfiler": "simple",

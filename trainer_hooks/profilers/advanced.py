@@ -1,4 +1,4 @@
-"""AdvancedProfiler: which functions each action spends its time in."""
+"""AdvancedProfiler: the functions that each action of a run spends its time in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pstats
 import re
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks._options import Rule, check_option, is_int
+from trainer_hooks.errors import UsageError
 from trainer_hooks.profilers.profiler import Profiler
 
 if TYPE_CHECKING:
@@ -16,18 +17,25 @@ if TYPE_CHECKING:
 
 __all__ = ["AdvancedProfiler"]
 
+_LINES = Rule(
+    "a number of lines from 1 on, or a share over 0.0 and up to 1.0",
+    lambda value: is_int(value, 1) or (isinstance(value, float) and 0 < value <= 1),
+    "Pass one.",
+)
+
 
 class AdvancedProfiler(Profiler):
-    """Let Python's own profiler count the function calls of each action. It slows a run down.
+    """Count the function calls of each action with Python's own `cProfile`, which slows a run down.
 
-    A call counts for the innermost action that it is in.
+    A call counts for the innermost action that is open.
 
     Args:
-        dirpath: the folder for files; the log folder unless given.
-        filename: what the summary's file is called; without one the summary is logged.
-        line_count_restriction: how much of each action's table is shown: a number of lines (int) or
-            a share of them (float).
-        dump_stats: whether a file `fit-ACTION.prof` of each action is written, for `pstats`.
+        dirpath: the folder for the files; the log folder by default.
+        filename: the name of the summary's file; without one the summary is logged.
+        line_count_restriction: how much of each action's table is printed: a number of lines (int)
+            or a share of them (float).
+        dump_stats: whether to write a file `fit-ACTION.prof` for each action, to be read by
+            `pstats`.
 
     Raises:
         OptionError: an argument breaks its rule.
@@ -45,30 +53,25 @@ class AdvancedProfiler(Profiler):
         dump_stats: bool = False,
     ) -> None:
         super().__init__(dirpath, filename)
-        given = line_count_restriction
-        is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        if not is_number or given <= 0 or (isinstance(given, float) and given > 1):
-            raise OptionError(
-                f"line_count_restriction {given!r} of AdvancedProfiler: it must be a number of "
-                "lines from 1 on, or a share over 0.0 and up to 1.0. Pass one."
-            )
-        self.line_count_restriction = given
+        check_option("line_count_restriction", line_count_restriction, "AdvancedProfiler", _LINES)
+        self.line_count_restriction = line_count_restriction
         self.dump_stats = dump_stats
         self._profiles: dict[str, cProfile.Profile] = {}
         self._open: list[str] = []
 
     def start(self, action_name: str) -> None:
-        """Count calls for this action from here on."""
+        """Count function calls for this action, and no longer for the action around it."""
+        # cProfile counts for one profile at a time
         if self._open:
             self._profiles[self._open[-1]].disable()
         self._open.append(action_name)
         self._profiles.setdefault(action_name, cProfile.Profile()).enable()
 
     def stop(self, action_name: str) -> None:
-        """Count calls for the action around this one again.
+        """End an action; function calls count for the action around it again.
 
         Raises:
-            UsageError: it was not started.
+            UsageError: the action was not started.
         """
         if action_name not in self._open:
             raise UsageError(
@@ -76,13 +79,13 @@ class AdvancedProfiler(Profiler):
                 "start first, or use profile() as a context manager."
             )
         self._profiles[self._open[-1]].disable()
-        # the last one of that name
+        # the innermost one, as an action may be nested in itself
         del self._open[len(self._open) - 1 - self._open[::-1].index(action_name)]
         if self._open:
             self._profiles[self._open[-1]].enable()
 
     def summary(self) -> str:
-        """Return a table of calls for each action."""
+        """Return a table of function calls for each action."""
         texts = [f"{self._stage.upper()} profile".strip()]
         for name, profile in self._profiles.items():
             text = io.StringIO()
@@ -92,12 +95,12 @@ class AdvancedProfiler(Profiler):
         return "\n\n".join(texts)
 
     def describe(self) -> None:
-        """Write the summary, and the files of the actions if they are wanted."""
+        """Write the summary, and one file per action if `dump_stats` is set."""
         super().describe()
         if self.dump_stats:
             for name, profile in self._profiles.items():
                 profile.dump_stats(self._path(f"{re.sub(r'[^A-Za-z0-9_-]+', '_', name)}.prof"))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the counts, which nothing can copy, out of copies and pickles."""
+        """Leave out the counts, which cannot be copied or pickled."""
         return {**self.__dict__, "_profiles": {}, "_open": []}

@@ -1,32 +1,39 @@
-"""PyTorchProfiler: what torch and the device do in each action."""
+"""PyTorchProfiler: the operations of torch and of the device in each action of a run."""
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.profiler import ProfilerAction, profile, record_function, schedule
+from torch.profiler import (
+    ProfilerAction,
+    ProfilerActivity,
+    profile,
+    record_function,
+    schedule,
+    supported_activities,
+)
 
 from trainer_hooks._log import log
+from trainer_hooks._options import Rule, check_options
 from trainer_hooks.errors import OptionError, UsageError
-from trainer_hooks.profilers.layer_names import LayerNames
 from trainer_hooks.profilers.profiler import Profiler
-from trainer_hooks.profilers.recording import activities_of, require_no_other, write_trace
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from torch import nn
-    from torch.profiler import ProfilerActivity
+    from torch.utils.hooks import RemovableHandle
 
-__all__ = ["PyTorchProfiler"]
+__all__ = ["LayerNames", "PyTorchProfiler", "activities_of", "require_no_other", "write_trace"]
 
+_ACTIVITIES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mtia": "MTIA"}
 _STEPS = ("run_training_batch", "validation_step", "test_step", "predict_step")
-"""Actions after which a batch is done, for the schedule."""
-
+"""Actions whose end is the end of a batch, at which the schedule advances."""
 _SORT_KEYS = (
     "cpu_time", "device_time", "cpu_time_total", "device_time_total", "cpu_memory_usage",
     "device_memory_usage", "self_cpu_memory_usage", "self_device_memory_usage",
@@ -34,40 +41,54 @@ _SORT_KEYS = (
     "cuda_memory_usage", "self_cuda_memory_usage", "self_cuda_time_total", "count",
 )  # fmt: skip
 
+_RULES = {
+    "sort_by_key": Rule(
+        f"one of {', '.join(_SORT_KEYS)}",
+        lambda value: value is None or value in _SORT_KEYS,
+        "Pass one, or leave it out.",
+    ),
+    "schedule": Rule(
+        "a function of a batch's number that returns a torch.profiler.ProfilerAction",
+        # only a call shows what it returns; torch's schedules have no state
+        lambda value: value is None or (callable(value) and isinstance(value(0), ProfilerAction)),
+        "Pass what torch.profiler.schedule(...) returns.",
+    ),
+}
+
 
 class PyTorchProfiler(Profiler):
-    """Record a few batches with torch's profiler, with the actions of the run in it.
+    """Record a few batches with `torch.profiler`, together with the actions of the run.
 
-    At the end of the run comes a table of what took the most time, and a trace for
+    At the end of the run a table shows the slowest operations, and a trace for
     https://ui.perfetto.dev is written, `fit-trace-0.json.gz`. To record chosen batches of a fit
-    alone, use the callback `Profiler`.
+    only, use the callback `Profiler`.
 
     Args:
-        dirpath: the folder for files; the log folder unless given.
-        filename: what the summary's file is called; without one the summary is logged.
-        group_by_input_shapes: whether the table has a row for each shape of inputs.
-        emit_nvtx: whether, instead of recording, all operations are marked for `nsys`; on a GPU.
-        export_to_chrome: whether traces are written.
-        row_limit: how many rows the table has; -1 for all.
-        sort_by_key: by which column it is sorted: `cpu_time_total` unless given, or
+        dirpath: the folder for the files; the log folder by default.
+        filename: the name of the summary's file; without one the summary is logged.
+        group_by_input_shapes: whether the table has one row for each shape of inputs.
+        emit_nvtx: whether to mark all operations for `nsys` instead of recording them; on a GPU.
+        export_to_chrome: whether to write traces.
+        row_limit: the number of rows of the table; -1 for all.
+        sort_by_key: the column that sorts the table; by default `cpu_time_total`, or
             `device_time_total` on a GPU.
         record_module_names: whether the forward of each layer is an action, too.
-        table_kwargs: other arguments for the `table` of `torch.profiler`, by name.
-        activities: what to record: `"cpu"`, `"cuda"` ..., one or several; all that this machine has
-            unless given.
-        schedule: what `torch.profiler.schedule` returns; unless given, a batch is left alone, one
-            warms up, and three are recorded.
-        on_trace_ready: is called with torch's profiler as a cycle of the schedule is over, instead
-            of writing a trace.
-        record_shapes: whether the shapes of inputs are recorded.
-        profile_memory: whether memory that is taken and given back is recorded.
-        with_stack: whether the lines of Python code are recorded; slow.
-        with_flops: whether the operations of some kernels are estimated.
-        with_modules: whether the names of modules are recorded (TorchScript alone).
+        table_kwargs: other arguments of torch's `table` by name.
+        activities: the activities to record: `"cpu"`, `"cuda"` ..., one or several; by default all
+            that this machine has.
+        schedule: a schedule as `torch.profiler.schedule` returns it; by default one batch is
+            skipped, one warms up, and three are recorded.
+        on_trace_ready: a function that gets torch's profiler at the end of each cycle of the
+            schedule, instead of a trace being written.
+        record_shapes: whether to record the shapes of inputs.
+        profile_memory: whether to record allocations of memory.
+        with_stack: whether to record the lines of Python code; slow.
+        with_flops: whether to estimate the floating-point operations of some kernels.
+        with_modules: whether to record the names of modules (TorchScript only).
 
     Raises:
         OptionError: an argument breaks its rule.
-        UsageError: as a run begins, another profiler of torch is running.
+        UsageError: another profiler of torch is running when a run begins.
 
     Example::
 
@@ -95,16 +116,16 @@ class PyTorchProfiler(Profiler):
         with_modules: bool = False,
     ) -> None:
         super().__init__(dirpath, filename)
+        check_options("PyTorchProfiler", _RULES, sort_by_key=sort_by_key, schedule=schedule)
         self.group_by_input_shapes = group_by_input_shapes
         self.emit_nvtx = emit_nvtx
         self.export_to_chrome = export_to_chrome
         self.row_limit = row_limit
-        self.sort_by_key = _check_key(sort_by_key)
+        self.sort_by_key = sort_by_key
         self.record_module_names = record_module_names
         self.table_kwargs = dict(table_kwargs or {})
         self.activities = activities_of(activities, "PyTorchProfiler")
         self.schedule = schedule
-        _check_schedule(schedule)
         self.on_trace_ready = on_trace_ready
         self.record_shapes = record_shapes or group_by_input_shapes
         self.profile_memory = profile_memory
@@ -128,7 +149,7 @@ class PyTorchProfiler(Profiler):
         local_rank: int | None = None,
         log_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Begin to record, as the schedule says."""
+        """Begin to record according to the schedule."""
         super().setup(stage, local_rank, log_dir)
         self._recorded = None
         if self.emit_nvtx:
@@ -139,37 +160,37 @@ class PyTorchProfiler(Profiler):
         require_no_other("PyTorchProfiler", "Leave one of them out.")
         self._running = profile(
             activities=self.activities,
-            # made here, since torch's own cannot be pickled
+            # made here and not in __init__: torch's schedule functions cannot be pickled
             schedule=self.schedule or schedule(wait=1, warmup=1, active=3, repeat=1),
-            on_trace_ready=self._take,
+            on_trace_ready=self._keep_recording,
             record_shapes=self.record_shapes,
             profile_memory=self.profile_memory,
             with_stack=self.with_stack,
             with_flops=self.with_flops,
             with_modules=self.with_modules,
-            acc_events=True,  # the table is of all cycles
+            acc_events=True,  # otherwise the table shows the last cycle only
         )
         self._running.start()
 
     def attach_module(self, module: nn.Module | None) -> None:
-        """Name the layers of a module, or no longer."""
+        """Mark the forward of each layer of a module; None ends that."""
         if self._layers is not None:
             self._layers.remove()
         named = module is not None and self.record_module_names
         self._layers = LayerNames(module) if named and module is not None else None
 
     def start(self, action_name: str) -> None:
-        """Name what is recorded from here on."""
+        """Mark the beginning of an action in the recording."""
         if self._running is not None:
             mark = record_function(action_name)
             mark.__enter__()  # type: ignore[no-untyped-call]
             self._open[action_name] = mark
 
     def stop(self, action_name: str) -> None:
-        """Name it no longer, and go on in the schedule where a batch is over.
+        """Mark the end of an action, and advance the schedule at the end of a batch.
 
         Raises:
-            UsageError: it was not started.
+            UsageError: the action was not started.
         """
         if self._running is None:
             return
@@ -184,7 +205,7 @@ class PyTorchProfiler(Profiler):
             self._running.step()
 
     def summary(self) -> str:
-        """Return the table of what took the most time."""
+        """Return the table of the slowest operations."""
         self._end()
         if self.emit_nvtx:
             return ""
@@ -201,7 +222,7 @@ class PyTorchProfiler(Profiler):
         return f"{title}\n{table.rstrip()}"
 
     def teardown(self, stage: str | None) -> None:  # noqa: ARG002 - whichever it was
-        """Stop recording, whatever ended the run."""
+        """Stop recording, however the run ended."""
         self._end()
         self._recorded = None
 
@@ -214,8 +235,8 @@ class PyTorchProfiler(Profiler):
         if running is not None:
             running.stop()
 
-    def _take(self, recorded: profile) -> None:
-        """Keep what was recorded for the table, and write the trace."""
+    def _keep_recording(self, recorded: profile) -> None:
+        """Keep a finished recording for the table, and write its trace."""
         self._recorded = recorded
         if self.on_trace_ready is not None:
             self.on_trace_ready(recorded)
@@ -226,29 +247,103 @@ class PyTorchProfiler(Profiler):
             log.info("PyTorchProfiler: wrote %s; open it at https://ui.perfetto.dev", path)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave what is recorded, which nothing can copy, out of copies and pickles."""
+        """Leave out the recordings, which cannot be copied or pickled."""
         fresh: dict[str, Any] = {"_open": {}, "_running": None, "_recorded": None, "_layers": None}
         return {**self.__dict__, **fresh, "_nvtx": ExitStack()}
 
 
-def _check_key(key: str | None) -> str | None:
-    if key is None or key in _SORT_KEYS:
-        return key
-    raise OptionError(
-        f"sort_by_key {key!r} of PyTorchProfiler: it must be one of {', '.join(_SORT_KEYS)}. Pass "
-        "one, or leave it out."
-    )
+class LayerNames:
+    """Forward hooks that mark each layer of a module in torch's recordings until `remove`.
+
+    Args:
+        module: the module whose layers are marked.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._marks: list[record_function] = []
+        self._handles: list[RemovableHandle] = []
+        self._names: dict[int, str] = {}
+        for name, layer in module.named_modules():
+            if name:
+                self._names[id(layer)] = f"{type(layer).__qualname__}: {name}"
+                self._handles += [
+                    layer.register_forward_pre_hook(self._begin),
+                    layer.register_forward_hook(self._end, always_call=True),
+                ]
+
+    def remove(self) -> None:
+        """Remove the forward hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _begin(self, layer: nn.Module, inputs: Any) -> None:  # noqa: ARG002 - torch's signature
+        mark = record_function(self._names.get(id(layer), type(layer).__qualname__))
+        mark.__enter__()  # type: ignore[no-untyped-call]
+        self._marks.append(mark)
+
+    def _end(self, layer: nn.Module, inputs: Any, output: Any) -> None:  # noqa: ARG002
+        if self._marks:
+            self._marks.pop().__exit__(None, None, None)
 
 
-def _check_schedule(given: object) -> None:
-    """Make sure that a schedule says what is done at each batch.
+def activities_of(activities: object, where: str) -> list[ProfilerActivity]:
+    """Return the activities to record as members of `ProfilerActivity`.
+
+    Args:
+        activities: one or several, by name or as members; None for all that this machine has.
+        where: the owner of the argument, for messages.
 
     Raises:
-        OptionError: it does not.
+        OptionError: an activity is unknown, or the list is empty.
     """
-    if given is None or (callable(given) and isinstance(given(0), ProfilerAction)):
-        return
-    raise OptionError(
-        f"schedule {given!r} of PyTorchProfiler: it must be a function of a batch's number that "
-        "returns a torch.profiler.ProfilerAction. Pass what torch.profiler.schedule(...) returns."
-    )
+    if activities is None:
+        known = supported_activities()  # type: ignore[no-untyped-call]
+        return sorted(known, key=lambda activity: str(activity.name))
+    is_one = isinstance(activities, str | ProfilerActivity)
+    several = [activities] if is_one else activities
+    names = ", ".join(map(repr, _ACTIVITIES))
+    if not isinstance(several, list | tuple | set | frozenset) or not several:
+        raise OptionError(
+            f"activities {activities!r} of {where}: they must be one or more of {names}. Pass a "
+            "list of them."
+        )
+    members = []
+    for item in several:
+        if isinstance(item, ProfilerActivity):
+            members.append(item)
+        elif isinstance(item, str) and item in _ACTIVITIES:
+            members.append(getattr(ProfilerActivity, _ACTIVITIES[item]))
+        else:
+            raise OptionError(
+                f"activities {item!r} of {where}: it must be one of {names}. Pass one of them."
+            )
+    return members
+
+
+def require_no_other(where: str, advice: str) -> None:
+    """Require that no other profiler of torch is running: starting a second one would stop it.
+
+    Args:
+        where: the name of the profiler that is about to start, for messages.
+        advice: the last sentence of the message.
+
+    Raises:
+        UsageError: one is running.
+    """
+    if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001
+        raise UsageError(
+            f"{where} cannot record: another profiler of torch is running, which it would stop. "
+            f"{advice}"
+        )
+
+
+def write_trace(recorded: profile, path: Path) -> None:
+    """Write a recording as a trace for https://ui.perfetto.dev, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        recorded.export_chrome_trace(str(unfinished))
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,19 +1,21 @@
-"""Pick the device of a run from `accelerator` and `devices`."""
+"""Choose the device of a run, and handle its memory."""
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING
 
 import torch
 
-from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.errors import OptionError, did_you_mean, error_message
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["pick_device", "usable_cpus"]
+__all__ = ["free_memory", "is_out_of_memory", "pick_device", "usable_cpus"]
+
 
 _ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
 
@@ -23,58 +25,63 @@ def pick_device(
     devices: int | str | Sequence[int],
     topology: Topology = SINGLE_PROCESS,
 ) -> torch.device:
-    """Return the one device that this process uses.
+    """Return the device of this process.
 
     Args:
         accelerator: `"auto"` (CUDA, then MPS, then the CPU), `"cpu"`, `"cuda"`, `"gpu"`, `"mps"`.
-        devices: `"auto"`, a number, or a list of indices, as `[2]` or `"2,"`; of several
-            processes each takes the one at its local rank.
-        topology: which process this is.
+        devices: `"auto"`, a number, or a list of indices such as `[2]` or `"2,"`; each of several
+            ranks uses the one at its local rank.
+        topology: the ranks, and which of them this process is.
 
     Raises:
-        OptionError: a value is unknown, asks for several processes, or for hardware that is
-            not there.
+        OptionError: a value is unknown, asks for several processes, or for missing hardware.
     """
     if accelerator not in _ACCELERATORS:
         raise OptionError(
             f"Trainer(accelerator={accelerator!r}): must be one of {', '.join(_ACCELERATORS)}."
-            f"{nearest(str(accelerator), _ACCELERATORS)}"
+            f"{did_you_mean(str(accelerator), _ACCELERATORS)}"
         )
-    is_one = topology.world_size == 1
-    index = _device_index(devices) if is_one else _index_of_rank(devices, topology.local_rank)
-    kind = _available_kind(accelerator)
-    if kind == "mps" and topology.world_size > 1:
+    is_single = topology.world_size == 1
+    index = _device_index(devices) if is_single else _index_of_rank(devices, topology.local_rank)
+    device_type = _available_type(accelerator)
+    if device_type == "mps" and topology.world_size > 1:
         if accelerator != "auto":
             raise OptionError(
                 f"Trainer(accelerator={accelerator!r}): torch has no collectives for MPS, so that "
                 "several processes cannot train on it. Use accelerator='cpu', or one process."
             )
-        kind = "cpu"
-    if kind != "cuda":
-        return torch.device(kind)
+        device_type = "cpu"
+    if device_type != "cuda":
+        return torch.device(device_type)
     count = torch.cuda.device_count()
-    # of processes that are yet to be started, all
+    # Of ranks that are yet to be launched, check all.
     ranks = range(topology.world_size) if topology.starts else [topology.local_rank]
-    all_asked = [index] if is_one else [_index_of_rank(devices, rank) for rank in ranks]
-    if max(all_asked) >= count:
+    requested_indices = [index] if is_single else [_index_of_rank(devices, rank) for rank in ranks]
+    if max(requested_indices) >= count:
         raise OptionError(
-            f"Trainer(devices={devices!r}): this machine has {count} CUDA device(s), numbered "
-            f"0 to {count - 1}, and device {max(all_asked)} is asked for. Ask for others, or start "
-            "fewer processes."
+            f"Trainer(devices={devices!r}): this machine has {count} CUDA device(s), numbered 0 to "
+            f"{count - 1}, and device {max(requested_indices)} is asked for. Ask for others, or "
+            "start fewer processes."
         )
     if topology.starts == "fork":
-        return torch.device("cpu")  # only what is forked from here may touch a GPU
+        # A CUDA context does not survive a fork, so only the forked ranks may make one.
+        return torch.device("cpu")
     return torch.device("cuda", index)
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may use."""
+    """Return the number of CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _available_kind(accelerator: str) -> str:
+def _available_type(accelerator: str) -> str:
+    """Return the device type for an accelerator.
+
+    Raises:
+        OptionError: this machine has no such device.
+    """
     has_cuda = torch.cuda.is_available()
     has_mps = torch.backends.mps.is_available()
     if accelerator in {"auto", "gpu"}:
@@ -94,7 +101,7 @@ def _available_kind(accelerator: str) -> str:
 
 
 def _index_of_rank(devices: int | str | Sequence[int], local_rank: int) -> int:
-    """Return the index of the device of one process among several; their number fits."""
+    """Return the device index of one rank of several; the length of `devices` fits."""
     if isinstance(devices, str) and "," in devices:
         devices = [int(part) for part in devices.split(",") if part.strip()]
     if isinstance(devices, list | tuple):
@@ -103,8 +110,12 @@ def _index_of_rank(devices: int | str | Sequence[int], local_rank: int) -> int:
 
 
 def _device_index(devices: int | str | Sequence[int]) -> int:
-    """Return the index of the one device asked for."""
-    problem = OptionError(
+    """Return the index of the single device that `devices` names.
+
+    Raises:
+        OptionError: it names none, or several.
+    """
+    error = OptionError(
         f"Trainer(devices={devices!r}): must be 'auto', 1, or a list with one index such as [0], "
         "in one process."
     )
@@ -115,19 +126,46 @@ def _device_index(devices: int | str | Sequence[int]) -> int:
         try:
             indices = [int(part) for part in text.split(",") if part.strip()]
         except ValueError:
-            raise problem from None
+            raise error from None
         if "," not in text and indices not in ([1], [-1]):
-            raise problem
+            raise error
         devices = indices if "," in text else 1
     if isinstance(devices, bool):
-        raise problem
+        raise error
     if isinstance(devices, int):
         if devices not in (1, -1) or (devices == -1 and torch.cuda.device_count() > 1):
-            raise problem
+            raise error
         return 0
     if not isinstance(devices, list | tuple) or len(devices) != 1:
-        raise problem
+        raise error
     index = devices[0]
     if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-        raise problem
+        raise error
     return index
+
+
+_OUT_OF_MEMORY_TEXTS = (
+    "out of memory",
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
+    "CUDNN_STATUS_NOT_SUPPORTED",  # cuDNN found no memory for its workspace
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error reports that memory ran out, on a device or the host."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(
+        sign in error_message(error) for sign in _OUT_OF_MEMORY_TEXTS
+    )
+
+
+def free_memory() -> None:
+    """Collect garbage and return the allocators' free blocks to the device."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()

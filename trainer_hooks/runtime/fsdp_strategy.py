@@ -1,4 +1,4 @@
-"""The strategy of processes that each keep a shard of the weights."""
+"""The strategy that shards the weights over the ranks."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ __all__ = ["FSDPStrategy", "Policy"]
 
 Policy = "type[nn.Module] | Collection[type[nn.Module]] | Callable[[nn.Module], bool] | int | None"
 
-_KINDS = ("full", "sharded")
+_STATE_DICT_TYPES = ("full", "sharded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FSDPStrategy:
-    """Train in several processes, each with a shard of the weights: torch's `fully_shard`.
+    """Train on several ranks, each with a shard of the weights, by torch's `fully_shard`.
 
-    Names are Lightning's where it has the thing, and `fully_shard`'s otherwise. Layers that the
-    module's own `configure_model` has sharded stay as they are.
+    Arguments have Lightning's name where Lightning has the option, and `fully_shard`'s otherwise.
+    Layers that the module's own `configure_model` has sharded stay as they are.
 
     Args:
-        auto_wrap_policy: which layers are gathered on their own: a class or several, a function of
-            a layer, or a number: layers of at least so many parameters that are in no other. None:
-            the module as a whole.
-        activation_checkpointing_policy: which layers compute their activations again in the
-            backward, likewise. None: none.
-        mixed_precision: a `MixedPrecisionPolicy` of torch's; that of `Trainer(precision=...)`
-            unless given.
-        cpu_offload: whether shards, gradients and optimizer states lie on the host; or an
-            `OffloadPolicy` of torch's.
-        reshard_after_forward: whether layers let go of their whole weights until the backward; see
+        auto_wrap_policy: layers that are gathered separately: a class or several, a function of a
+            layer, or a number for layers of at least so many parameters. None: the whole module.
+        activation_checkpointing_policy: layers that compute their activations again in the
+            backward, in the same forms. None: no layer.
+        mixed_precision: a `MixedPrecisionPolicy` of torch; by default that of
+            `Trainer(precision=...)`.
+        cpu_offload: whether shards, gradients and optimizer states are kept on the host; or an
+            `OffloadPolicy` of torch.
+        reshard_after_forward: whether layers release gathered weights until the backward; see
             `fully_shard`.
-        device_mesh: a `DeviceMesh`, or its two sizes: copies, and shards of each (HSDP).
-        tensor_parallel_size: how many processes share a batch; the module's `configure_model`
-            divides its layers among them, by `self.device_mesh["tensor_parallel"]`.
-        state_dict_type: `"full"` to save one file, `"sharded"` a folder with a part of each.
-        find_unused_parameters: whether parameters may get no gradient in a step, which then is
+        device_mesh: a `DeviceMesh`, or its two sizes: replicas, and shards of each (HSDP).
+        tensor_parallel_size: number of ranks that share a batch; the module's `configure_model`
+            splits its layers over `self.device_mesh["tensor_parallel"]`.
+        state_dict_type: `"full"` to save one file, `"sharded"` to save a folder with a file per
+            rank.
+        find_unused_parameters: whether a parameter may get no gradient in a step, which is then
             zero; without it such a parameter is an error that names it.
-        broadcast_buffers: whether buffers are rank 0's at the first forward of each window.
-        timeout: how long one process waits for another in a collective.
-        patience: how long all may wait for different things before that is an error.
+        broadcast_buffers: whether rank 0's buffers are copied to all ranks at the first forward of
+            each accumulation window.
+        timeout: longest time that a rank waits for another in a collective.
+        patience: time for which all ranks must wait for different collectives before that is an
+            error.
 
     Raises:
         OptionError: a value breaks its rule.
@@ -68,13 +70,13 @@ class FSDPStrategy:
     patience: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
-        if self.state_dict_type not in _KINDS:
+        if self.state_dict_type not in _STATE_DICT_TYPES:
             raise OptionError(
                 f"FSDPStrategy(state_dict_type={self.state_dict_type!r}): must be 'full' or "
                 "'sharded'."
             )
         for name in ("auto_wrap_policy", "activation_checkpointing_policy"):
-            chosen_by(getattr(self, name), name)
+            parse_policy(getattr(self, name), name)
         size = self.tensor_parallel_size
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise OptionError(
@@ -87,23 +89,23 @@ class FSDPStrategy:
             )
 
 
-def chosen_by(policy: Any, name: str) -> Callable[[nn.Module], bool] | int | None:
-    """Return what says of a layer whether a policy means it; the number of one that goes by size.
+def parse_policy(policy: Any, name: str) -> Callable[[nn.Module], bool] | int | None:
+    """Return a predicate of a layer for a policy; a policy by size is returned as its number.
 
     Raises:
-        OptionError: it is no policy.
+        OptionError: the value is no policy.
     """
     if policy is None or (isinstance(policy, int) and not isinstance(policy, bool) and policy > 0):
         return policy
     if isinstance(policy, type):
         policy = (policy,)
     if isinstance(policy, set | frozenset | list | tuple) and policy:
-        kinds = tuple(policy)
-        if all(isinstance(kind, type) for kind in kinds):
-            return lambda layer: isinstance(layer, kinds)
+        classes = tuple(policy)
+        if all(isinstance(cls, type) for cls in classes):
+            return lambda layer: isinstance(layer, classes)
     elif callable(policy):
-        found: Callable[[nn.Module], bool] = policy
-        return found
+        selects: Callable[[nn.Module], bool] = policy
+        return selects
     raise OptionError(
         f"FSDPStrategy({name}={policy!r}): must be a class of layers, a set of those, a function "
         "of a layer, or a positive number of parameters."

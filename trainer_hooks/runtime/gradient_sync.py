@@ -1,7 +1,9 @@
-"""Gradients of several processes, averaged by torch's DistributedDataParallel."""
+"""Average gradients over ranks with torch's DistributedDataParallel."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,53 +11,42 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer_hooks.errors import OptimizationError, UsageError
-from trainer_hooks.runtime.carried import CarriedBit
-from trainer_hooks.runtime.comm_hook import is_plain_mean, register_hook
-from trainer_hooks.runtime.unreached import require_gradients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from trainer_hooks.runtime.ddp_strategy import DDPStrategy
     from trainer_hooks.runtime.process_group import ProcessGroup
 
-__all__ = ["GradientSync"]
+__all__ = [
+    "GradientFlag",
+    "GradientSync",
+    "averages_plainly",
+    "register_comm_hook",
+    "require_no_unused_parameters",
+]
 
 
-class _Step(nn.Module):
-    """A training step as the forward of a module, which DistributedDataParallel can wrap."""
+_Hook = Callable[[Any, Any], Any]
 
-    def __init__(
-        self, module: nn.Module, step: Callable[[Any, int], Any], bit: CarriedBit | None
-    ) -> None:
-        super().__init__()
-        self.module = module
-        self.bit = bit  # the last one, so that it has no bucket of its own
-        self._run = step
-
-    def forward(self, batch: Any, batch_idx: int, is_left_out: bool = False) -> Any:
-        """Return what the step returns; of a batch that is left out, a zero with all gradients."""
-        if is_left_out:
-            return _zero_of(self.module)
-        return self._run(batch, batch_idx)
+_MEANS = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
 
 
 class GradientSync:
-    """Average the gradients of a window over all processes, in the backward of its last forward.
+    """Average the gradients of an accumulation window over all ranks, in its last backward.
 
-    The module is not changed: what is wrapped is the step. `begin` and `end` stand around each
-    batch. Every process takes part in the communication of every window, whatever its own batches
-    come to; so a batch that is left out here counts as one whose gradients are zero.
+    The module is not changed: the step is wrapped. `begin` and `end` enclose each batch. Every rank
+    takes part in the communication of every window, whatever its own batches return; so a batch
+    that one rank skips counts as a batch with zero gradients.
 
     Args:
-        module: what is trained.
+        module: the model.
         step: runs a training batch.
-        processes: all of them.
-        is_manual: whether the step itself calls for the backward.
+        processes: the ranks.
+        is_manual: whether the step itself calls backward.
 
     Attributes:
-        is_begun: whether a batch is begun, and not ended.
-        has_wish: says whether this process has something to agree on with the others, which is
-            told to them with the gradients.
+        is_batch_open: whether `begin` was called and `end` was not.
+        has_request: returns whether this rank has a request for the others; sent with the
+            gradients.
     """
 
     def __init__(
@@ -67,175 +58,198 @@ class GradientSync:
         is_manual: bool = False,
     ) -> None:
         self._module = module
-        self._own_step = step
+        self._run_step = step
         self._processes = processes
-        self._alarm = processes.alarm
+        self._watchdog = processes.watchdog
         self._is_manual = is_manual
         self._is_first = True
-        self.is_begun = False
-        self.has_wish: Callable[[], bool] = bool
-        self._bit: CarriedBit | None = None
-        self._is_wished = True
-        self._is_due = False
+        self.is_batch_open = False
+        self.has_request: Callable[[], bool] = bool
+        self._request_flag: GradientFlag | None = None
+        self._any_rank_requests = True
+        self._reduces_next_backward = False
         self._is_reduced = False
         self._windows = 0
-        self._ended_in: Any = None
+        self._batches_at_last_step: Any = None
         self._parameters: list[nn.Parameter] = []
         self._ddp: DistributedDataParallel | None = None
         self.refresh(is_window_open=False)
 
     def step(self, batch: Any, batch_idx: int) -> Any:
-        """Run the step, so that the backward of what it returns is averaged if it is to be."""
+        """Run the step through DistributedDataParallel."""
         if self._ddp is None:
-            return self._own_step(batch, batch_idx)
+            return self._run_step(batch, batch_idx)
         return self._ddp(batch, batch_idx)
 
-    def is_wished(self) -> bool:
-        """Return whether any process had a wish in the window; also where that is not known."""
-        is_wished, self._is_wished = self._is_wished, self._bit is None
-        return is_wished
+    def any_rank_requests(self) -> bool:
+        """Return whether any rank had a request in the window; True if that is not known."""
+        any_rank_requests, self._any_rank_requests = (
+            self._any_rank_requests,
+            self._request_flag is None,
+        )
+        return any_rank_requests
 
     def refresh(self, *, is_window_open: bool) -> None:
-        """Begin an epoch, or go on in one: look whether the module has the same parameters.
+        """Start or continue an epoch; wrap the module anew if its parameters are other objects.
 
         Args:
-            is_window_open: whether it is gone on with inside a window.
+            is_window_open: whether the epoch continues inside an accumulation window.
         """
-        found = list(self._module.parameters())
-        if len(found) != len(self._parameters) or any(
-            one is not other for one, other in zip(found, self._parameters, strict=True)
+        parameters = list(self._module.parameters())
+        if len(parameters) != len(self._parameters) or any(
+            new is not old for new, old in zip(parameters, self._parameters, strict=True)
         ):
             self._wrap()
         self._is_first = not is_window_open
 
     def begin(self, closes_window: bool) -> None:
-        """Begin a forward; the gradients are averaged in its backward if it closes the window."""
+        """Start a batch.
+
+        Args:
+            closes_window: whether the gradients are reduced in the backward of this batch.
+        """
         if self._is_first:
             flags = [parameter.requires_grad for parameter in self._parameters]
+            # DDP fixes the set of trained parameters at construction: it would wait for gradients
+            # of a parameter that was frozen since.
             if flags != self._flags:
                 self._wrap()
-        self.is_begun, self._is_due, self._is_reduced = True, closes_window, False
+        self.is_batch_open, self._reduces_next_backward, self._is_reduced = (
+            True,
+            closes_window,
+            False,
+        )
         if self._ddp is not None:
-            # buffers are rank 0's at the first forward of a window, which all processes have
-            self._set(closes_window and not self._is_manual, self._is_first)
+            # Buffers are broadcast at the first forward of a window, the only one that all ranks
+            # have: ranks may skip any other batch on their own.
+            self._set_ddp_flags(closes_window and not self._is_manual, self._is_first)
         self._is_first = False
         if closes_window or self._is_manual:
-            self._alarm.begin_meeting("the gradients")
+            self._watchdog.begin_computing_wait("the gradients")
 
     def backward(self, loss: Tensor) -> None:
-        """Run the backward of a loss; with its gradients the others learn of a wish."""
-        torch.autograd.backward(*self._roots(loss))
+        """Run the backward of a loss, and send this rank's flag with the gradients."""
+        # Both roots in one call: DDP completes its reduction within a single backward.
+        torch.autograd.backward(*self._batch_roots(loss))
 
     def before_backward(self, loss: Tensor) -> None:
-        """Tell the others of a wish before a backward that the module runs itself."""
-        (_, *parameters), (_, *gradients) = self._roots(loss)
+        """Send this rank's flag before a backward that the module runs itself."""
+        (_, *parameters), (_, *gradients) = self._batch_roots(loss)
         if parameters:
             torch.autograd.backward(parameters, gradients)
 
-    def note_backward(self) -> None:
-        """Note that a backward is done.
+    def finish_backward(self) -> None:
+        """Record that a backward is done.
 
         Raises:
-            OptimizationError: a parameter got no gradient, for which the others wait.
+            OptimizationError: a parameter got no gradient, for which the other ranks wait.
         """
-        if not self._is_due or self._ddp is None:
+        if not self._reduces_next_backward or self._ddp is None:
             return
-        self._is_due, self._is_reduced = False, True
-        self._alarm.end_meeting()
-        if self._bit is not None:
-            self._is_wished |= self._bit.receive()
+        self._reduces_next_backward, self._is_reduced = False, True
+        self._watchdog.end_computing_wait()
+        if self._request_flag is not None:
+            self._any_rank_requests |= self._request_flag.receive()
         if self._processes.options.find_unused_parameters:
             return
+        # DDP would report this at the next forward only, and by the parameters' indices.
         if any(p.grad is None and p.requires_grad for p in self._parameters):
-            require_gradients(self._module, type(self._module).__qualname__, "DDPStrategy")
+            require_no_unused_parameters(
+                self._module, type(self._module).__qualname__, "DDPStrategy"
+            )
 
-    def leave_out(self, closes_window: bool, batches: int) -> None:
-        """Take part in a batch that is left out here, if the others' forward calls for it.
+    def skip_batch(self, closes_window: bool, batches: int) -> None:
+        """Take part in the forward of a batch that only this rank skips, if it has not begun.
 
         Args:
-            closes_window: whether the batch is its window's last.
-            batches: how many were done before it.
+            closes_window: whether the batch is the last of its window.
+            batches: number of batches completed before it.
 
         Raises:
-            UsageError: the window is closed, and the others step.
+            UsageError: the window is reduced already, so that the others step with this batch.
         """
-        if self._ended_in == batches:
+        if self._batches_at_last_step == batches:
             raise UsageError(
                 f"StopTraining was raised in rank {self._processes.global_rank} between the "
                 "gradients of a window and its end: the other processes make a step that this one "
                 "would not. Call trainer.stop() there, or raise it in another hook."
             )
-        if not self.is_begun:
+        if not self.is_batch_open:
             self.begin(closes_window)
             if self._ddp is not None:
-                self._ddp(None, -1, is_left_out=True)
+                self._ddp(None, -1, is_skipped=True)
 
     def end(self, closes_window: bool, has_gradients: bool, batches: int) -> bool:
-        """End a batch; return whether the window has gradients, of any process.
+        """End a batch and return whether the window has gradients, on any rank.
 
         Args:
-            closes_window: whether the batch is its window's last.
-            has_gradients: whether there are any of this process.
-            batches: how many batches were done before it.
+            closes_window: whether the batch is the last of its window.
+            has_gradients: whether this rank has gradients.
+            batches: number of batches completed before it.
         """
-        self.is_begun = False
-        self._alarm.end_meeting()
+        self.is_batch_open = False
+        self._watchdog.end_computing_wait()
         if not closes_window or self._is_manual:
             return has_gradients
         self._windows += 1
-        self._is_first, self._ended_in = True, batches
+        self._is_first, self._batches_at_last_step = True, batches
         has_gradients = has_gradients or self._is_reduced
         if self._ddp is None:
             return has_gradients
-        what = f"left_out/{self._windows}"
+        counter = f"left_out/{self._windows}"
         if not has_gradients:
-            self._alarm.count(what, 1)
+            # Before the reduction, which no rank leaves before all have entered it: so the count
+            # below is complete.
+            self._watchdog.add_to_counter(counter, 1)
         if not self._is_reduced:
-            self._contribute_nothing()
-        if has_gradients or self._alarm.count(what, 0) < self._processes.world_size:
+            self._reduce_zeros()
+        if has_gradients or self._watchdog.add_to_counter(counter, 0) < self._processes.world_size:
             return True
+        # No rank has gradients: without this the reduced zeros would still be stepped with.
         for parameter in self._parameters:
             parameter.grad = None
         return False
 
-    def prepare(self, loss: Tensor) -> None:
-        """Average the gradients in the backward of `loss`, which the step calls for itself."""
+    def prepare_manual_backward(self, loss: Tensor) -> None:
+        """Reduce gradients in the backward of `loss`, which the step itself runs."""
         if self._ddp is None:
             return
         self._ddp.require_backward_grad_sync = True
-        self._prepare([loss])
+        self._prepare_reducer([loss])
 
-    def finish_manual(self) -> None:
-        """Note that a backward that the step called for is done."""
+    def finish_manual_backward(self) -> None:
+        """Record that a backward which the step ran is done."""
         if self._ddp is not None:
             self._ddp.require_backward_grad_sync = False
         self._is_first = True
 
     def mean(self, loss: Tensor) -> Tensor:
-        """Return the mean of a loss over all processes, for what decides by it."""
-        found: Tensor = self._processes.reduce(loss)
-        return found
+        """Return the mean of a loss over all ranks, on which an optimizer bases decisions."""
+        mean: Tensor = self._processes.reduce(loss)
+        return mean
 
     def _wrap(self) -> None:
+        """Wrap the step in DistributedDataParallel, for the current parameters."""
         self._parameters = list(self._module.parameters())
         self._flags = [parameter.requires_grad for parameter in self._parameters]
-        self._ddp, self._bit, self._is_wished = None, None, True
+        self._ddp, self._request_flag, self._any_rank_requests = None, None, True
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
         if trained:
             options, group = self._processes.options, self._processes.training_group
-            if not self._is_manual and is_plain_mean(options):
-                self._bit = CarriedBit(trained[-1])
-            with self._alarm.waiting("DistributedDataParallel"):
+            if not self._is_manual and averages_plainly(options):
+                self._request_flag = GradientFlag(trained[-1])
+            # Its constructor compares the parameters of all ranks, which is a collective.
+            with self._watchdog.waiting("DistributedDataParallel"):
                 self._ddp = DistributedDataParallel(
-                    _Step(self._module, self._own_step, self._bit),
+                    _StepModule(self._module, self._run_step, self._request_flag),
                     process_group=group,
                     **options.arguments(),
                 )
-            register_hook(self._ddp, options, group)
+            register_comm_hook(self._ddp, options, group)
         self._is_first = True
 
-    def _contribute_nothing(self) -> None:
-        """Take part in the communication of a window with gradients of zero."""
+    def _reduce_zeros(self) -> None:
+        """Take part in the reduction of a window with zero gradients."""
         assert self._ddp is not None
         options = self._processes.options
         if options.static_graph:
@@ -243,52 +257,204 @@ class GradientSync:
                 f"rank {self._processes.global_rank} left a batch out, but "
                 "DDPStrategy(static_graph=True) says that all steps are alike: leave it out."
             )
-        zero = _zero_of(self._module)
+        zero = _zero_loss(self._module)
         self._ddp.require_backward_grad_sync = True
-        self._prepare([zero])
-        with self._alarm.waiting("the gradients"):
-            torch.autograd.backward(*self._with_wish(zero))
-        if self._bit is not None:
-            self._is_wished |= self._bit.receive()
+        self._prepare_reducer([zero])
+        with self._watchdog.waiting("the gradients"):
+            torch.autograd.backward(*self._backward_roots(zero))
+        if self._request_flag is not None:
+            self._any_rank_requests |= self._request_flag.receive()
 
-    def _roots(self, loss: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
-        """Return what a batch's backward begins at, and the gradients there."""
-        if not self._is_due:
+    def _batch_roots(self, loss: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return the tensors at which a batch's backward starts, and their gradients."""
+        if not self._reduces_next_backward:
             return [loss], [None]
-        if self._bit is not None and self._processes.options.find_unused_parameters:
-            self._prepare([loss])  # torch has searched for what is in use, without the bit
-        return self._with_wish(loss)
+        if self._request_flag is not None and self._processes.options.find_unused_parameters:
+            # DDP's forward searched for unused parameters before the flag was part of the graph.
+            self._prepare_reducer([loss])
+        return self._backward_roots(loss)
 
-    def _with_wish(self, loss: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
-        """Return where a reduced backward begins: a loss and, if it tells of wishes, the bit."""
-        if self._bit is None:
+    def _backward_roots(self, loss: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return the loss, and the flag if it is in use, with their gradients."""
+        if self._request_flag is None:
             return [loss], [None]
-        parameter, gradient = self._bit.root(self.has_wish())
+        parameter, gradient = self._request_flag.backward_root(self.has_request())
         return [loss, parameter], [None, gradient]
 
-    def _set(self, is_reduced: bool, shares_buffers: bool) -> None:
-        """Tell torch what the next forward and its backward are for, where it is anything new."""
+    def _set_ddp_flags(self, is_reduced: bool, broadcasts_buffers: bool) -> None:
+        """Choose the communication of the next forward and backward of DistributedDataParallel."""
         ddp = self._ddp
         assert ddp is not None
+        # Assignments go through nn.Module.__setattr__, which costs more than the comparison.
         if ddp.require_backward_grad_sync is not is_reduced:
             ddp.require_backward_grad_sync = is_reduced
-        if ddp.require_forward_param_sync is not shares_buffers:
-            ddp.require_forward_param_sync = shares_buffers
+        if ddp.require_forward_param_sync is not broadcasts_buffers:
+            ddp.require_forward_param_sync = broadcasts_buffers
 
-    def _prepare(self, outputs: list[Tensor]) -> None:
-        """Tell torch that a backward follows which is to be averaged."""
+    def _prepare_reducer(self, outputs: list[Tensor]) -> None:
+        """Prepare torch's reducer for a backward that its own forward did not announce."""
         assert self._ddp is not None
         self._ddp.require_forward_param_sync = True
+        # DDP.forward calls these two only if it knows that gradients are synchronised in its
+        # backward.
         reducer = self._ddp.reducer
         reducer._rebuild_buckets()  # noqa: SLF001 - as forward does, and Lightning
         if self._ddp.find_unused_parameters and not self._ddp.static_graph:
-            bits = [] if self._bit is None else [self._bit.alias()]
-            reducer.prepare_for_backward([*outputs, *bits])
+            flag_outputs = [] if self._request_flag is None else [self._request_flag.as_output()]
+            reducer.prepare_for_backward([*outputs, *flag_outputs])
         else:
             reducer.prepare_for_backward([])
 
 
-def _zero_of(module: nn.Module) -> Tensor:
-    """Return a zero on which all trained parameters have an influence of zero."""
+class _StepModule(nn.Module):
+    """A module whose forward is the training step, for DistributedDataParallel to wrap."""
+
+    def __init__(
+        self, module: nn.Module, step: Callable[[Any, int], Any], request_flag: GradientFlag | None
+    ) -> None:
+        super().__init__()
+        self.module = module
+        # Registered last: DDP fills buckets from the last parameter on, and the flag then shares a
+        # bucket with the model's last parameters.
+        self.request_flag = request_flag
+        self._run = step
+
+    def forward(self, batch: Any, batch_idx: int, is_skipped: bool = False) -> Any:
+        """Return the step's output; for a skipped batch, a zero that depends on every parameter."""
+        if is_skipped:
+            return _zero_loss(self.module)
+        return self._run(batch, batch_idx)
+
+
+def _zero_loss(module: nn.Module) -> Tensor:
+    """Return a zero whose gradient for every trained parameter is zero."""
+    # `* 0` keeps each parameter in the graph, so that DDP sees a gradient for all of them; float()
+    # because `stack` needs one dtype.
     parts = [(p.sum() * 0).float() for p in module.parameters() if p.requires_grad]
     return torch.stack(parts).sum()
+
+
+class GradientFlag(nn.Module):
+    """A flag that the ranks exchange inside the all-reduce of gradients, at no extra collective.
+
+    It is a parameter with one element that DistributedDataParallel takes for one of the model's.
+    Its gradient is made here: 1 where the flag is set, else 0. So its mean over the ranks is
+    positive if any rank has set the flag.
+
+    On a GPU the result is copied to the host asynchronously and read after the next reduction, so
+    that the host never waits for the device.
+
+    Args:
+        reference: a parameter of the model; with its dtype and device, both share a DDP bucket.
+
+    Attributes:
+        parameter: the parameter whose gradient is averaged.
+    """
+
+    def __init__(self, reference: nn.Parameter) -> None:
+        super().__init__()
+        options: dict[str, Any] = {"dtype": reference.dtype, "device": reference.device}
+        self.parameter = nn.Parameter(torch.zeros(1, **options))
+        # A tuple hides the parameter from nn.Module.__getattr__, which would cost each step.
+        self._parameter_tuple = (self.parameter,)
+        self._gradients = torch.zeros(1, **options), torch.ones(1, **options)
+        self._copy: Tensor | None = None
+        self._is_copied: torch.cuda.Event | None = None
+
+    def as_output(self) -> Tensor:
+        """Return the parameter as an operation's output, for torch's unused parameter search."""
+        return self.parameter.view(1)
+
+    def backward_root(self, is_set: bool) -> tuple[Tensor, Tensor]:
+        """Return the tensor at which a backward starts to send this rank's flag, and its gradient.
+
+        Call it once for each reduction, for that backward or for an earlier one.
+        """
+        (parameter,) = self._parameter_tuple
+        parameter.grad = None
+        return parameter, self._gradients[is_set]
+
+    def receive(self) -> bool:
+        """Return whether any rank set the flag; call it once for each reduction.
+
+        On a GPU the result is that of the reduction before.
+        """
+        gradient = self._parameter_tuple[0].grad
+        assert gradient is not None
+        if not gradient.is_cuda:
+            return bool(gradient.item())
+        if self._copy is None or self._is_copied is None:
+            # Pinned: a copy to pageable memory would make the host wait.
+            self._copy = torch.zeros(1, dtype=gradient.dtype, pin_memory=True)
+            self._is_copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            is_set = False
+        else:
+            self._is_copied.synchronize()
+            is_set = bool(self._copy.item())
+        # Read at the next call: reading now would make the host wait for the device.
+        self._copy.copy_(gradient, non_blocking=True)
+        self._is_copied.record()
+        return is_set
+
+
+def averages_plainly(options: DDPStrategy) -> bool:
+    """Return whether every rank gets the plain mean of each gradient, also of a tiny one.
+
+    A hook that compresses more than the dtype, or that averages on some steps or ranks only, may
+    not give it; then no flag can be sent with the gradients.
+    """
+    if options.ddp_comm_hook is None:
+        return True
+    return options.ddp_comm_wrapper is None and _is_torch_default_hook(options.ddp_comm_hook)
+
+
+def register_comm_hook(ddp: DistributedDataParallel, options: DDPStrategy, group: Any) -> None:
+    """Register the communication hook that a strategy names, if it names one."""
+    hook, state = options.ddp_comm_hook, options.ddp_comm_state
+    if hook is None:
+        return
+    if state is None and _is_torch_default_hook(hook):
+        # torch's default hooks take None for the default group, which may be another one.
+        state = group
+    if options.ddp_comm_wrapper is not None:
+        hook = options.ddp_comm_wrapper(hook)
+    ddp.register_comm_hook(state, _without_string_annotations(hook))
+
+
+def _without_string_annotations(hook: _Hook) -> _Hook:
+    """Return the hook without annotations if they are strings, which torch would reject."""
+    if not any(isinstance(value, str) for value in inspect.get_annotations(hook).values()):
+        return hook
+    return lambda state, bucket: hook(state, bucket)
+
+
+def _is_torch_default_hook(hook: object) -> bool:
+    """Return whether a hook is one of torch's default hooks that only change the dtype."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    return any(hook is getattr(default_hooks, name) for name in _MEANS)
+
+
+def require_no_unused_parameters(module: nn.Module, purpose: str, strategy: str) -> None:
+    """Check that each trained parameter of a module has a gradient.
+
+    Args:
+        module: the module.
+        purpose: how the message names the module.
+        strategy: name of the strategy's class, whose option allows unused parameters.
+
+    Raises:
+        OptimizationError: parameters have none; the message names them.
+    """
+    missing = [
+        name
+        for name, parameter in module.named_parameters()
+        if parameter.grad is None and parameter.requires_grad
+    ]
+    if missing:
+        raise OptimizationError(
+            f"the parameters {', '.join(missing)} of {purpose} got no gradient in a step of "
+            "several processes, which must all have the same: use them in the loss, set "
+            "requires_grad = False, or pass "
+            f"Trainer(strategy={strategy}(find_unused_parameters=True))."
+        )

@@ -1,4 +1,4 @@
-"""Numeric precision: what the forward runs in, and how the loss is scaled."""
+"""Numeric precision: autocast, dtypes of parameters and batches, and loss scaling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,19 +24,19 @@ _ALIASES = {
     "16-mixed": "16-mixed", "16": "16-mixed", 16: "16-mixed",
     "bf16-true": "bf16-true", "16-true": "16-true",
 }  # fmt: skip
-_WHOLE = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
-_NOT_HERE = ("transformer-engine", "transformer-engine-float16")
+_TRUE_DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
+_UNAVAILABLE = ("transformer-engine", "transformer-engine-float16")
 
 
 class Precision:
-    """Full 32-bit precision, and the interface of the others.
+    """Full 32-bit precision, and the base class of the other precisions.
 
     Attributes:
-        name: as in `Trainer(precision=...)`.
+        name: value of `Trainer(precision=...)`.
         is_plain: whether the forward needs no context and the loss no scaling, so that a loop can
-            leave both out.
-        converts_batches: whether batches are given its type.
-        scaler: what scales the loss, or None.
+            omit both calls.
+        converts_batches: whether batches are converted to its dtype.
+        scaler: the loss scaler, or None.
     """
 
     name = "32-true"
@@ -49,10 +49,10 @@ class Precision:
         return nullcontext()
 
     def convert_module(self, module: torch.nn.Module) -> None:
-        """Give the module's parameters this precision."""
+        """Convert the module's parameters to this precision."""
 
     def convert_batch(self, batch: Any) -> Any:
-        """Give a batch's floating-point tensors this precision."""
+        """Return a batch with its floating-point tensors in this precision."""
         return batch
 
     def scale(self, loss: Tensor) -> Tensor:
@@ -60,30 +60,30 @@ class Precision:
         return loss
 
     def building_context(self) -> AbstractContextManager[Any]:
-        """Return what layers are made in, so that they have the precision's type at once."""
+        """Return a context in which new layers have this precision's dtype."""
         return nullcontext()
 
     def unscale(self, optimizer: Optimizer) -> None:
-        """Turn scaled gradients into true ones, in place."""
+        """Divide scaled gradients by the loss scale, in place."""
 
     def step(self, optimizer: Optimizer) -> None:
-        """Let the optimizer step; a scaler skips it where a gradient is not finite."""
+        """Step the optimizer; a scaler skips the step if a gradient is not finite."""
         optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the scaler's state, or nothing."""
+        """Return the scaler's state, or an empty dict."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the scaler's state back."""
+        """Restore the scaler's state."""
 
 
-class _Whole(Precision):
-    """Parameters, batches and newly made tensors of one type.
+class _TruePrecision(Precision):
+    """Parameters, batches and new tensors of one dtype.
 
     Args:
-        name: as in `Trainer(precision=...)`.
-        dtype: the type.
+        name: value of `Trainer(precision=...)`.
+        dtype: the dtype.
     """
 
     is_plain = False
@@ -95,7 +95,9 @@ class _Whole(Precision):
 
     @contextmanager
     def forward_context(self) -> Iterator[None]:
+        """Return a context in which new tensors have the dtype."""
         default = torch.get_default_dtype()
+        # So that tensors which the forward creates, such as masks, have the parameters' dtype.
         torch.set_default_dtype(self._dtype)
         try:
             yield
@@ -103,19 +105,22 @@ class _Whole(Precision):
             torch.set_default_dtype(default)
 
     def building_context(self) -> AbstractContextManager[Any]:
+        """Return a context in which new layers have the dtype."""
         return self.forward_context()
 
     def convert_module(self, module: torch.nn.Module) -> None:
+        """Convert the module's parameters to the dtype."""
         module.to(dtype=self._dtype)
 
     def convert_batch(self, batch: Any) -> Any:
-        from trainer_hooks.runtime.transfer import map_tensors
+        """Return a batch with its floating-point tensors in the dtype."""
+        from trainer_hooks.runtime.nested_tensors import map_tensors
 
         return map_tensors(batch, lambda t: t.to(self._dtype) if t.is_floating_point() else t)
 
 
 class _Autocast(Precision):
-    """Mixed precision: 32-bit parameters, the forward in a 16-bit type where that is safe."""
+    """Mixed precision: 32-bit parameters, and a forward in a 16-bit dtype where that is safe."""
 
     is_plain = False
 
@@ -125,11 +130,12 @@ class _Autocast(Precision):
         self._dtype = dtype
 
     def forward_context(self) -> AbstractContextManager[Any]:
+        """Return torch's autocast context."""
         return torch.autocast(self._device_type, dtype=self._dtype)
 
 
 class _ScaledAutocast(_Autocast):
-    """Mixed precision in float16, whose small gradients need a scaled loss."""
+    """Mixed precision in float16, with a scaled loss so that small gradients do not vanish."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__("16-mixed", device, torch.float16)
@@ -137,36 +143,43 @@ class _ScaledAutocast(_Autocast):
         self._unscaled: set[int] = set()
 
     def scale(self, loss: Tensor) -> Tensor:
+        """Return the loss times the loss scale."""
         scaled: Tensor = self.scaler.scale(loss)
         return scaled
 
     def unscale(self, optimizer: Optimizer) -> None:
+        """Divide the gradients by the loss scale, once per step."""
+        # The scaler raises an error if a window's gradients are unscaled twice, and clipping, hooks
+        # and the step itself may each need them unscaled.
         if id(optimizer) not in self._unscaled:
             self.scaler.unscale_(optimizer)
             self._unscaled.add(id(optimizer))
 
     def step(self, optimizer: Optimizer) -> None:
+        """Step the optimizer if all gradients are finite, and update the loss scale."""
         self.unscale(optimizer)
         self.scaler.step(optimizer)
         self.scaler.update()
         self._unscaled.discard(id(optimizer))
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the scaler's state."""
         return self.scaler.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the scaler's state."""
         self.scaler.load_state_dict(state_dict)
-        # torch makes the scale with the first loss, and a resumed window may end without one
+        # GradScaler creates its scale at the first loss, and a resumed window may step without one.
         self.scaler.scale(torch.zeros((), device=self._device_type))
 
 
 def make_precision(precision: str | int | None, device: torch.device) -> Precision:
-    """Return the precision that `Trainer(precision=...)` names.
+    """Return the precision for a value of `Trainer(precision=...)`.
 
     Raises:
-        OptionError: the name is unknown, or not available on this device.
+        OptionError: the value is unknown, or not available on this device.
     """
-    if isinstance(precision, str) and precision in _NOT_HERE:
+    if isinstance(precision, str) and precision in _UNAVAILABLE:
         raise OptionError(
             f"Trainer(precision={precision!r}): not available. Use bf16-mixed, and layers of "
             "Transformer Engine in the module itself."
@@ -176,12 +189,12 @@ def make_precision(precision: str | int | None, device: torch.device) -> Precisi
         names = sorted({*_ALIASES.values()})
         raise OptionError(
             f"Trainer(precision={precision!r}): must be one of {', '.join(names)}."
-            f"{nearest(str(precision), names)}"
+            f"{did_you_mean(str(precision), names)}"
         )
     if name == "64-true" and device.type == "mps":
         raise OptionError("Trainer(precision='64-true'): MPS has no 64-bit floating point.")
-    if name in _WHOLE:
-        return _Whole(name, _WHOLE[name])
+    if name in _TRUE_DTYPES:
+        return _TruePrecision(name, _TRUE_DTYPES[name])
     if name == "bf16-mixed":
         return _Autocast(name, device, torch.bfloat16)
     if name == "16-mixed":

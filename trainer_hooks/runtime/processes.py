@@ -1,4 +1,4 @@
-"""What the processes of a run do together; for one process that is nothing."""
+"""The ranks of a run: the interface, which does nothing for one rank."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ = ["Processes"]
 
 
 class Processes:
-    """The processes of a run: here one, for which nothing is to be done.
+    """The ranks of a run, here a single one, for which each method is trivial.
 
-    `ProcessGroup` is that of several. `trainer.strategy` is this object, so that its names are
-    Lightning's where there are some.
+    `ProcessGroup` is the class for several. `trainer.strategy` is this object, so its names are
+    Lightning's where Lightning has the method.
 
     Args:
-        device: where this process computes.
-        topology: which process this is.
+        device: device of this process.
+        topology: the ranks, and which of them this process is.
 
     Attributes:
-        is_several: whether there are others.
-        is_sharded: whether each has a shard of the weights.
-        saves_parts: whether each adds its part to a checkpoint, which is a folder then.
-        has_common_buffers: whether buffers are the same in all where a window begins.
+        is_distributed: whether there are several ranks.
+        is_sharded: whether each rank holds a shard of the weights.
+        saves_shards: whether each rank writes its shard of a checkpoint, which is then a folder.
+        has_common_buffers: whether buffers are equal on all ranks at the start of a window.
     """
 
-    is_several = False
+    is_distributed = False
     is_sharded = False
-    saves_parts = False
+    saves_shards = False
     has_common_buffers = True
 
     def __init__(self, device: torch.device, topology: Topology = SINGLE_PROCESS) -> None:
@@ -45,37 +45,37 @@ class Processes:
 
     @property
     def world_size(self) -> int:
-        """The number of processes."""
+        """Number of ranks."""
         return self.topology.world_size
 
     @property
     def global_rank(self) -> int:
-        """This process's number among all."""
+        """Rank of this process."""
         return self.topology.global_rank
 
     @property
     def local_rank(self) -> int:
-        """This process's number among those of its machine."""
+        """Rank of this process among those of its node."""
         return self.topology.local_rank
 
     @property
     def node_rank(self) -> int:
-        """The number of its machine."""
+        """Index of this process's node."""
         return self.topology.node_rank
 
     @property
     def is_global_zero(self) -> bool:
-        """Whether this process is the one that writes and prints."""
+        """Whether this is rank 0, which writes files and prints."""
         return self.topology.is_global_zero
 
     @property
     def device_mesh(self) -> DeviceMesh | None:
-        """The processes by what they share, where weights are sharded."""
+        """The device mesh of the ranks, if weights are sharded."""
         return None
 
     @property
     def data_topology(self) -> Topology:
-        """Which share of the data is this process's."""
+        """The topology for loading data, which decides on this rank's shard of it."""
         return self.topology
 
     def place(
@@ -86,48 +86,48 @@ class Processes:
         precision: str,  # noqa: ARG002 - the interface
         is_filled: bool,
     ) -> None:
-        """Put a module, or this process's shard of it, on the device.
+        """Put a module, or this rank's shard of it, on the device.
 
         Args:
             module: the module.
-            steps: the names of its methods that are run as its forward is.
-            precision: the name of the run's precision.
-            is_filled: whether a checkpoint follows that has all weights.
+            steps: names of methods that run forwards.
+            precision: name of the run's precision.
+            is_filled: whether a checkpoint with all weights is loaded next.
         """
         if any(parameter.is_meta for parameter in module.parameters()):
-            from trainer_hooks.runtime.materializing import materialize
+            from trainer_hooks.runtime.module_init import materialize
 
             materialize(module, self.root_device, is_filled=is_filled)
         module.to(self.root_device)
 
-    def gathered(self, value: Any, *, keeps: bool) -> Any:  # noqa: ARG002 - the interface
-        """Return `value` with whole tensors where there are shards of them.
+    def gather_shards(self, value: Any, *, keep_result: bool) -> Any:  # noqa: ARG002 - the interface
+        """Return `value` with its sharded tensors gathered.
 
         Args:
-            value: dicts, lists and tuples in one another.
-            keeps: whether this process needs what it gets.
+            value: nested dicts, lists and tuples.
+            keep_result: whether this rank needs the result.
         """
         return value
 
-    def divided(
+    def shard_checkpoint(
         self,
         checkpoint: dict[str, Any],
         module: nn.Module,  # noqa: ARG002 - the interface
         optimizers: Sequence[Optimizer],  # noqa: ARG002 - the interface
         read: Callable[[Any], object] | None = None,  # noqa: ARG002 - the interface
     ) -> dict[str, Any]:
-        """Return a checkpoint as the module and the optimizers of this process take it.
+        """Return a checkpoint as the module and the optimizers of this rank load it.
 
         Args:
-            checkpoint: what was read.
-            module: what takes the weights.
-            optimizers: what take the states; none where they are not restored.
-            read: fills tensors by where they belong, where the checkpoint has none of their values.
+            checkpoint: the checkpoint that was read.
+            module: the module that loads the weights.
+            optimizers: the optimizers that load the states; empty if they are not restored.
+            read: fills tensors by their path in the checkpoint, if it has them on the meta device.
         """
         return checkpoint
 
     def gradients(self, module: nn.Module) -> dict[str, torch.Tensor]:
-        """Return the gradients that there are, by name."""
+        """Return the gradients of a module by parameter name, without those that are None."""
         named = module.named_parameters()
         return {name: p.grad for name, p in named if p.grad is not None}
 
@@ -138,39 +138,39 @@ class Processes:
         *,
         is_window_open: bool,  # noqa: ARG002 - the interface
     ) -> None:
-        """Take gradients back.
+        """Restore gradients.
 
         Args:
-            module: what is trained.
-            gradients: them, by name.
-            is_window_open: whether they are this process's own, and not yet reduced.
+            module: the model.
+            gradients: the gradients by parameter name.
+            is_window_open: whether they are this rank's own, not yet reduced.
         """
         for name, parameter in module.named_parameters():
             gradient = gradients.get(name)
             parameter.grad = None if gradient is None else gradient.to(parameter.device)
 
-    def go_on_alone(self, module: nn.Module) -> None:
-        """Let this process run forwards that others do not; all processes must call it."""
+    def begin_uneven_forwards(self, module: nn.Module) -> None:
+        """Prepare for forwards that only some ranks run; a collective call."""
 
-    def go_on_together(self, module: nn.Module) -> None:
-        """End that, if it was begun."""
+    def end_uneven_forwards(self, module: nn.Module) -> None:
+        """Undo `begin_uneven_forwards`, if it was called."""
 
-    def share_buffers(self, module: torch.nn.Module) -> None:
-        """Make a module's buffers rank 0's, so that all evaluate the same model."""
+    def broadcast_module_buffers(self, module: torch.nn.Module) -> None:
+        """Copy rank 0's buffers to all ranks, so that all evaluate the same model."""
 
     def barrier(self, name: str | None = None) -> None:
-        """Wait until all processes have come here.
+        """Wait until all ranks have called this.
 
         Args:
-            name: what it is for, which is told where a process waits too long.
+            name: reason of the barrier, for messages about a rank that waits too long.
         """
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:  # noqa: ARG002 - the interface
-        """Return what process `src` has given; any object that can be pickled."""
+        """Return the object of rank `src`; any object that can be pickled."""
         return obj
 
     def gather(self, obj: Any) -> list[Any]:
-        """Return what all processes have given, in their order; any objects that can be pickled."""
+        """Return the objects of all ranks, by rank; any objects that can be pickled."""
         return [obj]
 
     def reduce(
@@ -179,11 +179,11 @@ class Processes:
         group: Any = None,  # noqa: ARG002 - the interface
         reduce_op: str | None = "mean",  # noqa: ARG002 - the interface
     ) -> torch.Tensor:
-        """Return a number or tensor reduced over all processes: its mean, or by another operation.
+        """Return a number or tensor reduced over all ranks.
 
         Args:
-            tensor: it; of one shape on all.
-            group: a group of torch's; all unless given.
+            tensor: a number, or a tensor of the same shape on all ranks.
+            group: a process group of torch; all ranks by default.
             reduce_op: `"mean"`, `"avg"`, `"sum"`, `"min"` or `"max"`.
         """
         import torch
@@ -196,9 +196,9 @@ class Processes:
         group: Any = None,  # noqa: ARG002 - the interface
         sync_grads: bool = False,  # noqa: ARG002 - the interface
     ) -> torch.Tensor:
-        """Return the tensors of all processes in one, with a new first dimension."""
+        """Return the tensors of all ranks stacked along a new first dimension."""
         return tensor.unsqueeze(0)
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002, ARG002
-        """Return whether all processes say so, or whether any does."""
+        """Return whether all ranks decide True, or whether any does."""
         return bool(decision)

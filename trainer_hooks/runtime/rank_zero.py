@@ -1,4 +1,4 @@
-"""What the first of several processes alone does."""
+"""Functions that act on rank 0 only: a decorator, logging and warnings."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _R = TypeVar("_R")
 
 
 class RankZeroOnly:
-    """What `rank_zero_only` is: a decorator that knows which process this is."""
+    """Decorator of functions that run on rank 0 only; `rank` is the rank of this process."""
 
     @property
     def rank(self) -> int:
-        """This process's number among all."""
+        """This process's global rank."""
         return read_topology().global_rank
 
     def __call__(self, fn: Callable[_P, _R], default: _R | None = None) -> Callable[_P, _R | None]:
-        """Return a function that does nothing in all processes but the first.
+        """Return a function that calls `fn` on rank 0 and returns `default` on the others.
 
         Args:
-            fn: what the first process calls.
-            default: what the others return.
+            fn: function to call on rank 0.
+            default: return value on the other ranks.
         """
 
         @functools.wraps(fn)
@@ -53,18 +53,18 @@ rank_zero_only = RankZeroOnly()
 
 @rank_zero_only
 def rank_zero_debug(message: str, *args: Any, stacklevel: int = 4) -> None:
-    """Log at level DEBUG in the first process; the arguments are `rank_zero_info`'s."""
+    """Log at level DEBUG on rank 0; the arguments are those of `rank_zero_info`."""
     log.debug(message, *args, stacklevel=stacklevel - 1)
 
 
 @rank_zero_only
 def rank_zero_info(message: str, *args: Any, stacklevel: int = 4) -> None:
-    """Log at level INFO in the first process.
+    """Log at level INFO on rank 0.
 
     Args:
-        message: it.
-        args: what is put into the message, as by `logging`.
-        stacklevel: whose line it is said to be: 4 is the one that calls, 5 the one that calls that.
+        message: format string.
+        args: values for the format string, as in `logging`.
+        stacklevel: frame that the message is attributed to: 4 is the caller, 5 the caller's caller.
     """
     log.info(message, *args, stacklevel=stacklevel - 1)
 
@@ -73,12 +73,12 @@ def rank_zero_info(message: str, *args: Any, stacklevel: int = 4) -> None:
 def rank_zero_warn(
     message: str, stacklevel: int = 4, category: type[Warning] = TrainerHooksWarning
 ) -> None:
-    """Warn in the first process.
+    """Warn on rank 0.
 
     Args:
-        message: what of.
-        stacklevel: whose line it is: 4 is the one that calls, 5 the one that calls that.
-        category: the class of the warning.
+        message: text of the warning.
+        stacklevel: frame that the warning is attributed to: 4 is the caller, 5 the caller's caller.
+        category: class of the warning.
     """
     if stacklevel == 4:
         warn(message, category)
@@ -90,10 +90,10 @@ def rank_zero_warn(
 def rank_zero_deprecation(
     message: str, stacklevel: int = 4, category: type[Warning] = FutureWarning
 ) -> None:
-    """Warn in the first process of what will not be there any more.
+    """Warn on rank 0 that something is deprecated.
 
-    It is a FutureWarning, which Python shows wherever it comes from. The arguments are
-    `rank_zero_warn`'s.
+    The default category is FutureWarning, which Python shows wherever it comes from. The arguments
+    are those of `rank_zero_warn`.
     """
     if stacklevel == 4:
         warn(message, category)

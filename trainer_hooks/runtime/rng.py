@@ -1,4 +1,4 @@
-"""Random numbers: seed them, take a snapshot, put it back."""
+"""Seed, save and restore the random state of Python, NumPy and torch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "OwnNumbers",
+    "SeparateRandomState",
     "capture",
     "draw_seed",
-    "has_moved_since",
+    "has_drawn_since",
+    "host_random_state",
     "isolated",
-    "moment",
     "reseed",
     "restore",
     "seed_everything",
@@ -32,14 +32,13 @@ _MAX_SEED = 2**32 - 1
 
 
 def seed_everything(seed: int | None = None, workers: bool = False, verbose: bool = True) -> int:
-    """Seed Python's, NumPy's and torch's random numbers, on all devices.
+    """Seed the random generators of Python, NumPy and torch, on all devices.
 
     Args:
-        seed: from 0 to 2**32 - 1; where None, `PL_GLOBAL_SEED` from the environment, or else 0.
-        workers: seed data loader workers as well. torch derives each worker's seeds (Python, NumPy,
-            torch) from the main process's generator, so nothing is left to do for it; the argument
-            is there for code that was written for Lightning.
-        verbose: report the seed at level INFO.
+        seed: from 0 to 2**32 - 1; if None, `PL_GLOBAL_SEED` from the environment, or else 0.
+        workers: accepted for code that was written for Lightning. torch derives the seeds of each
+            data loader worker (Python, NumPy, torch) from the main process's generator in any case.
+        verbose: whether to log the seed at level INFO.
 
     Returns:
         The seed.
@@ -59,6 +58,7 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
         raise OptionError(f"seed_everything({seed!r}): must be an integer from 0 to {_MAX_SEED}.")
     if verbose:
         log.info("seed set to %d", seed)
+    # Processes that this one starts seed themselves from these variables, as with Lightning.
     os.environ["PL_GLOBAL_SEED"] = str(seed)
     os.environ["PL_SEED_WORKERS"] = str(int(workers))
     reseed(seed)
@@ -66,7 +66,7 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
 
 
 def reseed(seed: int) -> None:
-    """Seed every global generator, and leave the environment alone.
+    """Seed every global generator without a change of the environment.
 
     Args:
         seed: from 0 to 2**32 - 1.
@@ -81,23 +81,25 @@ def reseed(seed: int) -> None:
 def capture() -> dict[str, Any]:
     """Return the state of every global generator as plain data and tensors.
 
-    Numbers go into tensors: read safely, hundreds of single ones take longer than all the rest.
+    Integers are stored in tensors: with safe loading, hundreds of single ones are slower to read
+    than the rest of a small checkpoint.
     """
-    version, internal, gauss = random.getstate()
+    version, internal, next_gaussian = random.getstate()
     state: dict[str, Any] = {
-        "python": (version, torch.tensor(internal, dtype=torch.int64), gauss),
+        "python": (version, torch.tensor(internal, dtype=torch.int64), next_gaussian),
         "torch": torch.get_rng_state(),
     }
     numpy = _numpy()
     if numpy is not None:
-        kind, keys, position, has_gauss, cached = numpy.random.get_state()
+        generator_name, keys, position, has_gauss, cached = numpy.random.get_state()
         state["numpy"] = (
-            kind,
+            generator_name,
             torch.from_numpy(keys.astype("int64")),
             int(position),
             int(has_gauss),
             float(cached),
         )
+    # Reading the state would initialise CUDA in a process that does not use it.
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state_all()
     if torch.backends.mps.is_available():
@@ -106,15 +108,17 @@ def capture() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Put back what `capture` returned, as far as this machine has those generators."""
-    version, internal, gauss = state["python"]
-    random.setstate((version, tuple(internal.tolist()), gauss))
+    """Restore the state that `capture` returned, for the generators that this machine has."""
+    version, internal, next_gaussian = state["python"]
+    random.setstate((version, tuple(internal.tolist()), next_gaussian))
+    # On the host: loading with a map_location may have moved the state to the device.
     torch.set_rng_state(state["torch"].cpu())
     numpy = _numpy()
     if numpy is not None and "numpy" in state:
-        kind, keys, position, has_gauss, cached = state["numpy"]
-        numpy.random.set_state((kind, keys.tolist(), position, has_gauss, cached))
+        generator_name, keys, position, has_gauss, cached = state["numpy"]
+        numpy.random.set_state((generator_name, keys.tolist(), position, has_gauss, cached))
     if "cuda" in state and torch.cuda.is_available():
+        # The checkpoint may come from a machine with more GPUs.
         for index, device_state in enumerate(state["cuda"][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(device_state.cpu(), index)
     if "mps" in state and torch.backends.mps.is_available():
@@ -123,7 +127,7 @@ def restore(state: dict[str, Any]) -> None:
 
 @contextmanager
 def isolated() -> Iterator[None]:
-    """Put the generators back afterwards, so that what ran inside leaves no trace in them."""
+    """Restore all global generators afterwards, so that code inside leaves no trace in them."""
     state = capture()
     try:
         yield
@@ -132,35 +136,36 @@ def isolated() -> Iterator[None]:
 
 
 def draw_seed(generator: torch.Generator | None = None) -> int:
-    """Draw a seed from 0 to 2**32 - 1 from a generator, or from torch's global numbers."""
+    """Draw a seed from 0 to 2**32 - 1 from a generator, or from torch's global one."""
     return int(torch.randint(_MAX_SEED + 1, (), generator=generator))
 
 
-def moment() -> tuple[Any, Any, Any]:
-    """Return what `has_moved_since` compares with: where the global numbers on the host stand."""
+def host_random_state() -> tuple[Any, Any, Any]:
+    """Return the state of the global generators on the host, to compare with `has_drawn_since`."""
     numpy = _numpy()
-    drawn = None if numpy is None else numpy.random.get_state()
-    return random.getstate(), torch.get_rng_state(), drawn
+    numpy_state = None if numpy is None else numpy.random.get_state()
+    return random.getstate(), torch.get_rng_state(), numpy_state
 
 
-def has_moved_since(before: tuple[Any, Any, Any]) -> bool:
-    """Return whether a global random number was drawn on the host since a moment."""
-    (python, torch_state, drawn), now = before, moment()
-    if python != now[0] or not torch.equal(torch_state, now[1]):
+def has_drawn_since(previous: tuple[Any, Any, Any]) -> bool:
+    """Return whether a global random number was drawn on the host since `previous` was read."""
+    (python, torch_state, numpy_state), current = previous, host_random_state()
+    if python != current[0] or not torch.equal(torch_state, current[1]):
         return True
-    if drawn is None or now[2] is None:
-        return drawn is not now[2]
-    return drawn[2:] != now[2][2:] or bool((drawn[1] != now[2][1]).any())
+    if numpy_state is None or current[2] is None:
+        return numpy_state is not current[2]
+    return numpy_state[2:] != current[2][2:] or bool((numpy_state[1] != current[2][1]).any())
 
 
-class OwnNumbers:
-    """Random numbers that only what runs inside the `with` draws from, and that only it moves on.
+class SeparateRandomState:
+    """A random state that only code inside the `with` draws from.
 
-    Python's, NumPy's and torch's global functions give them there, on the host. What draws from
-    them as it goes then gives the same again, whatever else drew in between.
+    Inside, the global functions of Python, NumPy and torch draw from it, on the host. Code that
+    draws its random numbers over many such contexts gets the same ones again, whatever was drawn
+    outside in between.
 
     Args:
-        seed: what they start with, from 0 to 2**32 - 1.
+        seed: initial seed, from 0 to 2**32 - 1.
     """
 
     def __init__(self, seed: int) -> None:
@@ -168,16 +173,16 @@ class OwnNumbers:
         self._python: Any = None
         self._torch: Any = None
         self._numpy: Any = None
-        self._outer: tuple[Any, Any, Any] = (None, None, None)
+        self._outer_states: tuple[Any, Any, Any] = (None, None, None)
 
     def __enter__(self) -> None:
         numpy = _numpy()
-        # the generator object is exchanged: to read a state takes a hundred times as long
-        outer = None if numpy is None else numpy.random.get_bit_generator()
-        self._outer = (random.getstate(), torch.get_rng_state(), outer)
+        # NumPy's bit generator object is swapped: reading its state takes a hundred times as long.
+        outer_numpy = None if numpy is None else numpy.random.get_bit_generator()
+        self._outer_states = (random.getstate(), torch.get_rng_state(), outer_numpy)
         if self._python is None:
             random.seed(self._seed)
-            torch.set_rng_state(_seeded(self._seed, like=self._outer[1]))
+            torch.set_rng_state(_seeded(self._seed, like=self._outer_states[1]))
         else:
             random.setstate(self._python)
             torch.set_rng_state(self._torch)
@@ -187,7 +192,7 @@ class OwnNumbers:
 
     def __exit__(self, *error: object) -> None:
         self._python, self._torch = random.getstate(), torch.get_rng_state()
-        python, torch_state, numpy_outer = self._outer
+        python, torch_state, numpy_outer = self._outer_states
         random.setstate(python)
         torch.set_rng_state(torch_state)
         if numpy_outer is not None:
@@ -196,13 +201,14 @@ class OwnNumbers:
 
 
 def _seeded(seed: int, like: torch.Tensor) -> torch.Tensor:
-    """Return a state of torch's numbers on the host, with the `initial_seed` of another."""
+    """Return a seeded CPU state of torch with the `initial_seed` of the state `like`."""
     state = torch.Generator().manual_seed(seed).get_state()
-    # its first eight bytes: workers that are started inside are to be told the run's seed
+    # The first eight bytes hold the initial seed, from which DataLoader derives the seeds of
+    # workers: those that start inside must get the run's.
     state[:8] = like[:8]
     return state
 
 
 def _numpy() -> Any:
-    """Return NumPy if it is in use in this process; torch runs without it."""
+    """Return the module NumPy if this process has imported it, else None."""
     return sys.modules.get("numpy")

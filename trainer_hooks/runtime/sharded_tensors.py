@@ -1,4 +1,4 @@
-"""Tensors of which each process has a shard: gathered, divided, and found in states."""
+"""Gather, shard and find sharded tensors (DTensors) in nested state."""
 
 from __future__ import annotations
 
@@ -19,215 +19,231 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 __all__ = [
-    "Divider",
-    "change_tensors",
-    "divided",
-    "gathered",
-    "held_gradients",
-    "hold_gradients",
+    "CheckpointSharder",
+    "accumulated_gradients",
+    "clear_accumulated_gradient",
+    "extract_shards",
+    "gather_shards",
+    "map_nested_tensors",
     "plain_name",
-    "taken_apart",
-    "unheld",
+    "set_accumulated_gradients",
+    "take_shard",
 ]
 
-Place = tuple[Any, ...]
-"""Where something lies in a nesting: the keys and numbers that lead to it."""
+Path = tuple[Any, ...]
+"""Path of a tensor in nested containers: the keys and indices that lead to it."""
 
 
-def change_tensors(value: Any, change: Callable[[Tensor, Place], Any], place: Place = ()) -> Any:
-    """Return `value` with each tensor changed; what holds none that is changed stays as it is.
+def map_nested_tensors(value: Any, change: Callable[[Tensor, Path], Any], path: Path = ()) -> Any:
+    """Return `value` with `change` applied to each tensor; containers without a change are kept.
 
     Args:
-        value: dicts, lists and tuples in one another.
-        change: is given a tensor and where it lies, in the same order in all processes.
-        place: where `value` lies itself.
+        value: nested dicts, lists and tuples.
+        change: gets a tensor and its path, in the same order on all ranks.
+        path: path of `value` itself.
     """
     if isinstance(value, Tensor):
-        return change(value, place)
+        return change(value, path)
     if isinstance(value, dict):
-        items = {key: change_tensors(item, change, (*place, key)) for key, item in value.items()}
+        items = {key: map_nested_tensors(item, change, (*path, key)) for key, item in value.items()}
         if all(items[key] is item for key, item in value.items()):
             return value
-        made = copy.copy(value)  # with what is attached to it, as a state_dict's versions
-        made.update(items)
-        return made
+        # A state_dict carries `_metadata` as an attribute, which a dict comprehension would lose.
+        result = copy.copy(value)
+        result.update(items)
+        return result
     if type(value) in (list, tuple):
-        found = [change_tensors(item, change, (*place, n)) for n, item in enumerate(value)]
-        return value if all(map(is_, found, value)) else type(value)(found)
+        mapped = [map_nested_tensors(item, change, (*path, n)) for n, item in enumerate(value)]
+        return value if all(map(is_, mapped, value)) else type(value)(mapped)
     return value
 
 
-def change_shards(value: Any, change: Callable[[DTensor, Place], Any]) -> Any:
-    """Return `value` with each tensor changed that is sharded; as `change_tensors`."""
+def map_sharded_tensors(value: Any, change: Callable[[DTensor, Path], Any]) -> Any:
+    """Return `value` with `change` applied to each sharded tensor; see `map_nested_tensors`."""
 
-    def change_one(tensor: Tensor, place: Place) -> Any:
-        return change(tensor, place) if isinstance(tensor, DTensor) else tensor
+    def change_one(tensor: Tensor, path: Path) -> Any:
+        return change(tensor, path) if isinstance(tensor, DTensor) else tensor
 
-    return change_tensors(value, change_one)
+    return map_nested_tensors(value, change_one)
 
 
-def gathered(value: Any, *, keeps: bool) -> Any:
-    """Return `value` with its sharded tensors whole and on the host; all processes must call it.
+def gather_shards(value: Any, *, keep_result: bool) -> Any:
+    """Return `value` with its sharded tensors unsharded on the host; a collective call.
 
     Args:
-        value: dicts, lists and tuples in one another.
-        keeps: whether this process needs them; if not, empty tensors stand in their places.
+        value: nested dicts, lists and tuples.
+        keep_result: whether this rank needs the tensors; if not, it gets empty ones.
     """
     known: dict[int, Tensor] = {}
 
-    def gather(tensor: DTensor, _: Place) -> Tensor:
-        if id(tensor) not in known:  # what is shared stays shared
+    def gather(tensor: DTensor, _: Path) -> Tensor:
+        if id(tensor) not in known:  # shared tensors stay shared
+            # A collective, which ranks that drop the result must call as well.
             whole = tensor.full_tensor()
-            if not keeps:
+            if not keep_result:
                 whole = torch.empty(0)
+            # On a mesh of one rank `full_tensor` may return the shard itself, which training goes
+            # on to change.
             elif whole.device.type != "cpu" or whole.data_ptr() == tensor.to_local().data_ptr():
                 whole = whole.detach().to("cpu", copy=True)
             known[id(tensor)] = whole.detach()
         return known[id(tensor)]
 
-    return change_shards(value, gather)
+    return map_sharded_tensors(value, gather)
 
 
-def taken_apart(value: Any) -> tuple[Any, dict[str, list[Any]], dict[str, list[list[Any]]]]:
+def extract_shards(value: Any) -> tuple[Any, dict[str, list[Any]], dict[str, list[list[Any]]]]:
     """Take the sharded tensors out of a checkpoint.
 
     Returns:
-        It with empty tensors in their places; by name this process's part of each, the shape of the
-        whole and where in it the part begins; and the places of each name.
+        The checkpoint with empty tensors in their place; by name this rank's shard of each, its
+        global shape and the offset of the shard; and the paths of each name.
     """
     shards: dict[str, list[Any]] = {}
-    places: dict[str, list[list[Any]]] = {}
+    paths: dict[str, list[list[Any]]] = {}
     names: dict[int, str] = {}
-    beginnings: dict[Any, Sequence[int]] = {}  # an optimizer's states lie as the weights do
+    # Optimizer states have the layout of their weights, so each layout is computed once.
+    offsets: dict[Any, Sequence[int]] = {}
 
-    def take(tensor: DTensor, place: Place) -> Tensor:
-        name = names.setdefault(id(tensor), ".".join(map(str, place)))
+    def extract(tensor: DTensor, path: Path) -> Tensor:
+        name = names.setdefault(id(tensor), ".".join(map(str, path)))
         if name not in shards:
             layout = tensor.shape, tensor.device_mesh, tensor.placements
-            if layout not in beginnings:
-                beginnings[layout] = compute_local_shape_and_global_offset(*layout)[1]
-            shards[name] = [tensor.to_local(), list(tensor.shape), list(beginnings[layout])]
-        places.setdefault(name, []).append(list(place))
+            if layout not in offsets:
+                offsets[layout] = compute_local_shape_and_global_offset(*layout)[1]
+            shards[name] = [tensor.to_local(), list(tensor.shape), list(offsets[layout])]
+        paths.setdefault(name, []).append(list(path))
         return torch.empty(0)
 
-    with torch.no_grad():  # in which a tensor's own part is no new one
-        return change_shards(value, take), shards, places
+    # Without grad mode, `to_local` returns the shard itself and not an autograd view of it.
+    with torch.no_grad():
+        return map_sharded_tensors(value, extract), shards, paths
 
 
-def divided(whole: Tensor, like: DTensor) -> DTensor:
-    """Return this process's shard of a tensor that all processes have whole."""
-    moved = whole.detach().to(like.to_local().device)
-    # of what all have nothing is sent
-    return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None)
+def take_shard(whole: Tensor, reference: DTensor) -> DTensor:
+    """Return this rank's shard of a tensor that all ranks hold unsharded."""
+    moved = whole.detach().to(reference.to_local().device)
+    # `src_data_rank=None`: all ranks hold the values, so nothing is sent.
+    return distribute_tensor(moved, reference.device_mesh, reference.placements, src_data_rank=None)
 
 
-class Divider:
-    """Makes this process's shards of a checkpoint's tensors.
+class CheckpointSharder:
+    """Compute this rank's shards of the tensors in a checkpoint.
 
     Args:
-        read: fills tensors by where they belong in the checkpoint, where that has them on the
-            device meta; None for one that has them all.
+        read: fills tensors by their path in the checkpoint, if the checkpoint has them on the meta
+            device; None if it has all values.
     """
 
-    def __init__(self, read: Callable[[dict[Place, Tensor]], object] | None) -> None:
+    def __init__(self, read: Callable[[dict[Path, Tensor]], object] | None) -> None:
         self._read = read
-        self._into: dict[Place, Tensor] = {}
+        self._to_read: dict[Path, Tensor] = {}
         self._replicated: list[tuple[dict[str, Any], str, DTensor]] = []
 
-    def weights(self, saved: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return saved weights as the module's own are."""
-        made = dict(saved)
+    def weights(self, saved: Mapping[str, Any], module_state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return saved weights, sharded like the module's own."""
+        result = dict(saved)
         for name, value in saved.items():
-            if name in own and isinstance(value, Tensor):
-                like = own[name]
-                value = value if value.is_meta else value.to(like.dtype)
-                made[name] = self._like(value, like, ("state_dict", name), like.dtype)
-        return made
+            if name in module_state and isinstance(value, Tensor):
+                reference = module_state[name]
+                value = value if value.is_meta else value.to(reference.dtype)
+                result[name] = self._shard_like(
+                    value, reference, ("state_dict", name), reference.dtype
+                )
+        return result
 
     def optimizer_state(
-        self, state: dict[str, Any], optimizer: Optimizer, place: Place
+        self, state: dict[str, Any], optimizer: Optimizer, path: Path
     ) -> dict[str, Any]:
-        """Return an optimizer's saved state with shards of what belongs to a sharded parameter."""
+        """Return an optimizer's saved state, sharded like the parameters it belongs to."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         numbers = [number for group in state["param_groups"] for number in group["params"]]
-        made = dict(state.get("state", {}))
+        result = dict(state.get("state", {}))
         for number, parameter in zip(numbers, parameters, strict=True):
-            if number not in made:
+            if number not in result:
                 continue
-            made[number] = one = dict(made[number])
-            for name, value in one.items():
+            # Copied, because the caller's checkpoint must stay as it was read.
+            result[number] = parameter_state = dict(result[number])
+            for name, value in parameter_state.items():
                 if not isinstance(value, Tensor) or not value.ndim:
                     continue
-                here = (*place, "state", number, name)
+                tensor_path = (*path, "state", number, name)
                 if value.shape == parameter.shape:
-                    one[name] = self._like(value, parameter, here, value.dtype)
+                    parameter_state[name] = self._shard_like(
+                        value, parameter, tensor_path, value.dtype
+                    )
                 elif isinstance(parameter, DTensor):
-                    one[name] = self._like(value, value, here, value.dtype)
-                    self._replicated.append((one, name, parameter))
-        return {**state, "state": made}
+                    parameter_state[name] = self._shard_like(value, value, tensor_path, value.dtype)
+                    self._replicated.append((parameter_state, name, parameter))
+        return {**state, "state": result}
 
     def finish(self) -> None:
-        """Read what is to be read."""
-        if self._read is not None and self._into:
-            self._read(self._into)
+        """Read the tensors that were requested, and replicate those that are not sharded."""
+        if self._read is not None and self._to_read:
+            self._read(self._to_read)
         for state, name, parameter in self._replicated:
             mesh, device = parameter.device_mesh, parameter.to_local().device
             state[name] = distribute_tensor(
                 state[name].to(device), mesh, [Replicate()] * mesh.ndim, src_data_rank=None
             )
 
-    def _like(self, value: Tensor, like: Tensor, place: Place, dtype: torch.dtype) -> Tensor:
+    def _shard_like(
+        self, value: Tensor, reference: Tensor, path: Path, dtype: torch.dtype
+    ) -> Tensor:
+        """Return this rank's shard of a saved tensor, or a tensor that `finish` fills with it."""
         if value.is_meta:
-            if like.is_meta:
-                self._into[place] = torch.empty(like.shape, dtype=dtype)
+            if reference.is_meta:
+                self._to_read[path] = torch.empty(reference.shape, dtype=dtype)
             else:
-                self._into[place] = torch.empty_like(like.detach(), dtype=dtype)
-            return self._into[place]
-        return divided(value, like) if isinstance(like, DTensor) else value
+                self._to_read[path] = torch.empty_like(reference.detach(), dtype=dtype)
+            return self._to_read[path]
+        return take_shard(value, reference) if isinstance(reference, DTensor) else value
 
 
 def plain_name(name: str) -> str:
-    """Return a parameter's name as it stands in checkpoints, without what wraps its layer."""
+    """Return a parameter's name as in checkpoints, without activation checkpointing's prefix."""
     return name.replace("_checkpoint_wrapped_module.", "")
 
 
-def held_gradients(module: nn.Module) -> dict[str, Tensor]:
-    """Return, by name, the gradients that a window holds back until its end, each of them whole."""
-    found = {}
-    for name, held in _held(module):
-        gradient = held.unsharded_accumulated_grad
-        if gradient is None and hasattr(held, "_unsharded_param"):
-            gradient = held._unsharded_param.grad  # noqa: SLF001 - torch tells it nowhere else
+def accumulated_gradients(module: nn.Module) -> dict[str, Tensor]:
+    """Return the gradients that a window accumulates until its end, by name and unsharded."""
+    gradients = {}
+    for name, fsdp_parameter in _fsdp_parameters(module):
+        gradient = fsdp_parameter.unsharded_accumulated_grad
+        if gradient is None and hasattr(fsdp_parameter, "_unsharded_param"):
+            gradient = fsdp_parameter._unsharded_param.grad  # noqa: SLF001 - torch tells it nowhere else
         if gradient is not None:
-            found[name] = gradient
-    return found
+            gradients[name] = gradient
+    return gradients
 
 
-def hold_gradients(module: nn.Module, gradients: Mapping[str, Tensor]) -> None:
-    """Take gradients back that a window holds until its end."""
-    for name, held in _held(module):
-        unheld(held)
+def set_accumulated_gradients(module: nn.Module, gradients: Mapping[str, Tensor]) -> None:
+    """Restore the gradients that a window accumulates until its end."""
+    for name, fsdp_parameter in _fsdp_parameters(module):
+        clear_accumulated_gradient(fsdp_parameter)
         if name in gradients:
-            device = held.sharded_param.to_local().device
-            held.unsharded_accumulated_grad = gradients[name].detach().clone().to(device)
+            device = fsdp_parameter.sharded_param.to_local().device
+            fsdp_parameter.unsharded_accumulated_grad = gradients[name].detach().clone().to(device)
 
 
-def unheld(held: Any) -> None:
-    """Let go of the gradient that a parameter holds back."""
-    held.unsharded_accumulated_grad = None
-    if hasattr(held, "_unsharded_param"):
-        held._unsharded_param.grad = None  # noqa: SLF001 - torch tells it nowhere else
+def clear_accumulated_gradient(fsdp_parameter: Any) -> None:
+    """Clear the gradient that a parameter accumulates."""
+    fsdp_parameter.unsharded_accumulated_grad = None
+    if hasattr(fsdp_parameter, "_unsharded_param"):
+        fsdp_parameter._unsharded_param.grad = None  # noqa: SLF001 - torch tells it nowhere else
 
 
-def _held(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Give what torch keeps of each sharded parameter, with the parameter's name."""
+def _fsdp_parameters(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield torch's FSDP record of each sharded parameter, with the parameter's name."""
     names = {id(parameter): plain_name(name) for name, parameter in module.named_parameters()}
     for layer in module.modules():
         if isinstance(layer, FSDPModule):
             state = layer._get_fsdp_state()  # noqa: SLF001 - there is no public way to it
             for group in state._fsdp_param_groups:  # noqa: SLF001
-                for held in group.fsdp_params:
-                    name = names.get(id(held.sharded_param))
-                    if name is None:  # while it is gathered the whole one stands in its place
-                        name = names[id(held._unsharded_param)]  # noqa: SLF001
-                    yield name, held
+                for fsdp_parameter in group.fsdp_params:
+                    name = names.get(id(fsdp_parameter.sharded_param))
+                    # While a layer is gathered, the module has the unsharded parameter in place of
+                    # this one.
+                    if name is None:
+                        name = names[id(fsdp_parameter._unsharded_param)]  # noqa: SLF001
+                    yield name, fsdp_parameter

@@ -1,17 +1,19 @@
-"""The strategies that `Trainer(strategy=...)` takes, and whether one fits the processes."""
+"""Strategies of `Trainer(strategy=...)`, and the check that one fits the ranks.
+
+`resolve_strategy` reads who launched this process, or plans a launch for `Trainer(devices=2)`.
+"""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
+import torch
 import torch.distributed as dist
 
 from trainer_hooks._lazy import class_if_loaded
-from trainer_hooks.errors import OptionError, nearest
-from trainer_hooks.runtime.starting import require_one, to_start, wanted
+from trainer_hooks.errors import OptionError, did_you_mean
+from trainer_hooks.runtime.ddp_strategy import DDPStrategy
 from trainer_hooks.runtime.topology import (
     NOTEBOOK,
     SCRIPT,
@@ -22,111 +24,161 @@ from trainer_hooks.runtime.topology import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
+    from trainer_hooks.runtime.process_group import ProcessGroup
 
-__all__ = ["DDPStrategy", "choose_processes"]
+__all__ = [
+    "make_process_group",
+    "plan_launch",
+    "requested_device_count",
+    "require_single_process",
+    "resolve_strategy",
+]
+
 
 _FORKS = ("ddp_notebook", "ddp_fork")
 _NAMES = ("auto", "ddp", "ddp_find_unused_parameters_true", "fsdp", *_FORKS, "single_device")
-_INSTEAD = {
+_ALTERNATIVES = {
     "ddp_spawn": " Processes that are spawned get pickled copies of all that is trained with: use "
     "'ddp', which runs the script again, or 'ddp_notebook', which forks.",
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DDPStrategy:
-    """Train in several processes, each with all weights: torch's DistributedDataParallel.
-
-    The arguments are that class's; see its documentation for more.
+def plan_launch(
+    may_fork: bool,
+    devices: int | str | Sequence[int],
+    num_nodes: int,
+    environ: Mapping[str, str] | None,
+) -> Topology:
+    """Return the topology of the ranks that this single process has to launch; nothing starts yet.
 
     Args:
-        find_unused_parameters: whether parameters may get no gradient in a step. It costs a walk
-            through the graph; without it such a parameter is an error that names it.
-        static_graph: whether every step is alike, which allows more; no batch can be skipped then.
-        gradient_as_bucket_view: whether gradients lie in the memory that is communicated.
-        broadcast_buffers: whether buffers are rank 0's at the first forward of each window.
-        bucket_cap_mb: megabytes that are communicated together; None for torch's choice.
-        ddp_comm_hook: averages the gradients of a bucket in place of torch: a function of its state
-            and the bucket, of `torch.distributed.algorithms.ddp_comm_hooks` or your own. A step of
-            one that is not of that package's `default_hooks` costs a small reduction more, with
-            which the processes agree. What it keeps is in no checkpoint.
-        ddp_comm_state: what that function is given as its state, as a `PowerSGDState`.
-        ddp_comm_wrapper: makes another function of it, as `fp16_compress_wrapper` does.
-        timeout: how long one process waits for another in a collective.
-        patience: how long all processes must stand still, each waiting for something else, until
-            they are ended, as none can ever go on. One that is at work is waited for.
+        may_fork: whether to fork the ranks even in a script.
+        devices: the Trainer's option.
+        num_nodes: the Trainer's option.
+        environ: environment variables; by default those of this process.
 
     Raises:
-        OptionError: a value breaks its rule.
+        OptionError: a launcher has started this process, or is needed.
     """
+    _require_single_node(num_nodes)
+    count = requested_device_count(devices)
+    if count is None or count < 2:
+        return SINGLE_PROCESS
+    has_group = dist.is_available() and dist.is_initialized()
+    if has_group or "RANK" in (os.environ if environ is None else environ):
+        launched_by = "a process group of one process" if has_group else "torchrun with one process"
+        raise OptionError(
+            f"Trainer(devices={devices!r}): {launched_by} is there, and the Trainer would start "
+            f"{count - 1} more beside it. Start it with torchrun --nproc-per-node {count}, or "
+            "without a launcher."
+        )
+    from trainer_hooks.runtime.launcher import can_rerun_command
 
-    find_unused_parameters: bool = False
-    static_graph: bool = False
-    gradient_as_bucket_view: bool = False
-    broadcast_buffers: bool = True
-    bucket_cap_mb: float | None = None
-    ddp_comm_hook: Callable[[Any, Any], Any] | None = None
-    ddp_comm_state: object = None
-    ddp_comm_wrapper: Callable[[Any], Any] | None = None
-    timeout: timedelta = timedelta(minutes=30)
-    patience: timedelta = timedelta(seconds=10)
-
-    def __post_init__(self) -> None:
-        hook, wrapper = self.ddp_comm_hook, self.ddp_comm_wrapper
-        for name, value in (("ddp_comm_hook", hook), ("ddp_comm_wrapper", wrapper)):
-            if value is not None and not callable(value):
-                raise OptionError(f"DDPStrategy({name}={value!r}): must be a function, or None.")
-        if hook is None and (self.ddp_comm_state is not None or wrapper is not None):
-            given = "ddp_comm_wrapper" if wrapper is not None else "ddp_comm_state"
-            raise OptionError(
-                f"DDPStrategy({given}=...): it is for a ddp_comm_hook, and there is none. Pass one."
-            )
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what DistributedDataParallel is given."""
-        given: dict[str, Any] = {
-            "find_unused_parameters": self.find_unused_parameters,
-            "static_graph": self.static_graph,
-            "gradient_as_bucket_view": self.gradient_as_bucket_view,
-        }
-        if not self.broadcast_buffers:  # newer releases of torch warn of the name
-            given["broadcast_buffers"] = False
-        if self.bucket_cap_mb is not None:
-            given["bucket_cap_mb"] = self.bucket_cap_mb
-        return given
+    is_script = not may_fork and can_rerun_command()
+    if not is_script:
+        # By default torch.cuda.is_available initialises the driver, after which no forked process
+        # can use CUDA; the check through NVML does not.
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    return Topology(
+        count,
+        local_world_size=count,
+        launcher=SCRIPT if is_script else NOTEBOOK,
+        starts="script" if is_script else "fork",
+        reason=f"devices={devices!r}",
+    )
 
 
-def choose_processes(
+def require_single_process(devices: int | str | Sequence[int], num_nodes: int) -> None:
+    """Check that the options ask for a single process.
+
+    Raises:
+        OptionError: they ask for more.
+    """
+    _require_single_node(num_nodes)
+    count = requested_device_count(devices)
+    if count is not None and count > 1:
+        raise OptionError(
+            f"Trainer(strategy='single_device', devices={devices!r}): each device takes a process. "
+            "Leave strategy at 'auto', or devices."
+        )
+
+
+def _require_single_node(num_nodes: int) -> None:
+    """Check that the options ask for a single node.
+
+    Raises:
+        OptionError: they ask for more.
+    """
+    if num_nodes != 1:
+        raise OptionError(
+            f"Trainer(num_nodes={num_nodes!r}): this is one process on one machine. Start it on "
+            f"each of them with torchrun --nnodes {num_nodes} --nproc-per-node N --rdzv-endpoint "
+            "HOST:PORT train.py, or leave num_nodes out."
+        )
+
+
+def requested_device_count(devices: int | str | Sequence[int]) -> int | None:
+    """Return the number of devices per node that the option asks for; None if left open."""
+    if isinstance(devices, bool):
+        return None  # `pick_device` raises the error
+    if devices in (-1, "-1") and torch.cuda.device_count() > 1:
+        return torch.cuda.device_count()
+    if isinstance(devices, int):
+        return devices if devices > 0 else None
+    if isinstance(devices, str):
+        text = devices.strip()
+        if "," in text:
+            return len([part for part in text.split(",") if part.strip()])
+        return int(text) if text.isdecimal() and int(text) else None
+    return len(devices) if isinstance(devices, list | tuple) else None
+
+
+def make_process_group(
+    device: torch.device, topology: Topology, options: DDPStrategy | FSDPStrategy
+) -> ProcessGroup:
+    """Return the group of ranks for a strategy; the arguments are those of `ProcessGroup`."""
+    # Imported here: a run of one rank loads no process group, and DDP loads nothing of FSDP.
+    if isinstance(options, DDPStrategy):
+        from trainer_hooks.runtime.process_group import ProcessGroup
+
+        return ProcessGroup(device, topology, options)
+    from trainer_hooks.runtime.fsdp import ShardedGroup
+
+    return ShardedGroup(device, topology, options)
+
+
+def resolve_strategy(
     strategy: str | DDPStrategy | FSDPStrategy,
     devices: int | str | Sequence[int],
     num_nodes: int,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[Topology, DDPStrategy | FSDPStrategy]:
-    """Return the processes of a trainer, and how they train together.
+    """Return the ranks of a trainer and the options of its strategy.
 
     Args:
         strategy: `"auto"`, `"ddp"`, `"ddp_find_unused_parameters_true"`, `"ddp_notebook"`,
             `"fsdp"`, `"single_device"`, a `DDPStrategy`, or an `FSDPStrategy`.
-        devices: as the Trainer takes it.
-        num_nodes: likewise.
-        environ: the environment; that of this process unless given.
+        devices: the Trainer's option.
+        num_nodes: the Trainer's option.
+        environ: environment variables; by default those of this process.
 
     Raises:
-        OptionError: a value is unknown, or does not fit the processes that were started.
+        OptionError: a value is unknown, or does not fit the ranks that were launched.
     """
+    # Not imported for the check: an FSDPStrategy can only be passed if its module is loaded.
     fsdp = class_if_loaded("trainer_hooks.runtime.fsdp_strategy", "FSDPStrategy")
-    is_given = isinstance(strategy, (DDPStrategy, fsdp))
-    if not is_given and strategy not in _NAMES:
-        more = _INSTEAD.get(str(strategy)) or nearest(str(strategy), _NAMES)
+    is_strategy_object = isinstance(strategy, (DDPStrategy, fsdp))
+    if not is_strategy_object and strategy not in _NAMES:
+        hint = _ALTERNATIVES.get(str(strategy)) or did_you_mean(str(strategy), _NAMES)
         raise OptionError(
             f"Trainer(strategy={strategy!r}): must be one of {', '.join(_NAMES)}, a DDPStrategy or "
-            f"an FSDPStrategy.{more}"
+            f"an FSDPStrategy.{hint}"
         )
     options: DDPStrategy | FSDPStrategy = DDPStrategy()
-    if is_given:
+    if is_strategy_object:
         options = cast("DDPStrategy | FSDPStrategy", strategy)
     elif strategy == "fsdp":
         from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
@@ -134,51 +186,63 @@ def choose_processes(
         options = FSDPStrategy()
     if strategy == "ddp_find_unused_parameters_true":
         options = DDPStrategy(find_unused_parameters=True)
-    found = _read(strategy, environ)
-    if found.world_size == 1 and strategy == "single_device":
-        require_one(devices, num_nodes)
-        return found, options
-    if found.world_size == 1:
-        return to_start(strategy in _FORKS, devices, num_nodes, environ), options
+    topology = _read_topology(strategy, environ)
+    if topology.world_size == 1 and strategy == "single_device":
+        require_single_process(devices, num_nodes)
+        return topology, options
+    if topology.world_size == 1:
+        return plan_launch(strategy in _FORKS, devices, num_nodes, environ), options
     if strategy == "single_device":
         raise OptionError(
-            f"Trainer(strategy='single_device'): {found.launcher} has {found.world_size} "
+            f"Trainer(strategy='single_device'): {topology.launcher} has {topology.world_size} "
             "processes, and each would train alone. Leave strategy at 'auto', or start one."
         )
-    if strategy in _FORKS and found.launcher != NOTEBOOK:
+    if strategy in _FORKS and topology.launcher != NOTEBOOK:
         raise OptionError(
-            f"Trainer(strategy={strategy!r}): {found.launcher} has started {found.world_size} "
-            "processes already, and this would fork more. Leave strategy at 'auto'."
+            f"Trainer(strategy={strategy!r}): {topology.launcher} has started "
+            f"{topology.world_size} processes already, and this would fork more. Leave strategy at "
+            "'auto'."
         )
-    _require_fitting(found, devices, num_nodes)
-    return found, options
+    _require_matching_counts(topology, devices, num_nodes)
+    return topology, options
 
 
-def _read(strategy: object, environ: Mapping[str, str] | None) -> Topology:
+def _read_topology(strategy: object, environ: Mapping[str, str] | None) -> Topology:
+    """Return the topology of this process, which `single_device` reduces to one rank."""
     if strategy == "single_device" and environ is None:
         if STARTED in os.environ and not dist.is_initialized():
-            return SINGLE_PROCESS  # as in the process that has started this one
-        # tasks of SLURM that each train alone, as was asked for
+            return SINGLE_PROCESS  # as in the process that launched this one
+        # Each task of SLURM trains alone, as `single_device` asks for.
         environ = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
     return read_topology() if environ is None else read_topology(environ)
 
 
-def _require_fitting(found: Topology, devices: int | str | Sequence[int], num_nodes: int) -> None:
-    count = wanted(devices)
-    here = found.local_world_size
-    if found.launcher == SCRIPT and count != here:
+def _require_matching_counts(
+    topology: Topology, devices: int | str | Sequence[int], num_nodes: int
+) -> None:
+    """Check that the numbers of devices and nodes equal those of the ranks that were launched.
+
+    Raises:
+        OptionError: they do not.
+    """
+    count = requested_device_count(devices)
+    local_world_size = topology.local_world_size
+    if topology.launcher == SCRIPT and count != local_world_size:
         raise OptionError(
-            f"Trainer(devices={devices!r}): this script has started {here} processes for another "
-            "Trainer, each of which runs all of it, and would train this one alone. Pass devices="
-            f"{here} to each Trainer, or train in one process in a script of its own."
+            f"Trainer(devices={devices!r}): this script has started {local_world_size} processes "
+            "for another Trainer, each of which runs all of it, and would train this one alone. "
+            f"Pass devices={local_world_size} to each Trainer, or train in one process in a script "
+            "of its own."
         )
-    if count is not None and count != here:
+    if count is not None and count != local_world_size:
         raise OptionError(
-            f"Trainer(devices={devices!r}): {found.launcher} has {here} processes on this machine. "
-            f"Leave devices at 'auto', or start it with torchrun --nproc-per-node {count}."
+            f"Trainer(devices={devices!r}): {topology.launcher} has {local_world_size} processes "
+            "on this machine. Leave devices at 'auto', or start it with torchrun --nproc-per-node "
+            f"{count}."
         )
-    if num_nodes not in (1, found.num_nodes):
+    if num_nodes not in (1, topology.num_nodes):
         raise OptionError(
-            f"Trainer(num_nodes={num_nodes!r}): {found.launcher} has {found.world_size} processes "
-            f"on {found.num_nodes} machine(s). Leave num_nodes out, or start it on {num_nodes}."
+            f"Trainer(num_nodes={num_nodes!r}): {topology.launcher} has {topology.world_size} "
+            f"processes on {topology.num_nodes} machine(s). Leave num_nodes out, or start it on "
+            f"{num_nodes}."
         )

@@ -18,10 +18,14 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.testing.contract import check_callback, examine_callback
-    from trainer_hooks.testing.driving import run_hooks
-    from trainer_hooks.testing.recording import HookCall, RecordingCallback
-    from trainer_hooks.testing.report import ContractError, ContractReport, ContractResult, Defect
-    from trainer_hooks.testing.tiny import TinyModule
+    from trainer_hooks.testing.contract_report import (
+        ContractError,
+        ContractReport,
+        ContractResult,
+        Defect,
+    )
+    from trainer_hooks.testing.hook_recording import HookCall, RecordingCallback, run_hooks
+    from trainer_hooks.testing.tiny_module import TinyModule
 
 __all__ = [
     "ContractError",
@@ -39,16 +43,16 @@ __all__ = [
 __getattr__ = loader_of(
     __name__,
     {
-        "ContractError": "report",
-        "ContractReport": "report",
-        "ContractResult": "report",
-        "Defect": "report",
-        "HookCall": "recording",
-        "RecordingCallback": "recording",
-        "TinyModule": "tiny",
+        "ContractError": "contract_report",
+        "ContractReport": "contract_report",
+        "ContractResult": "contract_report",
+        "Defect": "contract_report",
+        "HookCall": "hook_recording",
+        "RecordingCallback": "hook_recording",
+        "TinyModule": "tiny_module",
         "check_callback": "contract",
         "examine_callback": "contract",
-        "run_hooks": "driving",
+        "run_hooks": "hook_recording",
     },
 )
 

@@ -1,4 +1,4 @@
-"""Run the table of checks over a callback: with a report, or with an error that lists defects."""
+"""Check a callback against the contract of callbacks: the table of checks and their runner."""
 
 from __future__ import annotations
 
@@ -13,21 +13,122 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.errors import CallbackError, OptionError, TrainerHooksWarning, nearest
+from trainer_hooks.errors import CallbackError, OptionError, TrainerHooksWarning, did_you_mean
 from trainer_hooks.runtime import rng
-from trainer_hooks.testing import world
-from trainer_hooks.testing.bench import Bench
-from trainer_hooks.testing.checks import CHECKS, Check, Note
-from trainer_hooks.testing.checks.finding import raised
-from trainer_hooks.testing.report import ContractError, ContractReport, ContractResult
-from trainer_hooks.testing.tiny import TinyModule
+from trainer_hooks.testing import contract_checks
+from trainer_hooks.testing.contract_report import (
+    Check,
+    CheckNote,
+    ContractError,
+    ContractReport,
+    ContractResult,
+    defect_from_error,
+)
+from trainer_hooks.testing.harness import CallbackHarness
+from trainer_hooks.testing.process_state import restored_process_state
+from trainer_hooks.testing.resume_check import check_resumes
+from trainer_hooks.testing.tiny_module import TinyModule
 
 if TYPE_CHECKING:
-    from trainer_hooks.module import Module
+    from trainer_hooks.module.module import Module
 
-__all__ = ["check_callback", "examine_callback"]
+__all__ = ["CHECKS", "check_callback", "examine_callback"]
 
 Factory = Callable[[], object]
+
+_MADE = ("construction",)
+_RUNS = ("construction", "hook_signatures", "first_fit")
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "construction",
+        "the factory makes a new callback each time",
+        contract_checks.check_construction,
+    ),
+    Check(
+        "hook_names",
+        "every method named on_... is a hook",
+        contract_checks.check_hook_names,
+        _MADE,
+    ),
+    Check(
+        "hook_signatures",
+        "every hook can take what it is given",
+        contract_checks.check_hook_signatures,
+        _MADE,
+    ),
+    Check(
+        "first_fit",
+        "a fit raises nothing",
+        contract_checks.check_first_fit,
+        ("construction", "hook_signatures"),
+    ),
+    Check(
+        "global_state",
+        "the process is as it was once the trainer is closed",
+        contract_checks.check_global_state,
+        _MADE,
+    ),
+    Check(
+        "random_numbers",
+        "global random numbers are left alone",
+        contract_checks.check_random_numbers,
+        _RUNS,
+    ),
+    Check(
+        "shared_state",
+        "two callbacks share no state",
+        contract_checks.check_shared_state,
+        _RUNS,
+    ),
+    Check(
+        "orders",
+        "fit, validate, test and predict raise nothing, in any order",
+        contract_checks.check_orders,
+        _RUNS,
+    ),
+    Check(
+        "closing", "teardown and close can be called twice", contract_checks.check_closing, _RUNS
+    ),
+    Check(
+        "refits",
+        "a callback can be used again",
+        contract_checks.check_refits,
+        (*_RUNS, "closing"),
+    ),
+    Check(
+        "failing_run",
+        "an error of others is not covered up",
+        contract_checks.check_failing_run,
+        _RUNS,
+    ),
+    Check(
+        "state_key",
+        "the state_key is the same in every run",
+        contract_checks.check_state_key,
+        _MADE,
+    ),
+    Check(
+        "state_round_trip",
+        "the state comes back from a file as it was saved",
+        contract_checks.check_state_round_trip,
+        (*_RUNS, "state_key"),
+    ),
+    Check(
+        "neighbours",
+        "what belongs to others is left alone",
+        contract_checks.check_neighbours,
+        (*_RUNS, "state_round_trip"),
+    ),
+    Check(
+        "resumes",
+        "a run that was cut anywhere and resumed is the run that was not",
+        check_resumes,
+        (*_RUNS, "state_round_trip", "shared_state"),
+    ),
+    Check("costs", "what its hooks cost", contract_checks.measure_costs, _RUNS),
+)
+"""The checks in the order in which they run."""
 
 
 def check_callback(
@@ -39,10 +140,10 @@ def check_callback(
     skip: Iterable[str] = (),
     everywhere: bool = False,
 ) -> ContractReport:
-    """Make sure that a callback keeps the contract of callbacks.
+    """Check that a callback keeps the contract of callbacks; raise an error that lists all defects.
 
     Everything runs on the CPU, in a temporary folder, in a few seconds, and prints nothing. A check
-    that cannot tell more than another's defect is not run.
+    that could only report the defect of an earlier check again is not run.
 
     Args:
         factory: makes a new callback each time it is called, or a list of them, as the entry point
@@ -51,14 +152,14 @@ def check_callback(
         module: makes the module to train, with its loaders, where TinyModule does not log or have
             what the callback needs.
         trainer_options: options of every trainer, where the callback needs them.
-        may_differ: keys of the state that may be another after a resume than without: times,
-            numbers of runs.
+        may_differ: keys of the state that may differ after a resume, such as times and numbers of
+            runs.
         skip: names of checks that the callback is meant to break.
-        everywhere: whether to run it in the trainers of other frameworks, too: of those that are
-            installed, with hooks that they lack, what is raised, and whether its state comes back.
+        everywhere: whether to run it in the trainers of other frameworks, too, those that are
+            installed: it must use only hooks that they have, raise nothing, and get its state back.
 
     Returns:
-        The report; print it to see what was checked, and what the callback costs.
+        The report; print it to see which checks ran and what the callback costs.
 
     Raises:
         ContractError: the callback has defects; all of them are listed.
@@ -91,7 +192,7 @@ def examine_callback(
     skip: Iterable[str] = (),
     everywhere: bool = False,
 ) -> ContractReport:
-    """Return what all checks find of a callback. The arguments are `check_callback`'s.
+    """Run the checks on a callback and return the report. The arguments are `check_callback`'s.
 
     Raises:
         CallbackError: the factory is a callback, or cannot be called.
@@ -99,12 +200,14 @@ def examine_callback(
     """
     checks = CHECKS
     if everywhere:
-        from trainer_hooks.testing.checks.everywhere import EVERYWHERE
+        # loads the adapters of all frameworks
+        from trainer_hooks.testing.foreign_trainers import FOREIGN_CHECKS
 
-        checks = (*CHECKS, *EVERYWHERE)
-    left_out = _known(skip, checks)
+        checks = (*CHECKS, *FOREIGN_CHECKS)
+    skipped = _skipped_names(skip, checks)
     results: list[ContractResult] = []
-    for each in _callables(factory):
+    for one_factory in _factories(factory):
+        # how many callbacks a factory makes is known once it was called
         position, count = 0, 1
         while position < count:
             with (
@@ -112,87 +215,92 @@ def examine_callback(
                 tempfile.TemporaryDirectory(prefix="callback-contract-") as folder,
                 contextlib.chdir(folder),
             ):
-                # resolved, for a callback that compares its paths with the working directory's
-                bench = Bench(
-                    each,
+                harness = CallbackHarness(
+                    one_factory,
                     module,
                     dict(trainer_options or {}),
                     frozenset(may_differ),
+                    # resolved, for a callback that compares its paths with the working directory
                     Path(folder).resolve(),
                     position,
                 )
-                results += _examine(bench, checks, left_out)
-            position, count = position + 1, bench.count
+                results += _run_checks(harness, checks, skipped)
+            position, count = position + 1, harness.count
     return ContractReport(tuple(results))
 
 
-def _examine(
-    bench: Bench, checks: Sequence[Check], left_out: frozenset[str]
+def _run_checks(
+    harness: CallbackHarness, checks: Sequence[Check], skipped: frozenset[str]
 ) -> list[ContractResult]:
-    """Return the results of one callback; each check finds the process as the first one did."""
-    with world.restored():
-        subject = bench.subject
+    """Run the checks on one callback, each with the process state that the first one had."""
+    with restored_process_state():
+        subject = harness.subject
     results: dict[str, ContractResult] = {}
     for check in checks:
         missing = [
-            name for name in check.needs if not results[name].is_passed and name not in left_out
+            name for name in check.needs if not results[name].is_passed and name not in skipped
         ]
         reason = check.hindrance()
-        if check.name in left_out:
+        if check.name in skipped:
             reason = "left out, as asked"
         elif missing:
             reason = f"it needs {', '.join(missing)}"
         if reason:
             results[check.name] = ContractResult(subject, check.name, check.rule, not_run=reason)
         else:
-            results[check.name] = _run(check, bench, subject)
+            results[check.name] = _run_check(check, harness, subject)
     return list(results.values())
 
 
-def _run(check: Check, bench: Bench, subject: str) -> ContractResult:
+def _run_check(check: Check, harness: CallbackHarness, subject: str) -> ContractResult:
     defects, notes = [], []
     try:
-        with world.restored():
-            for finding in check.run(bench):
-                if isinstance(finding, Note):
+        with restored_process_state():
+            for finding in check.run(harness):
+                if isinstance(finding, CheckNote):
                     notes.append(finding.text)
                 else:
                     defects.append(finding)
     except Exception as error:  # noqa: BLE001 - a callback may raise anything anywhere; reported
-        defects.append(raised(error, f"while it was checked that {check.rule}"))
+        defects.append(defect_from_error(error, f"while it was checked that {check.rule}"))
     return ContractResult(subject, check.name, check.rule, tuple(defects), note="; ".join(notes))
 
 
-def _callables(factory: object) -> list[Factory]:
-    """Return the factories one by one.
+def _factories(factory: object) -> list[Factory]:
+    """Return the factories as a list.
 
     Raises:
-        CallbackError: something else was given.
+        CallbackError: one of them is a callback or cannot be called, or the list is empty.
     """
-    given: list[Any] = list(factory) if isinstance(factory, list | tuple) else [factory]
-    for each in given:
-        if isinstance(each, Callback):
-            name = type(each).__qualname__
+    factories: list[Any] = list(factory) if isinstance(factory, list | tuple) else [factory]
+    for one in factories:
+        if isinstance(one, Callback):
+            name = type(one).__qualname__
             raise CallbackError(
-                f"callback {each!r} given to the test kit: it needs many of them, each new. Pass a "
+                f"callback {one!r} given to the test kit: it needs many of them, each new. Pass a "
                 f"factory: check_callback(lambda: {name}(...))."
             )
-        if not callable(each):
+        if not callable(one):
             raise CallbackError(
-                f"factory {each!r} of type {type(each).__qualname__} given to the test kit: it "
+                f"factory {one!r} of type {type(one).__qualname__} given to the test kit: it "
                 "must be callable without arguments. Pass check_callback(lambda: MyCallback(...))."
             )
-    if not given:
+    if not factories:
         raise CallbackError("factories [] given to the test kit: there is nothing to check.")
-    return given
+    return factories
 
 
-def _known(skip: Iterable[str], checks: Sequence[Check]) -> frozenset[str]:
+def _skipped_names(skip: Iterable[str], checks: Sequence[Check]) -> frozenset[str]:
+    """Return the names in `skip`; a single name may stand alone.
+
+    Raises:
+        OptionError: there is no check of one of the names.
+    """
     names = {skip} if isinstance(skip, str) else set(skip)
     known = [check.name for check in checks]
     for name in sorted(names - set(known)):
         raise OptionError(
-            f"check {name!r} in skip: there is no check of that name.{nearest(name, known)} "
+            f"check {name!r} in skip: there is no check of that name.{did_you_mean(name, known)} "
             f"The checks are {', '.join(known)}."
         )
     return frozenset(names)
@@ -200,10 +308,7 @@ def _known(skip: Iterable[str], checks: Sequence[Check]) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep from the user what the runs print, and draw of the random numbers.
-
-    So are the framework's warnings kept, of what the checks do on purpose.
-    """
+    """Hide the runs: their output, the framework's warnings, and the random numbers they draw."""
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
@@ -212,6 +317,8 @@ def _quiet() -> Iterator[None]:
         contextlib.ExitStack() as afterwards,
     ):
         afterwards.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(1)  # several wait for each other longer than such small sums take
+        # for so small tensors, threads wait for each other longer than they compute
+        torch.set_num_threads(1)
+        # the checks do on purpose what the framework warns of
         warnings.simplefilter("ignore", TrainerHooksWarning)
         yield

@@ -1,6 +1,7 @@
-"""The pytest plugin: the fixture `callback_contract`, and the costs at the end of the run.
+"""The pytest plugin: the fixture `callback_contract` and a summary of the callbacks' costs.
 
-pytest loads it wherever trainer_hooks is installed, so it imports torch only in tests that ask.
+pytest loads it wherever trainer_hooks is installed, so torch is imported only by tests that use
+the fixture.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from trainer_hooks.testing.report import ContractReport
+    from trainer_hooks.testing.contract_report import ContractReport
 
 __all__ = ["CallbackContract", "callback_contract", "pytest_terminal_summary"]
 
@@ -20,7 +21,7 @@ _PROPERTY = "callback_cost"
 
 
 class CallbackContract(Protocol):
-    """What the fixture `callback_contract` is: `check_callback`, made to fail a test readably."""
+    """The function that the fixture `callback_contract` provides: `check_callback` for pytest."""
 
     def __call__(self, factory: Any, **options: Any) -> ContractReport:
         """Fail the test if the callback has defects; return the report otherwise."""
@@ -39,11 +40,12 @@ def callback_contract(record_property: Callable[[str, object], None]) -> Callbac
     """
 
     def check(factory: Any, **options: Any) -> ContractReport:
-        from trainer_hooks.testing.contract import examine_callback
+        from trainer_hooks.testing.contract import examine_callback  # imports torch
 
         report = examine_callback(factory, **options)
         for result in report.results:
             if result.name == "costs" and result.note:
+                # a property of the test report reaches the main process of pytest-xdist, too
                 record_property(_PROPERTY, f"{result.subject}: {result.note}")
         if not report.is_passed:
             pytest.fail(str(report), pytrace=False)
@@ -53,21 +55,16 @@ def callback_contract(record_property: Callable[[str, object], None]) -> Callbac
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the callbacks cost that were checked."""
+    """Print the costs of the checked callbacks."""
     costs = [
         str(value)
         for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", "") == "call"
-        for name, value in _properties(report)
+        for name, value in getattr(report, "user_properties", ())
         if name == _PROPERTY
     ]
     if costs:
         terminalreporter.section("what callbacks cost")
         for line in costs:
             terminalreporter.line(line)
-
-
-def _properties(report: object) -> Sequence[tuple[str, object]]:
-    found: Sequence[tuple[str, object]] = getattr(report, "user_properties", ())
-    return found

@@ -1,4 +1,4 @@
-"""What `trainer.describe_hooks()` prints: the loop, and at each hook who listens."""
+"""The tree that `trainer.describe_hooks()` prints: the loop, and the implementers of each hook."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks._text import Branch
 from trainer_hooks.callback import Callback
-from trainer_hooks.errors import ModuleError, UsageError, nearest
-from trainer_hooks.hooks import (
-    ALIASES,
+from trainer_hooks.errors import ModuleError, UsageError, did_you_mean
+from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.loop_tree import (
     ANY_MOMENT,
     FUNCTIONS,
     LOOP,
-    Band,
-    Block,
-    branches_of,
+    LoopBlock,
     hooks_in,
-    is_module_first,
-    overrides,
+    tree_branches,
 )
-from trainer_hooks.module import Module
+from trainer_hooks.hooks.relay import is_module_first
+from trainer_hooks.hooks.spec import ALIASES, overrides
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from trainer_hooks.connector import CallbackConnector, Entry
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.hooks import HookSpec
+    from trainer_hooks.connector.connector import CallbackConnector
+    from trainer_hooks.connector.registry import CallbackEntry
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.hooks.spec import HookSpec
 
 __all__ = ["describe"]
 
@@ -41,16 +41,16 @@ def describe(
     module: Module | None = None,
     fn: str | None = None,
 ) -> Branch:
-    """Return who takes part and the loop as a tree, each hook with its listeners in order.
+    """Return the participants and the loop as a tree, each hook with its implementers in order.
 
     Args:
-        trainer: whose hooks they are.
-        connector: its callbacks, and the hooks that there are.
-        module: the module to show with what it brings; that of the last run unless given.
-        fn: the function to show; all of them, and what is around them, if None.
+        trainer: the trainer whose hooks are described.
+        connector: its connector, with the callbacks and the known hooks.
+        module: the module to show with its callbacks; by default that of the last run.
+        fn: the function to show; None for all of them and what surrounds them.
 
     Raises:
-        UsageError: there is no such `fn`.
+        UsageError: `fn` is unknown.
         ModuleError: `module` is no Module.
     """
     _check(module, fn)
@@ -62,26 +62,26 @@ def describe(
     parts = LOOP if fn is None else (FUNCTIONS[fn], ANY_MOMENT)
     custom = tuple(name for name in connector.hooks if name not in set(hooks_in(LOOP)))
     if custom:
-        parts = (*parts, Block("events of installed packages", custom))
-    listeners = _listeners(entries, module)
-    lines = tuple(Branch(listener.title) for listener in listeners) or (Branch("nobody"),)
+        parts = (*parts, LoopBlock("events of installed packages", custom))
+    implementers = _implementers(entries, module)
+    lines = tuple(Branch(implementer.title) for implementer in implementers) or (Branch("nobody"),)
     hint = "" if module is not None else " (with model=..., its own hooks are shown too)"
     return Branch(
         f"hooks of this trainer{hint}",
         (
             Branch("who takes part, in order", lines),
-            *branches_of(parts, partial(_line, connector.hooks, listeners)),
+            *tree_branches(parts, partial(_line, connector.hooks, implementers)),
         ),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Listener:
-    """Somebody who may override hooks, and how the tree speaks of it.
+class _Implementer:
+    """A callback or module that may override hooks, with its names in the tree.
 
     Attributes:
-        implementer: a callback, or the module.
-        title: its line in the list of all.
+        implementer: the callback or the module.
+        title: its line in the list of participants.
         name: its line below a hook.
     """
 
@@ -89,8 +89,8 @@ class _Listener:
     title: str
     name: str
 
-    def way_to(self, hook: str, hooks: Mapping[str, HookSpec]) -> str | None:
-        """Return how a hook comes here if not by its name, or None if it does not."""
+    def route_of(self, hook: str, hooks: Mapping[str, HookSpec]) -> str | None:
+        """Return how a hook reaches the implementer: empty for by its name; None if it does not."""
         if isinstance(self.implementer, Module) and not hooks[hook].takes_module:
             return None  # it fires before there is a module
         if isinstance(self.implementer, Callback) and self.implementer.routes_events:
@@ -107,7 +107,7 @@ def _check(module: object, fn: object) -> None:
     if fn is not None and fn not in tuple(FUNCTIONS):
         raise UsageError(
             f"describe_hooks(fn={fn!r}): it must be None for all, or one of "
-            f"{', '.join(map(repr, FUNCTIONS))}.{nearest(str(fn), FUNCTIONS)}"
+            f"{', '.join(map(repr, FUNCTIONS))}.{did_you_mean(str(fn), FUNCTIONS)}"
         )
     if module is not None and not isinstance(module, Module):
         raise ModuleError(
@@ -118,10 +118,11 @@ def _check(module: object, fn: object) -> None:
 
 @contextmanager
 def _attached(module: Module, trainer: Trainer) -> Iterator[None]:
-    """Let a module that never ran know its trainer for as long as this lasts."""
+    """Attach a module that never ran to the trainer in the body of a `with` statement."""
     try:
         module.trainer  # noqa: B018 - asked for its error
     except UsageError:
+        # `configure_callbacks` may read self.trainer
         module.attach(trainer, None)
         try:
             yield
@@ -131,10 +132,10 @@ def _attached(module: Module, trainer: Trainer) -> Iterator[None]:
         yield
 
 
-def _listeners(entries: Sequence[Entry], module: Module | None) -> list[_Listener]:
-    """Return the callbacks in the order of their turns, the module at its own."""
+def _implementers(entries: Sequence[CallbackEntry], module: Module | None) -> list[_Implementer]:
+    """Return the callbacks in the order of their calls, with the module at its position."""
     shared = Counter(type(entry.callback).__name__ for entry in entries)
-    listeners = []
+    implementers = []
     for entry in entries:
         kind, key = type(entry.callback), entry.callback.state_key
         full = (
@@ -142,23 +143,25 @@ def _listeners(entries: Sequence[Entry], module: Module | None) -> list[_Listene
         )
         name = full if shared[kind.__name__] > 1 else kind.__name__
         title = f"{full}, from {entry.supplier}, in band {entry.band.name}"
-        listeners.append(_Listener(entry.callback, title, f"{name}, from {entry.supplier}"))
+        implementers.append(_Implementer(entry.callback, title, f"{name}, from {entry.supplier}"))
     if module is not None:
         title = f"module {type(module).__qualname__}, in band {Band.MODULE.name}"
         turn = sum(entry.band <= Band.MODULE for entry in entries)
-        listeners.insert(turn, _Listener(module, title, f"module {type(module).__name__}"))
-    return listeners
+        implementers.insert(turn, _Implementer(module, title, f"module {type(module).__name__}"))
+    return implementers
 
 
-def _line(hooks: Mapping[str, HookSpec], listeners: Sequence[_Listener], hook: str) -> Branch:
-    """Return the line of a hook, with one below it for each who listens."""
+def _line(hooks: Mapping[str, HookSpec], implementers: Sequence[_Implementer], hook: str) -> Branch:
+    """Return the branch of a hook, with one line below it for each implementer."""
     below = []
     if is_module_first(hook):
-        listeners = sorted(listeners, key=lambda each: not isinstance(each.implementer, Module))
-    for listener in listeners:
-        way = listener.way_to(hook, hooks)
-        if way is not None:
-            below.append(Branch(f"-> {listener.name}{way}"))
+        implementers = sorted(
+            implementers, key=lambda each: not isinstance(each.implementer, Module)
+        )
+    for implementer in implementers:
+        route = implementer.route_of(hook, hooks)
+        if route is not None:
+            below.append(Branch(f"-> {implementer.name}{route}"))
     supplier = hooks[hook].supplier
     text = f"{hook}, of {supplier}" if supplier else hook
     return Branch(text, tuple(below), is_faint=not below)

@@ -1,8 +1,8 @@
-"""What `trainer.state` says, at the place where Lightning has it."""
+"""The states of a trainer, importable from where Lightning has them."""
 
 from __future__ import annotations
 
-from trainer_hooks.context import RunningStage, TrainerFn, TrainerStatus
-from trainer_hooks.context import RunState as TrainerState
+from trainer_hooks.context.run_state import RunningStage, TrainerFn, TrainerStatus
+from trainer_hooks.context.run_state import RunState as TrainerState
 
 __all__ = ["RunningStage", "TrainerFn", "TrainerState", "TrainerStatus"]

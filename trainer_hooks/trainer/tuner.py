@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitoring import check_choice
+from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
 from trainer_hooks.callbacks.tuning.lr_finder import LearningRateFinder
 from trainer_hooks.errors import StopTraining, UsageError
-from trainer_hooks.hooks import Band
-from trainer_hooks.module import DataModule, Module
-from trainer_hooks.runtime import Memento, rng
+from trainer_hooks.hooks.band import Band
+from trainer_hooks.module.datamodule import DataModule
+from trainer_hooks.module.module import Module
+from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.state_backup import StateBackup
 from trainer_hooks.trainer.trainer import Trainer
 
 if TYPE_CHECKING:
-    from trainer_hooks.callbacks.tuning.lr_range import LRFinderResult
+    from trainer_hooks.callbacks.tuning.lr_finder import LRFinderResult
 
 __all__ = ["Tuner"]
 
@@ -24,7 +26,7 @@ _METHODS = ("fit", "validate", "test", "predict")
 
 
 class Tuner:
-    """Find a learning rate or a batch size for a module, with the options of a trainer.
+    """Finds a learning rate or a batch size for a module, with the options of a trainer.
 
     ::
 
@@ -33,15 +35,15 @@ class Tuner:
         tuner.lr_find(module).plot(suggest=True)
         trainer.fit(module)
 
-    The trainer itself runs nothing: its counters, metrics, loggers and callbacks are not touched.
-    The module and data module get what was found, and are otherwise as they were: weights,
-    attributes, hyperparameters. So are the random numbers.
+    The trainer itself runs nothing: its counters, metrics, loggers and callbacks do not change. The
+    result is set in the module or data module. Everything else of them is restored: weights,
+    attributes, hyperparameters; and so is the random state.
 
     Args:
-        trainer: the trainer.
+        trainer: the trainer whose options are used.
 
     Raises:
-        UsageError: it is none.
+        UsageError: `trainer` is no Trainer.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -74,24 +76,24 @@ class Tuner:
             model: the module.
             train_dataloaders: the training loader, or several.
             val_dataloaders: without effect; nothing is validated.
-            dataloaders: for other methods than `"fit"`; there is none.
+            dataloaders: must be left out; it is for other methods than `"fit"`.
             datamodule: a data module, instead of loaders.
             method: `"fit"`.
-            min_lr: the first rate.
-            max_lr: the last one.
-            num_training: how many steps are tried.
-            mode: `"exponential"` or `"linear"`: how the rate grows.
-            early_stop_threshold: end it when the loss is over so many times the lowest; None: do
-                not.
-            update_attr: whether the rate is set in the module.
-            attr_name: the attribute or hyperparameter that holds it; `lr` or `learning_rate` unless
-                given.
+            min_lr: the first learning rate.
+            max_lr: the last learning rate.
+            num_training: the number of steps to try.
+            mode: `"exponential"` or `"linear"`: how the learning rate grows.
+            early_stop_threshold: end the search when the loss exceeds so many times the lowest
+                loss; None for never.
+            update_attr: whether to set the learning rate in the module.
+            attr_name: the attribute or hyperparameter that holds it; by default `lr` or
+                `learning_rate`.
 
         Returns:
-            What was found; None in a dry run (`fast_dev_run`).
+            The result of the search; None in a dry run (`fast_dev_run`).
 
         Raises:
-            OptionError: an argument is outside its rule.
+            OptionError: an argument breaks its rule.
             UsageError: the method is another one, or the trainer has a LearningRateFinder.
         """
         if method != "fit":
@@ -104,7 +106,7 @@ class Tuner:
         )
         self._run(finder, model, "fit", train_dataloaders, val_dataloaders, dataloaders, datamodule)
         if update_attr and finder.chosen is not None:
-            finder.setting_of(model, datamodule).write(finder.chosen)
+            finder.tuned_attribute(model, datamodule).write(finder.chosen)
         return finder.optimal_lr
 
     def scale_batch_size(
@@ -128,24 +130,24 @@ class Tuner:
         Args:
             model: the module.
             train_dataloaders: must be left out: the loaders must come from the module or data
-                module, which make them with the size.
+                module, which make them with the batch size.
             val_dataloaders: likewise.
             dataloaders: likewise.
-            datamodule: what has the loaders, if it is not the module.
-            method: what is run: `"fit"`, `"validate"`, `"test"` or `"predict"`.
+            datamodule: the data module that has the loaders, if the module has none.
+            method: the function to run: `"fit"`, `"validate"`, `"test"` or `"predict"`.
             mode: `"power"` or `"binsearch"`.
-            steps_per_trial: how many batches of each size are run.
+            steps_per_trial: the number of batches to run of each size.
             init_val: the first size.
-            max_trials: how many sizes are tried.
+            max_trials: the number of sizes to try at most.
             batch_arg_name: the attribute or hyperparameter that holds the size.
-            margin: the share that the size found is made smaller by, with `"binsearch"`.
-            max_val: no size over it is tried.
+            margin: the share by which the size is reduced in the end, with `"binsearch"`.
+            max_val: the largest size to try.
 
         Returns:
             The size; None in a dry run (`fast_dev_run`).
 
         Raises:
-            OptionError: an argument is outside its rule.
+            OptionError: an argument breaks its rule.
             UsageError: loaders were passed, the trainer has a BatchSizeFinder, or no size fits.
         """
         check_choice("method", method, f"{_WHERE}.scale_batch_size", _METHODS)
@@ -156,7 +158,7 @@ class Tuner:
             finder, model, method, train_dataloaders, val_dataloaders, dataloaders, datamodule
         )
         if finder.optimal_batch_size is not None:
-            finder.setting_of(model, datamodule).write(finder.optimal_batch_size)
+            finder.tuned_attribute(model, datamodule).write(finder.optimal_batch_size)
         return finder.optimal_batch_size
 
     def _run(
@@ -169,7 +171,7 @@ class Tuner:
         loaders: Any,
         datamodule: DataModule | None,
     ) -> None:
-        """Let a finder do its work in a run that ends when it is done."""
+        """Run a finder in a run of its own, which ends when the finder is done."""
         if isinstance(train, DataModule):
             train, datamodule = None, train
         kind = type(finder)
@@ -187,7 +189,7 @@ class Tuner:
         trainer = self._trainer.rehearsal(finder, _EndOfRehearsal())
         owner = datamodule if isinstance(datamodule, DataModule) else None
         module = model if isinstance(model, Module) else None
-        with rng.isolated(), Memento(module, owner):
+        with rng.isolated(), StateBackup(module, owner):
             if method == "fit":
                 trainer.fit(model, train, val, datamodule)
             elif method == "validate":
@@ -199,7 +201,7 @@ class Tuner:
 
 
 class _EndOfRehearsal(Callback):
-    """Ends a run as soon as the finder, which has its turn before, is done."""
+    """Ends a run before its first batch, after the finder, which is called earlier, is done."""
 
     band = Band.OBSERVE
 

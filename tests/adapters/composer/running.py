@@ -125,11 +125,31 @@ def train(callbacks, module=None, *, fits=True, ckpt_path=None, **options):
     return trainer
 
 
-def outcomes_of(checks):
-    """Return what each `check_...` of a module raised, an empty text if it went well."""
-    names = [name for name in vars(checks) if name.startswith("check_")]
-    found = {name: outcome(lambda name=name: {"done": vars(checks)[name]()}) for name in names}
-    return {f"{checks.__name__} {name}": one.get("raised", "") for name, one in found.items()}
+def raised(call):
+    """Return the error that a call raises."""
+    try:
+        call()
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+class Hearing(composer.Callback):
+    """Keep every event, and what a function sees at some."""
+
+    def __init__(self, look=None, at=""):
+        self.events, self.found, self._look, self._at = [], [], look, at
+
+    def run_event(self, event, state, logger):
+        self.events.append(event.value)
+        if event.value == self._at:
+            self.found.append(self._look(state, logger))
+
+    def close(self, state, logger):
+        self.events.append("close")
+
+    def post_close(self):
+        self.events.append("post_close")
 
 
 class SaveAt(trainer_hooks.Callback):

@@ -19,7 +19,7 @@ from ignite.handlers import (
 
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.adapters.ignite import adapt, attach
-from trainer_hooks.connector import CallbackConnector
+from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.testing import TinyModule
 
@@ -47,7 +47,7 @@ def listened(*callbacks) -> set[str]:
 
 def test_a_handler_of_no_known_place_is_refused() -> None:
     """The error says how to name the event."""
-    with pytest.raises(CallbackError, match=r"nobody says on which event.*event=Events\.EPOCH_COM"):
+    with pytest.raises(CallbackError, match=r"its event is not known.*event=Events\.EPOCH_COM"):
         adapt(lambda engine: None)
 
 

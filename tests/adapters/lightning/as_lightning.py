@@ -5,7 +5,6 @@ The other package cannot be imported then. `as_lightning.py TARGET SCRIPT` runs 
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -41,13 +40,7 @@ def main(target: str, script: str = "") -> None:
     if script:
         (cases if script == "cases" else loaded(script)).main(target)
         return
-    cases.main(f"{target}-cases", *SOME)
-    loaded("checks").main(f"{target}-checks")
-    found = {
-        part: json.loads(Path(f"{target}-{part}").read_text(encoding="utf-8"))
-        for part in ("cases", "checks")
-    }
-    Path(target).write_text(json.dumps(found), encoding="utf-8")
+    cases.main(target, *SOME)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from trainer_hooks import Callback
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks.band import Band
 from trainer_hooks.testing import TinyModule
 
 

@@ -58,7 +58,7 @@ print("trainer_hooks" in sys.modules, "torch" in sys.modules)
 """
 
 
-class Net(nn.Module):
+class DropoutAndNorm(nn.Module):
     """Dropout and batch normalization: it computes something else while it is trained."""
 
     def __init__(self):
@@ -195,7 +195,7 @@ def test_a_package_that_is_missing_is_named(missing, monkeypatch):
 def test_no_sample_is_told(tmp_path):
     """The function without a sample says what to pass."""
     with pytest.raises(OptionError, match="sample_input None of export_for_inference"):
-        export_for_inference(Net(), "torchscript", tmp_path / "net.pt")
+        export_for_inference(DropoutAndNorm(), "torchscript", tmp_path / "net.pt")
 
 
 # --- what is written ---
@@ -222,7 +222,7 @@ def test_a_trained_classifier_runs_elsewhere(kind, digits, bare, tmp_path):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_module_stays_as_it_was(kind, tmp_path):
     """Modes, weights, gradients, requires_grad, the random numbers and the environment stay."""
-    module, sample = Net().train(), torch.rand(2, 4)
+    module, sample = DropoutAndNorm().train(), torch.rand(2, 4)
     module.norm.eval()
     module.layer.bias.requires_grad_(False)
     module(torch.rand(5, 4)).sum().backward()
@@ -236,7 +236,7 @@ def test_the_module_stays_as_it_was(kind, tmp_path):
     assert [p.requires_grad for p in module.parameters()] == [True, False, True, True]
     assert torch.equal(module.layer.weight.grad, grad)
     torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
-    assert type(module) is Net
+    assert type(module) is DropoutAndNorm
 
 
 class Several(nn.Module):
@@ -426,13 +426,15 @@ def test_a_module_for_one_size_is_told(kind, tmp_path):
 def test_a_sample_without_a_batch_is_told(tmp_path):
     """A sample must have a dimension for the batch."""
     with pytest.raises(ExportError, match="no tensor whose first dimension"):
-        export_for_inference(Net(), "pt2", tmp_path / "a.pt2", sample_input=torch.tensor(1.0))
+        export_for_inference(
+            DropoutAndNorm(), "pt2", tmp_path / "a.pt2", sample_input=torch.tensor(1.0)
+        )
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_transforms_change_the_copy(kind, tmp_path):
     """Transforms make what is exported, one after the other, also in another type."""
-    module, path = Net(), tmp_path / FORMATS[kind]
+    module, path = DropoutAndNorm(), tmp_path / FORMATS[kind]
     batch = torch.rand(7, 4)
     steps = [lambda net: nn.Sequential(net, nn.Softmax(1)), nn.Module.double]
     export_for_inference(module, kind, path, sample_input=batch, transforms=steps)
@@ -445,7 +447,7 @@ def test_transforms_change_the_copy(kind, tmp_path):
 
 def test_a_module_of_bfloat16(tmp_path):
     """It is exported as it is, but to ONNX only as what numpy knows."""
-    module, batch = Net().bfloat16(), torch.rand(2, 4, dtype=torch.bfloat16)
+    module, batch = DropoutAndNorm().bfloat16(), torch.rand(2, 4, dtype=torch.bfloat16)
     for kind in ("torchscript", "pt2"):
         export_for_inference(module, kind, tmp_path / "net", sample_input=batch)
     with pytest.raises(ExportError, match=r"transforms=\[torch\.nn\.Module\.float\]"):
@@ -460,7 +462,7 @@ def test_a_module_of_bfloat16(tmp_path):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_module_on_an_accelerator(kind, tmp_path):
     """A module on a GPU is exported from the host, and stays where it is."""
-    module, batch = Net().cuda(), torch.rand(2, 4, device="cuda")
+    module, batch = DropoutAndNorm().cuda(), torch.rand(2, 4, device="cuda")
     path = tmp_path / FORMATS[kind]
     export_for_inference(module, kind, path, sample_input=batch)
     assert {p.device.type for p in (*module.parameters(), *module.buffers())} == {"cuda"}
@@ -476,7 +478,7 @@ def test_a_compiled_module_is_seen_through(tmp_path):
     def no_backend(graph, inputs):
         raise AssertionError
 
-    module = torch.compile(Net(), backend=no_backend)
+    module = torch.compile(DropoutAndNorm(), backend=no_backend)
     export_for_inference(module, "pt2", tmp_path / "a.pt2", sample_input=torch.rand(2, 4))
 
 
@@ -493,7 +495,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(ExportError, match=r"could not be written \(OSError: no room\)"):
-        export_for_inference(Net(), "torchscript", path, sample_input=torch.rand(2, 4))
+        export_for_inference(DropoutAndNorm(), "torchscript", path, sample_input=torch.rand(2, 4))
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -534,7 +536,7 @@ def test_it_goes_to_another_store(protocol, request, tmp_path):
         store.mkdir(bucket)
     address = f"{protocol}://{bucket}"
     where = export_for_inference(
-        Net(), "pt2", f"{address}/a/net.pt2", f"{address}/copies", torch.rand(2, 4)
+        DropoutAndNorm(), "pt2", f"{address}/a/net.pt2", f"{address}/copies", torch.rand(2, 4)
     )
     assert where == f"{address}/a/net.pt2"
     store.invalidate_cache()
@@ -553,13 +555,13 @@ def test_a_copy_goes_to_a_file_system(tmp_path):
     (tmp_path / "store").mkdir()
     store = DirFileSystem(str(tmp_path / "store"), LocalFileSystem())
     path = tmp_path / "net.onnx"
-    export_for_inference(Net(), "onnx", path, store, torch.rand(2, 4))
+    export_for_inference(DropoutAndNorm(), "onnx", path, store, torch.rand(2, 4))
     assert (tmp_path / "store" / "net.onnx").read_bytes() == path.read_bytes()
     assert len(list((tmp_path / "store").iterdir())) == 1
     (tmp_path / "store" / "net.onnx").unlink()
     (tmp_path / "store").rmdir()
     with pytest.raises(ExportError, match=r"'net\.onnx in a DirFileSystem' could not be"):
-        export_for_inference(Net(), "onnx", path, store, torch.rand(2, 4))
+        export_for_inference(DropoutAndNorm(), "onnx", path, store, torch.rand(2, 4))
 
 
 def test_a_store_that_does_not_answer_is_told(tmp_path, monkeypatch):
@@ -571,7 +573,9 @@ def test_a_store_that_does_not_answer_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", fail)
     with pytest.raises(CheckpointError, match=r"export 'memory://a/net\.pt' could not be written"):
-        export_for_inference(Net(), "torchscript", "memory://a/net.pt", None, torch.rand(2, 4))
+        export_for_inference(
+            DropoutAndNorm(), "torchscript", "memory://a/net.pt", None, torch.rand(2, 4)
+        )
 
 
 # --- in a fit ---

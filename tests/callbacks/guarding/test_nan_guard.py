@@ -34,7 +34,7 @@ def test_bad_option_is_named(options, message):
         NaNGuard(**options)
 
 
-class Net(Module):
+class BreaksInBatches(Module):
     """A net with a mask of infinities, whose loss, gradients or weights break in given batches."""
 
     def __init__(self, breaks=None, *, value=math.nan, optimizer=torch.optim.Adam):
@@ -113,7 +113,7 @@ def is_whole(module):
 )
 def test_it_raises_at_the_step(quiet_trainer, what, value, message):
     """With an interval of 1, what broke is named before the optimizer steps with it."""
-    module = Net({3: what}, value=value)
+    module = BreaksInBatches({3: what}, value=value)
     trainer = quiet_trainer(callbacks=[NaNGuard(check_every_n_steps=1)])
     with pytest.raises(NonFiniteError, match=message):
         trainer.fit(module, data())
@@ -125,17 +125,17 @@ def test_it_raises_at_the_next_look(quiet_trainer, what):
     """With an interval, what broke in between is found at the look that follows."""
     trainer = quiet_trainer(callbacks=[NaNGuard(check_every_n_steps=4)])
     with pytest.raises(NonFiniteError, match="up to optimizer step 8"):
-        trainer.fit(Net({4: what}), data(12))
+        trainer.fit(BreaksInBatches({4: what}), data(12))
     trainer = quiet_trainer(callbacks=[NaNGuard()], log_every_n_steps=3)
     with pytest.raises(NonFiniteError, match="up to optimizer step 6"):
-        trainer.fit(Net({3: what}), data(12))
+        trainer.fit(BreaksInBatches({3: what}), data(12))
 
 
 @pytest.mark.parametrize("what", ["loss", "gradients", "parameters"])
 def test_nothing_broken_is_validated_or_saved_at_an_epochs_end(quiet_trainer, what, tmp_path):
     """However long the interval, the epoch's end is looked at before its validation."""
 
-    class Validated(Net):
+    class Validated(BreaksInBatches):
         def validation_step(self, batch, batch_idx):
             raise AssertionError("validated")
 
@@ -150,7 +150,7 @@ def test_nothing_broken_is_validated_or_saved_at_an_epochs_end(quiet_trainer, wh
 def test_an_infinite_loss_without_a_trace_is_found(quiet_trainer):
     """A loss that was broken and left gradients whole is found, in the middle of an interval."""
 
-    class Traceless(Net):
+    class Traceless(BreaksInBatches):
         def training_step(self, batch, batch_idx):
             loss = super().training_step(batch, batch_idx)
             return loss + math.inf if batch_idx == 2 else loss
@@ -166,9 +166,9 @@ def test_what_is_not_to_be_checked_is_not(quiet_trainer):
     guard = NaNGuard(check="parameters", check_every_n_steps=1)
     trainer = quiet_trainer(callbacks=[guard])
     with pytest.raises(NonFiniteError, match=r"in the parameters of layer\.weight, layer\.bias"):
-        trainer.fit(Net({2: "loss"}), data())
+        trainer.fit(BreaksInBatches({2: "loss"}), data())
     assert trainer.global_step == 3
-    quiet_trainer(callbacks=[NaNGuard(check_every_n_steps=1)]).fit(Net(), data())
+    quiet_trainer(callbacks=[NaNGuard(check_every_n_steps=1)]).fit(BreaksInBatches(), data())
 
 
 def test_many_names_are_cut_short(quiet_trainer):
@@ -178,7 +178,7 @@ def test_many_names_are_cut_short(quiet_trainer):
         r"layer\.weight, layer\.bias, norm\.weight, norm\.bias, last\.weight and 1 more \(epoch 0"
     )
     with pytest.raises(NonFiniteError, match=message):
-        trainer.fit(Net({0: "loss"}), data())
+        trainer.fit(BreaksInBatches({0: "loss"}), data())
 
 
 @pytest.mark.parametrize("what", ["loss", "gradients"])
@@ -186,7 +186,7 @@ def test_many_names_are_cut_short(quiet_trainer):
 def test_a_skipped_step_changes_no_weight_and_no_optimizer(quiet_trainer, what, optimizer, caplog):
     """Parameters and what the optimizer remembers are as before the step; then it goes on."""
     guard, states = NaNGuard("skip"), States()
-    module = Net({3: what, 5: what}, optimizer=optimizer)
+    module = BreaksInBatches({3: what, 5: what}, optimizer=optimizer)
     trainer = quiet_trainer(callbacks=[guard, states])
     trainer.fit(module, data())
     names = [name for name, _ in module.named_parameters()]
@@ -210,7 +210,7 @@ def test_a_window_with_one_broken_batch_is_skipped_whole(quiet_trainer):
     """Where gradients accumulate, the step of the window is left out, and no other."""
     guard, states = NaNGuard("skip"), States()
     trainer = quiet_trainer(callbacks=[guard, states], accumulate_grad_batches=2)
-    trainer.fit(Net({2: "loss"}), data())
+    trainer.fit(BreaksInBatches({2: "loss"}), data())
     weights = [state["last.weight"] for state, _ in states.after]
     assert torch.equal(weights[3], weights[1])
     assert not torch.equal(weights[5], weights[3])
@@ -225,7 +225,7 @@ def test_clipping_does_not_hide_what_is_broken(quiet_trainer, algorithm, action)
     trainer = quiet_trainer(
         callbacks=[guard, states], gradient_clip_val=0.1, gradient_clip_algorithm=algorithm
     )
-    trainer.fit(Net({2: "gradients"}, value=math.inf), data(4))
+    trainer.fit(BreaksInBatches({2: "gradients"}, value=math.inf), data(4))
     assert guard.skipped_steps + guard.rollbacks == 1
     back_to = 1 if action == "skip" else 0
     assert torch.equal(states.after[2][0]["last.weight"], states.after[back_to][0]["last.weight"])
@@ -235,7 +235,7 @@ def test_broken_weights_cannot_be_skipped(quiet_trainer):
     """With action "skip", broken parameters raise: no later step would be whole."""
     trainer = quiet_trainer(callbacks=[NaNGuard("skip")])
     with pytest.raises(NonFiniteError, match=r"the parameters of layer\.bias.*NaNGuard\('rollback"):
-        trainer.fit(Net({2: "parameters"}), data())
+        trainer.fit(BreaksInBatches({2: "parameters"}), data())
 
 
 @pytest.mark.parametrize("what", ["loss", "gradients", "parameters"])
@@ -243,7 +243,7 @@ def test_broken_weights_cannot_be_skipped(quiet_trainer):
 def test_a_rollback_is_exact(quiet_trainer, what, optimizer, caplog):
     """Weights, buffers and optimizer states are bit for bit those of the copy, and it goes on."""
     guard, states = NaNGuard("rollback", check_every_n_steps=1, snapshot_every_n_steps=2), States()
-    module = Net({5: what}, optimizer=optimizer)
+    module = BreaksInBatches({5: what}, optimizer=optimizer)
     trainer = quiet_trainer(callbacks=[guard, states])
     trainer.fit(module, data())
     # looks at steps 1, 2, ... copy what was there before each: after 0, 2 and 4 steps
@@ -264,7 +264,7 @@ def test_a_rollback_is_exact(quiet_trainer, what, optimizer, caplog):
 
 def test_a_rollback_before_any_copy_goes_back_to_the_start(quiet_trainer):
     """If the first batch is broken, the weights are those that the training began with."""
-    module = Net({0: "loss"})
+    module = BreaksInBatches({0: "loss"})
     first = copy.deepcopy(module.state_dict())
     guard = NaNGuard("rollback", check_every_n_steps=1)
     quiet_trainer(callbacks=[guard], max_steps=1).fit(module, data())
@@ -276,7 +276,7 @@ def test_a_late_rollback_leaves_nothing_broken(quiet_trainer):
     """Found late or at the epoch's end, what broke is undone, momentum and buffers too."""
     for breaks, interval in (({4: "loss"}, 4), ({6: "gradients"}, 1000), ({9: "parameters"}, 6)):
         guard = NaNGuard("rollback", check_every_n_steps=interval, snapshot_every_n_steps=1)
-        module = Net(breaks)
+        module = BreaksInBatches(breaks)
         trainer = quiet_trainer(callbacks=[guard])
         trainer.fit(module, data(10))
         assert guard.rollbacks == 1
@@ -288,7 +288,7 @@ def test_a_late_rollback_leaves_nothing_broken(quiet_trainer):
 def test_learning_rates_stay_on_their_schedule(quiet_trainer):
     """A rollback leaves the optimizer's options alone, so a schedule is where it would be."""
 
-    class Scheduled(Net):
+    class Scheduled(BreaksInBatches):
         def configure_optimizers(self):
             optimizer = torch.optim.SGD(self.parameters(), lr=1e-3)
             scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
@@ -310,14 +310,14 @@ def test_patience(quiet_trainer, action):
     options = {"check_every_n_steps": 1, "patience": 3}
     good = {0: "loss", 1: "loss", 2: "loss", 4: "loss", 5: "loss"}
     guard = NaNGuard(action, **options)
-    quiet_trainer(callbacks=[guard]).fit(Net(good), data())
+    quiet_trainer(callbacks=[guard]).fit(BreaksInBatches(good), data())
     assert guard.skipped_steps + guard.rollbacks == 5
     guard = NaNGuard(action, **options)
     with pytest.raises(NonFiniteError, match="found 4 times in a row, and patience=3 of NaNGuard"):
-        quiet_trainer(callbacks=[guard]).fit(Net({**good, 3: "loss"}), data())
+        quiet_trainer(callbacks=[guard]).fit(BreaksInBatches({**good, 3: "loss"}), data())
 
 
-class Manual(Net):
+class Manual(BreaksInBatches):
     """Steps two optimizers by hand."""
 
     def __init__(self, breaks):
@@ -356,7 +356,7 @@ def test_an_optimizer_that_evaluates_the_loss_itself(quiet_trainer):
     options = {"optimizer": torch.optim.LBFGS}
     with pytest.raises(NonFiniteError):
         quiet_trainer(callbacks=[NaNGuard(check_every_n_steps=1)]).fit(
-            Net({2: "loss"}, **options), data()
+            BreaksInBatches({2: "loss"}, **options), data()
         )
 
 
@@ -371,7 +371,7 @@ def test_how_often_it_waits_for_the_device(quiet_trainer, host_copies, action, e
         before = host_copies.count
         trainer = quiet_trainer(callbacks=list(callbacks), log_every_n_steps=12)
         with host_copies:
-            trainer.fit(Net(optimizer=torch.optim.SGD), data(20))
+            trainer.fit(BreaksInBatches(optimizer=torch.optim.SGD), data(20))
         return host_copies.count - before
 
     assert copies(NaNGuard(action, snapshot_every_n_steps=1)) - copies() == expected
@@ -393,7 +393,7 @@ def test_a_rollback_after_a_resume_is_that_of_the_uncut_run(
         options = {"check_every_n_steps": 2, "snapshot_every_n_steps": 3}
         guard = NaNGuard("rollback", save_snapshot=save_snapshot, **options)
         trainer = quiet_trainer(callbacks=[guard, *callbacks], max_epochs=2)
-        module = Net({6: "gradients", 103: "loss"})
+        module = BreaksInBatches({6: "gradients", 103: "loss"})
         trainer.fit(module, data(), ckpt_path=ckpt_path)
         return guard, state_of(trainer, module)
 
@@ -415,12 +415,12 @@ def test_a_rollback_after_a_resume_is_that_of_the_uncut_run(
 def test_new_arguments_count_in_a_resumed_run(quiet_trainer, tmp_path):
     """What was found comes back; how much is borne, and how often it looks, is this run's."""
     trainer = quiet_trainer(callbacks=[NaNGuard("skip", patience=9)])
-    trainer.fit(Net({2: "loss", 6: "loss", 7: "loss"}), data())
+    trainer.fit(BreaksInBatches({2: "loss", 6: "loss", 7: "loss"}), data())
     trainer.save_checkpoint(tmp_path / "cut.ckpt")
     guard = NaNGuard("skip", patience=2)
     trainer = quiet_trainer(callbacks=[guard], max_epochs=2)
     with pytest.raises(NonFiniteError, match="found 3 times in a row, and patience=2"):
-        trainer.fit(Net({100: "loss"}), data(), ckpt_path=tmp_path / "cut.ckpt")
+        trainer.fit(BreaksInBatches({100: "loss"}), data(), ckpt_path=tmp_path / "cut.ckpt")
     assert guard.skipped_steps == 3
 
 
@@ -428,9 +428,9 @@ def test_a_new_training_forgets(quiet_trainer):
     """A fit of another module starts with nothing found, and a copy of its own."""
     guard = NaNGuard("rollback", check_every_n_steps=1)
     trainer = quiet_trainer(callbacks=[guard])
-    trainer.fit(Net({3: "loss"}), data())
+    trainer.fit(BreaksInBatches({3: "loss"}), data())
     assert (guard.rollbacks, len(guard.events)) == (1, 1)
-    other = Net({1: "loss"}, optimizer=torch.optim.SGD)
+    other = BreaksInBatches({1: "loss"}, optimizer=torch.optim.SGD)
     torch.nn.init.ones_(other.last.weight)
     quiet_trainer(callbacks=[guard]).fit(other, data(2))
     assert (guard.rollbacks, len(guard.events)) == (1, 1)
@@ -442,7 +442,7 @@ def test_the_copy_can_lie_elsewhere(quiet_trainer):
     guard = NaNGuard(
         "rollback", check_every_n_steps=1, snapshot_every_n_steps=1, snapshot_device="cpu"
     )
-    module = Net({3: "loss"})
+    module = BreaksInBatches({3: "loss"})
     quiet_trainer(callbacks=[guard]).fit(module, data())
     assert is_whole(module)
 
@@ -450,7 +450,7 @@ def test_the_copy_can_lie_elsewhere(quiet_trainer):
 def test_findings_are_told_in_the_log(quiet_trainer, caplog):
     """Each finding that is borne is a warning in the log, with what was done."""
     caplog.set_level(logging.WARNING, logger="trainer_hooks")
-    quiet_trainer(callbacks=[NaNGuard("skip")]).fit(Net({2: "gradients"}), data())
+    quiet_trainer(callbacks=[NaNGuard("skip")]).fit(BreaksInBatches({2: "gradients"}), data())
     [message] = caplog.messages
     place = "the gradients of last.weight (epoch 0, up to optimizer step 3)"
     assert message == f"NaNGuard: NaN or infinity in {place}; the step is skipped"
@@ -461,7 +461,7 @@ def test_findings_are_told_in_the_log(quiet_trainer, caplog):
 def test_on_a_gpu(quiet_trainer, device):
     """On a GPU too a rollback leaves weights, buffers and moments whole, where they were."""
     guard = NaNGuard("rollback", check_every_n_steps=2, snapshot_device=device)
-    module = Net({5: "loss"})
+    module = BreaksInBatches({5: "loss"})
     trainer = quiet_trainer(callbacks=[guard], accelerator="cuda")
     trainer.fit(module, data())
     assert guard.rollbacks == 1
@@ -475,4 +475,4 @@ def test_a_loss_scale_that_is_too_large_is_nothing_broken(quiet_trainer):
     trainer = quiet_trainer(
         callbacks=[NaNGuard(check_every_n_steps=1)], accelerator="cuda", precision="16-mixed"
     )
-    trainer.fit(Net(), data())
+    trainer.fit(BreaksInBatches(), data())

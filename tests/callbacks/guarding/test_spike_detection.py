@@ -69,7 +69,7 @@ def spikes(losses=LOSSES, **options):
         else:
             detection.last_val = loss
             detection._values.append(loss)
-            detection._taken_in += 1
+            detection._losses_seen += 1
     return found
 
 

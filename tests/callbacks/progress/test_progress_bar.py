@@ -9,7 +9,7 @@ import pytest
 
 from trainer_hooks.callbacks import ProgressBar, ProgressBarBase
 from trainer_hooks.errors import UsageError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks.band import Band
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Evaluator, Module, every, once
 from trainer_hooks.callbacks import ImageVisualizer
-from trainer_hooks.callbacks.reporting.mask_views import as_classes, beside, coloured
+from trainer_hooks.callbacks.reporting.sample_images import class_masks, color_mask, side_by_side
 from trainer_hooks.errors import DataError, ModuleError, OptionError
 from trainer_hooks.loggers import InMemoryLogger, TensorBoardLogger
 
@@ -35,7 +35,7 @@ def test_bad_option_is_named(options, message):
         ImageVisualizer(**options)
 
 
-class Net(Module):
+class InkSegmentation(Module):
     """Says of each pixel of a digit whether it belongs to it: at half of the full ink, exactly."""
 
     def __init__(self, key=0):
@@ -56,7 +56,7 @@ class Net(Module):
         return torch.optim.SGD(self.parameters(), lr=0.0)
 
 
-class OwnSteps(Net):
+class OwnSteps(InkSegmentation):
     """Has steps of its own, that return what was predicted."""
 
     def training_step(self, batch, batch_idx):
@@ -84,7 +84,7 @@ def fit(quiet_trainer):
             callbacks=[ImageVisualizer(**options)],
             **{"logger": logger, "num_sanity_val_steps": 1, **(trainer or {})},
         )
-        made.fit(module or Net(), batches, val, ckpt_path=ckpt_path)
+        made.fit(module or InkSegmentation(), batches, val, ckpt_path=ckpt_path)
         return logger
 
     return run
@@ -180,7 +180,7 @@ def test_digits_in_tensorboard(fit, tmp_path):
     assert (pixels(event) == expected[..., None]).all()
 
 
-@pytest.mark.parametrize("module", [Net, OwnSteps])
+@pytest.mark.parametrize("module", [InkSegmentation, OwnSteps])
 def test_masks_in_tensorboard(fit, tmp_path, module):
     """A digit stands beside its mask and the predicted one, which for this module are equal."""
     logger, batches = TensorBoardLogger(tmp_path / "tb"), digits()
@@ -209,7 +209,7 @@ def test_parts_of_a_batch(fit, size):
     assert (step, len(shown)) == (0, size)
 
 
-class Keyed(Net):
+class Keyed(InkSegmentation):
     """Takes its batches as dicts."""
 
     def forward(self, batch):
@@ -319,29 +319,29 @@ def test_classes():
     """Classes are those given, the largest channel's, or whether a single one is high."""
     classes = torch.tensor([[[0, 2], [1, -1]]])
     for masks in (classes, classes.to(torch.int16), classes[:, None]):
-        assert torch.equal(as_classes(masks, 9, "m", "Mine"), classes)
+        assert torch.equal(class_masks(masks, 9, "m", "Mine"), classes)
     scores = nn.functional.one_hot(classes.clamp(0), 3).movedim(-1, 1).float()
-    assert torch.equal(as_classes(scores, 9, "m", "Mine"), classes.clamp(0))
+    assert torch.equal(class_masks(scores, 9, "m", "Mine"), classes.clamp(0))
     logits = torch.tensor([[[-0.1, 0.1], [3.0, -3.0]]])
-    assert as_classes(logits, 9, "m", "Mine").tolist() == [[[0, 1], [1, 0]]]
+    assert class_masks(logits, 9, "m", "Mine").tolist() == [[[0, 1], [1, 0]]]
     shares = torch.tensor([[[[0.1, 0.6], [1.0, 0.5]]]])
-    assert as_classes(shares, 9, "m", "Mine").tolist() == [[[0, 1], [1, 0]]]
-    assert len(as_classes(torch.zeros(5, 2, 2), 3, "m", "Mine")) == 3
+    assert class_masks(shares, 9, "m", "Mine").tolist() == [[[0, 1], [1, 0]]]
+    assert len(class_masks(torch.zeros(5, 2, 2), 3, "m", "Mine")) == 3
 
 
 def test_colours_of_classes():
     """All 256 classes have colours of their own, black and grey are taken, and more begin anew."""
-    colours = coloured(torch.arange(256).reshape(1, -1))[:, 0].T
+    colours = color_mask(torch.arange(256).reshape(1, -1))[:, 0].T
     assert len({tuple(colour.tolist()) for colour in colours}) == 256
     assert colours[0].tolist() == [0, 0, 0]
     assert not any(colour.tolist() == [128, 128, 128] for colour in colours)
-    more = coloured(torch.tensor([[-1, -100, 256, 511]]))[:, 0].T
+    more = color_mask(torch.tensor([[-1, -100, 256, 511]]))[:, 0].T
     assert more.tolist() == [[128] * 3, [128] * 3, colours[1].tolist(), colours[1].tolist()]
 
 
 def test_masks_of_another_size():
     """A mask that is coarser than its picture is shown in the picture's size, without blending."""
-    small = coloured(torch.tensor([[0, 1]]))
-    both = beside(torch.zeros(1, 2, 4, dtype=torch.uint8), small)
+    small = color_mask(torch.tensor([[0, 1]]))
+    both = side_by_side(torch.zeros(1, 2, 4, dtype=torch.uint8), small)
     assert both.shape == (3, 2, 9)
     assert torch.equal(both[:, :, 5:], small.repeat_interleave(2, 1).repeat_interleave(2, 2))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -102,7 +103,7 @@ def server(monkeypatch):
 def net(Tiny):
     """A module that logs, once a number that JSON has no place for."""
 
-    class Net(Tiny):
+    class LogsNan(Tiny):
         def training_step(self, batch, batch_idx):
             self.log("loss", 0.25)
             self.log("wild", math.nan)
@@ -111,7 +112,7 @@ def net(Tiny):
         def test_step(self, batch, batch_idx):
             self.log("test_loss", 2.0)
 
-    return Net
+    return LogsNan
 
 
 class Ends(Callback):
@@ -297,20 +298,17 @@ def test_a_command_that_fails_is_logged(quiet_trainer, net, batches, caplog, com
 
 def test_a_command_that_hangs_is_killed(quiet_trainer, net, batches, caplog, tmp_path):
     """After the timeout a command and what it started are killed, and the run ends."""
-    pid = tmp_path / "pid"
-    command = ["sh", "-c", f"sleep 1000 & echo $! > '{pid}'; wait"]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    child = f"(sleep 60; echo survived) > '{pipe}'"
+    command = ["sh", "-c", f"{child} & wait"]
     quiet_trainer(callbacks=[Notify(command, timeout=3.0)]).fit(net(), batches(1))
     assert caplog.messages == ["Notify: the command 'sh': it took longer than 3 s and was killed"]
-    assert not is_alive(int(pid.read_text()))
-
-
-def is_alive(pid):
-    """Return whether a process runs; one that is dead and not yet collected does not."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123 - it may vanish meanwhile
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    # the signal reaches the child at a time of its own: this waits until the child has gone
+    assert os.read(reader, 100) == b""
+    os.close(reader)
 
 
 def test_an_address_that_hangs_is_given_up(quiet_trainer, net, batches, server, caplog):

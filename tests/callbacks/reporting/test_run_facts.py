@@ -136,5 +136,5 @@ def test_the_gpus_are_told() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 def test_a_process_is_told_from_another_with_its_number() -> None:
     """The start of a process that is there is told, that of one that is not is None."""
-    assert run_facts.process_started(os.getpid()).isdigit()
-    assert run_facts.process_started(2**22 + 1) is None
+    assert run_facts.process_start_time(os.getpid()).isdigit()
+    assert run_facts.process_start_time(2**22 + 1) is None

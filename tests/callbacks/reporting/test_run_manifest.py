@@ -247,7 +247,7 @@ def test_long_runs_are_sampled_at_a_share_of_their_time() -> None:
     """The journal of a week has thousands of lines and not a million."""
     manifest = RunManifest()
     told = []
-    manifest._note = lambda trainer, event, values: told.append(values)
+    manifest._record = lambda trainer, event, values: told.append(values)
 
     class Progress:
         epochs_completed = batches_completed = steps_completed = batches_stepped = 0
@@ -256,10 +256,10 @@ def test_long_runs_are_sampled_at_a_share_of_their_time() -> None:
         progress = Progress()
 
     clock = _Clock()
-    manifest._began = clock.now
+    manifest._started_at = clock.now
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trainer_hooks.callbacks.reporting.run_manifest.time", clock)
-        manifest._sample_at = 0.0
+        manifest._next_progress_at = 0.0
         for _ in range(7 * 24 * 3600 // 10):
             clock.now += 10.0
             manifest.on_log(Runner(), None, {}, 0)

@@ -57,7 +57,7 @@ class Gallery(Logger):
         self.tables.append((key, list(columns), [list(row) for row in data], step))
 
 
-class Net(Module):
+class IgnoresBatches(Module):
     """Trains on whatever it is given, without looking at it."""
 
     def __init__(self):
@@ -98,7 +98,7 @@ def inspect(quiet_trainer, tmp_path):
             logger=gallery,
             **{"num_sanity_val_steps": 1, **(trainer or {})},
         )
-        fitted.fit(Net(), batches, val, ckpt_path=ckpt_path)
+        fitted.fit(IgnoresBatches(), batches, val, ckpt_path=ckpt_path)
         path = tmp_path / "samples" / "samples.json"
         return inspector, gallery, json.loads(path.read_text()) if path.exists() else None
 
@@ -237,7 +237,7 @@ def test_stages(inspect, quiet_trainer, tmp_path):
     for stage in ("test", "predict"):
         one = SampleInspector(max_samples=1, stages=stage)
         trainer = quiet_trainer(callbacks=[one], logger=Gallery())
-        getattr(trainer, stage)(Net(), pictures(1))
+        getattr(trainer, stage)(IgnoresBatches(), pictures(1))
         assert one.taken[stage] == 1
         assert (tmp_path / "samples" / f"{stage}-0.png").exists()
 

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from small_modules import LinearWithAdam
 from torch.utils.data import DataLoader
 
-from trainer_hooks import Module, Trainer
+from trainer_hooks import Trainer
 
 
-class Net(Module):
-    """A line; four batches an epoch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(2, 1)
-
+class LogsConstantLoss(LinearWithAdam):
     def training_step(self, batch, batch_idx):
         self.log("loss", 1.5)
-        return self.layer(batch).square().mean()
-
-    def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), lr=0.1)
+        return super().training_step(batch, batch_idx)
 
 
 @pytest.fixture
@@ -39,7 +31,9 @@ def fit(tmp_path):
             enable_model_summary=False,
             **{"max_epochs": 2, **options},
         )
-        trainer.fit(Net(), DataLoader(torch.ones(8, 2), batch_size=2), ckpt_path=ckpt_path)
+        trainer.fit(
+            LogsConstantLoss(), DataLoader(torch.ones(8, 2), batch_size=2), ckpt_path=ckpt_path
+        )
         return trainer
 
     return fit

@@ -11,7 +11,7 @@ from trainer_hooks.callbacks import LoadCheckpoint
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning, UsageError
 
 
-class Net(Module):
+class NoisyTwoLayers(Module):
     """Two lines; four batches an epoch."""
 
     def __init__(self, width: int = 2) -> None:
@@ -52,7 +52,7 @@ def train(tmp_path, *callbacks, net=None, ckpt_path=None, **options):
         enable_model_summary=False,
         **{"max_epochs": 2, **options},
     )
-    net = net or Net()
+    net = net or NoisyTwoLayers()
     trainer.fit(net, DataLoader(torch.ones(8, 2), batch_size=2), ckpt_path=ckpt_path)
     return trainer, net
 
@@ -95,10 +95,10 @@ def test_bad_arguments_are_refused(arguments, words):
 def test_a_file_that_is_not_there_ends_the_run_before_anything_is_trained(tmp_path):
     """A wrong path is an error, in both ways of loading."""
     for only in (True, False):
-        net = Net()
+        net = NoisyTwoLayers()
         with pytest.raises(CheckpointError, match=r"gone\.ckpt"):
             train(tmp_path, LoadCheckpoint(str(tmp_path / "gone.ckpt"), only), net=net)
-        assert same(net.state_dict(), Net().state_dict())
+        assert same(net.state_dict(), NoisyTwoLayers().state_dict())
 
 
 def test_all_of_it_is_what_a_resume_does(tmp_path, saved):
@@ -158,7 +158,7 @@ def test_another_training_of_the_same_callback_loads_again(tmp_path, saved):
     trainer.max_epochs = 2
     trainer.fit(net, DataLoader(torch.ones(8, 2), batch_size=2))
     assert not torch.equal(seen.heads[1], weights["head.weight"])
-    trainer.fit(Net(), DataLoader(torch.ones(8, 2), batch_size=2))
+    trainer.fit(NoisyTwoLayers(), DataLoader(torch.ones(8, 2), batch_size=2))
     assert torch.equal(seen.heads[2], weights["head.weight"])
 
 
@@ -166,8 +166,8 @@ def test_what_does_not_fit_is_named_and_can_be_ignored(tmp_path, saved):
     """A head of another width is refused by name; ignored, the module's own stays."""
     path, _ = saved
     with pytest.raises(CheckpointError, match=r"head\.weight"):
-        train(tmp_path, LoadCheckpoint(path, True), net=Net(width=3))
-    net, seen = Net(), Seen()
+        train(tmp_path, LoadCheckpoint(path, True), net=NoisyTwoLayers(width=3))
+    net, seen = NoisyTwoLayers(), Seen()
     net.head.weight.data.fill_(9.0)
     ignoring = LoadCheckpoint(path, True, ignore_keys=["state_dict/head.*"])
     train(tmp_path, ignoring, seen, net=net)
@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_named_and_can_be_ignored(tmp_path, saved):
 def test_weights_that_are_on_one_side_alone_need_a_word(tmp_path, saved):
     """Missing and unexpected names are refused, unless `strict_model_weights` is False."""
     path, weights = saved
-    net = Net()
+    net = NoisyTwoLayers()
     net.tail = torch.nn.Linear(1, 1)
     del net.head
     net.training_step = lambda batch, batch_idx: net.tail(net.body(batch)[:, :1]).mean()
@@ -260,7 +260,7 @@ def test_the_path_is_taken_until_it_is_read(tmp_path, saved):
 def test_it_loads_for_an_evaluation_too(tmp_path, saved):
     """Outside of fit the weights are loaded before the loaders are run."""
     path, weights = saved
-    net = Net()
+    net = NoisyTwoLayers()
     net.validation_step = lambda batch, batch_idx: None
     trainer = Trainer(
         callbacks=[LoadCheckpoint(path)],

@@ -8,7 +8,7 @@ import pytest
 from trainer_hooks import Time
 from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
 from trainer_hooks.errors import MetricError, OptionError
-from trainer_hooks.hooks.order import Band
+from trainer_hooks.hooks.band import Band
 
 BAD = [
     ({"mode": "avg"}, r"mode 'avg' of ModelCheckpoint"),

@@ -6,9 +6,9 @@ from torch.utils.data import DataLoader
 
 from trainer_hooks import DataModule, Tuner
 from trainer_hooks.callbacks import BatchSizeFinder
-from trainer_hooks.callbacks.tuning.size_search import largest_fitting
+from trainer_hooks.callbacks.tuning.batch_size_finder import find_largest_fitting_size
 from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
-from trainer_hooks.runtime.memory import is_out_of_memory
+from trainer_hooks.runtime.device import is_out_of_memory
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
@@ -56,7 +56,9 @@ def test_the_search(limit, options, expected):
         tried.append(size)
         return size <= limit
 
-    found = largest_fitting(fits, **{"start": 2, "largest": 4096, "max_trials": 25, **options})
+    found = find_largest_fitting_size(
+        fits, **{"start": 2, "largest": 4096, "max_trials": 25, **options}
+    )
     assert tried == expected
     assert found == max(size for size in tried if size <= limit)
 
@@ -64,9 +66,13 @@ def test_the_search(limit, options, expected):
 def test_no_size_fits():
     """Where not even one sample fits, or none of the trials, it is said."""
     with pytest.raises(UsageError, match="batch sizes of 1: none fits"):
-        largest_fitting(lambda size: False, mode="power", start=4, largest=99, max_trials=9)
+        find_largest_fitting_size(
+            lambda size: False, mode="power", start=4, largest=99, max_trials=9
+        )
     with pytest.raises(UsageError, match="batch sizes down to 32: none fits"):
-        largest_fitting(lambda size: False, mode="power", start=64, largest=99, max_trials=2)
+        find_largest_fitting_size(
+            lambda size: False, mode="power", start=64, largest=99, max_trials=2
+        )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 
 from trainer_hooks import Callback, TrainerHooksWarning, Tuner
 from trainer_hooks.callbacks import EarlyStopping, LearningRateFinder
-from trainer_hooks.callbacks.tuning.lr_range import LRFinderResult
+from trainer_hooks.callbacks.tuning.lr_finder import LRFinderResult
 from trainer_hooks.errors import ModuleError, OptionError, UsageError
 
 FEW = {"min_lr": 1e-4, "num_training_steps": 30, "early_stop_threshold": None}

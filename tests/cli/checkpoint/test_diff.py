@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainer_hooks.checkpoint.difference import How, Tolerance, differences
-from trainer_hooks.checkpoint.inspection import Contents, Kind
+from trainer_hooks.checkpoint.difference import DifferenceType, Tolerance, differences
+from trainer_hooks.checkpoint.inspection import CheckpointContents, CheckpointKind
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
@@ -149,7 +149,7 @@ def test_every_dtype_is_compared(dtype, pair) -> None:
 def test_values_of_numpy_and_queues() -> None:
     """Arrays are compared as tensors are, those of texts as a whole, queues item by item."""
 
-    def contents(number: float, text: str) -> Contents:
+    def contents(number: float, text: str) -> CheckpointContents:
         state = {
             "array": np.array([1.0, math.nan, number]),
             "number": np.float32(number),
@@ -158,15 +158,17 @@ def test_values_of_numpy_and_queues() -> None:
             "queue": deque([1, number]),
             "dates": [dt.date(2026, 1, 1)],
         }
-        return Contents("x", Kind.OTHER, 0, {"state_dict": {}, "callbacks": {"C": state}})
+        return CheckpointContents(
+            "x", CheckpointKind.OTHER, 0, {"state_dict": {}, "callbacks": {"C": state}}
+        )
 
     assert not list(differences(contents(1, "a"), contents(1, "a"), Tolerance()))
     found = list(differences(contents(1, "a"), contents(3, "b"), Tolerance()))
     assert [(difference.path, difference.how) for difference in found] == [
-        ("callbacks.C.array", How.TENSOR),
-        ("callbacks.C.number", How.VALUE),
-        ("callbacks.C.text[2]", How.VALUE),
-        ("callbacks.C.queue[1]", How.VALUE),
+        ("callbacks.C.array", DifferenceType.TENSOR),
+        ("callbacks.C.number", DifferenceType.VALUE),
+        ("callbacks.C.text[2]", DifferenceType.VALUE),
+        ("callbacks.C.queue[1]", DifferenceType.VALUE),
     ]
     assert (found[0].max_abs, found[0].differing) == (2.0, 1)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from trainer_hooks.checkpoint import pruning
-from trainer_hooks.checkpoint.pruning import Rule, plan_pruning
+from trainer_hooks.checkpoint import folder_retention as pruning
+from trainer_hooks.checkpoint.folder_retention import RetentionRule, plan_retention
 from trainer_hooks.cli.checkpoint import prune as checkpoint_prune
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def test_an_unfinished_file_of_a_live_process_stays(folder, ask) -> None:
 
 def test_a_file_that_was_written_anew_meanwhile_stays(folder, ask, monkeypatch) -> None:
     """A training that goes on may save over an old name between the look and the removal."""
-    plan = pruning.plan_pruning
+    plan = pruning.plan_retention
 
     def plan_and_save(*arguments):
         entries = plan(*arguments)
@@ -187,7 +187,7 @@ def test_a_file_that_was_written_anew_meanwhile_stays(folder, ask, monkeypatch) 
         (folder / "two.ckpt").unlink()
         return entries
 
-    monkeypatch.setattr(checkpoint_prune, "plan_pruning", plan_and_save)
+    monkeypatch.setattr(checkpoint_prune, "plan_retention", plan_and_save)
     answer = ask("prune", folder, "--yes")
     assert answer.code == 1
     assert "one.ckpt' stays: it was written anew meanwhile" in answer.err
@@ -257,5 +257,5 @@ def test_what_is_no_folder(ask, save, tmp_path) -> None:
 def test_no_rule_removes_them_all(folder) -> None:
     """Whatever the rule, the newest whole checkpoint is in no plan to be removed."""
     for keep in (0, 1, 2):
-        plan = plan_pruning(folder, Rule(keep=keep, is_damaged_removed=True), 99)
+        plan = plan_retention(folder, RetentionRule(keep=keep, is_damaged_removed=True), 99)
         assert [entry.path.name for entry in plan if entry.is_kept][:1] == ["end.ckpt"]

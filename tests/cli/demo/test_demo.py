@@ -16,8 +16,13 @@ import torch
 
 from trainer_hooks import Module, Trainer
 from trainer_hooks.cli.demo.demo import run_demo
-from trainer_hooks.cli.demo.report import EXAMPLE
-from trainer_hooks.cli.demo.run import CtrlC, SmoothedLoss, StatesAtStart, one_thread
+from trainer_hooks.cli.demo.demo_report import EXAMPLE
+from trainer_hooks.cli.demo.training import (
+    CtrlC,
+    RecordRestoredStates,
+    SmoothedLoss,
+    single_threaded,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -210,7 +215,7 @@ def test_the_smoothed_loss_goes_on_where_it_was() -> None:
 
 def test_states_are_noted_before_the_first_batch() -> None:
     """The witness notes what callbacks hold when training starts, not what they come to hold."""
-    witness = StatesAtStart()
+    witness = RecordRestoredStates()
     trainer(witness, SmoothedLoss()).fit(Tiny())
     assert witness.states == {"SmoothedLoss": {"value": torch.zeros(()), "batches": 0}}
 
@@ -218,7 +223,7 @@ def test_states_are_noted_before_the_first_batch() -> None:
 def test_threads_are_put_back() -> None:
     """The demo's one thread is its own affair: afterwards torch has as many as before."""
     before = torch.get_num_threads()
-    with one_thread():
+    with single_threaded():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
 

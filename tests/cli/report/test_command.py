@@ -24,7 +24,7 @@ PIXEL = base64.b64decode(
 )
 
 
-class Net(Module):
+class LogsHostileName(Module):
     def __init__(self, rate: float = 0.1, name: str = EVIL) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -71,9 +71,9 @@ def train(tmp_path):
         torch.manual_seed(1)
         batches = [torch.ones(2, 2) * n for n in range(1, 5)]
         with pytest.raises(RuntimeError, match="broke"):
-            trainer().fit(Net(rate), batches, batches)
+            trainer().fit(LogsHostileName(rate), batches, batches)
         if resumes:
-            trainer().fit(Net(rate), batches, batches, ckpt_path="last")
+            trainer().fit(LogsHostileName(rate), batches, batches, ckpt_path="last")
         return tmp_path / "logs" / name
 
     return train

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from trainer_hooks.cli.report.epochs import EpochAxis
-from trainer_hooks.cli.report.metrics import Curve, Metrics, MetricsFileError
+from trainer_hooks.cli.report.metrics import Curve, EpochAxis, Metrics, MetricsFileError
 
 
 def write(path, *lines, end="\n"):
@@ -138,24 +137,24 @@ def test_epochs_are_an_axis() -> None:
     """The end of an epoch is a whole number, and between there are parts of it."""
     axis = EpochAxis()
     for step in range(20):
-        axis.note(step, step // 10)
-    assert axis.places([9, 19]) == [1.0, 2.0]
-    assert axis.places([4]) == [0.5]
-    axis.note(24, 2)  # under way: as long as the one before
-    assert axis.places([19, 24]) == [2.0, 2.5]
+        axis.add(step, step // 10)
+    assert axis.positions([9, 19]) == [1.0, 2.0]
+    assert axis.positions([4]) == [0.5]
+    axis.add(24, 2)  # under way: as long as the one before
+    assert axis.positions([19, 24]) == [2.0, 2.5]
 
 
 def test_the_axis_of_a_run_that_began_later() -> None:
     """A run that went on from another has no first epochs, and is not drawn as if it had."""
     axis = EpochAxis()
     for step in range(100, 120):
-        axis.note(step, step // 10)
-    assert axis.places([109, 104, 119]) == [11.0, 10.5, 12.0]
+        axis.add(step, step // 10)
+    assert axis.positions([109, 104, 119]) == [11.0, 10.5, 12.0]
 
 
 def test_the_axis_of_one_step() -> None:
     """The least that there can be has a place."""
     axis = EpochAxis()
     assert not axis
-    axis.note(0, 0)
-    assert axis.places([0]) == [1.0]
+    axis.add(0, 0)
+    assert axis.positions([0]) == [1.0]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from trainer_hooks.cli.main import main
-from trainer_hooks.cli.report.plot_drawing import smoothed
+from trainer_hooks.cli.report.terminal_plot import smoothed
 
 pytest.importorskip("plotext")
 

@@ -82,11 +82,10 @@ def test_callbacks_are_added_by_their_short_names(ask, config) -> None:
 def test_every_callback_and_logger_has_its_short_name(here) -> None:
     """No name of the package's callbacks and loggers is taken by two classes."""
     from trainer_hooks import callbacks, loggers
-    from trainer_hooks.cli.run.known import import_known
-    from trainer_hooks.cli.run.parser import TrainerParser
-    from trainer_hooks.trainer import Trainer
+    from trainer_hooks.cli.run.parser import TrainerParser, import_nameable_classes
+    from trainer_hooks.trainer.trainer import Trainer
 
-    import_known()
+    import_nameable_classes()
     parser = TrainerParser()
     parser.add_trainer_args(Trainer)
     for room, key in ((callbacks, "trainer.callbacks"), (loggers, "trainer.logger")):
@@ -99,7 +98,7 @@ def test_every_callback_and_logger_has_its_short_name(here) -> None:
 
 def test_every_option_of_the_trainer_is_told(ask) -> None:
     """The help has all options of the Trainer, with their types and what they mean."""
-    from trainer_hooks.trainer.options import option_docs
+    from trainer_hooks.trainer.options.config import option_docs
 
     told = " ".join(ask("fit", "--help").out.split())
     for name, _, _ in option_docs():
@@ -167,7 +166,7 @@ def test_optimizer_and_scheduler_come_from_the_config(ask, config) -> None:
 def test_links_stand_in_the_config(ask, config) -> None:
     """`links` gives an argument the value of another, or an attribute of what was made."""
     file = config(LINE + "links: {model.outputs: data.values, model.width: data.init_args.size}")
-    from trainer_hooks.cli.run import TrainerCLI
+    from trainer_hooks.cli.run.trainer_cli import TrainerCLI
 
     cli = TrainerCLI(args=["fit", "--config", file])
     assert (cli.model.hparams.outputs, cli.model.hparams.width) == (3, 4)

@@ -154,7 +154,7 @@ WRONG = {
         "LearningRateMonitor. Name one by its place, from 0: trainer.callbacks.1."
     ),
     "trainer.callbacks.EarlyStopping.patiense: data.values": (
-        "trainer.callbacks.EarlyStopping.patiense: trainer_hooks.callbacks.stopping."
+        "trainer.callbacks.EarlyStopping.patiense: trainer_hooks.callbacks."
         "early_stopping.EarlyStopping takes no 'patiense'. Did you mean 'patience'?"
     ),
     "trainer.callbacks.EarlyStopping.monitor: data.values": (

@@ -9,7 +9,7 @@ import yaml
 
 from trainer_hooks import TrainerCLI
 from trainer_hooks.checkpoint.file import read_checkpoint
-from trainer_hooks.cli.run import SaveConfigCallback
+from trainer_hooks.cli.run.save_config import SaveConfigCallback
 
 RUN = Path("trainer_logs/version_0")
 SAME = ["--trainer.logger=CSVLogger", "--trainer.logger.save_dir=.", "--trainer.logger.name"]

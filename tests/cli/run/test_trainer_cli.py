@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainer_hooks import Callback, Trainer, TrainerCLI
-from trainer_hooks.cli.run import SaveConfigCallback
+from trainer_hooks.cli.run.save_config import SaveConfigCallback
 from trainer_hooks.errors import UsageError
 
 OFF = {
@@ -207,3 +207,19 @@ def test_without_jsonargparse_it_says_what_to_install():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "UsageError: LightningCLI: jsonargparse is not installed: pip install" in done.stderr
+
+
+def test_a_subclass_that_refuses_its_arguments_is_one_line(own, monkeypatch, capsys) -> None:
+    """An error of `add_arguments_to_parser`, before there is a parser, is one line."""
+
+    class Refuses(TrainerCLI):
+        def add_arguments_to_parser(self, parser) -> None:
+            raise UsageError("this script takes no arguments of its own")
+
+    monkeypatch.setattr("sys.argv", ["/somewhere/train.py", "fit"])
+    with pytest.raises(SystemExit) as left:
+        Refuses(own.Trained)
+    assert left.value.code == 2
+    assert capsys.readouterr().err == (
+        "train.py fit: error: this script takes no arguments of its own\n"
+    )

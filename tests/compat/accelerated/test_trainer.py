@@ -238,6 +238,151 @@ def test_a_handler_of_ones_own_takes_instances_and_classes() -> None:
         handler.add_callback(3)
 
 
+class TrainerWithCustomCallbackEvent(Trainer):
+    """As on the page of pytorch-accelerated, but for the import."""
+
+    def calculate_train_batch_loss(self, batch):
+        xb, yb = batch
+        self.callback_handler.call_event("verify_train_batch", trainer=self, xb=xb, yb=yb)
+        return super().calculate_train_batch_loss(batch)
+
+
+class VerifyBatchCallback(TrainerCallback):
+    """Has a method for the event above."""
+
+    def __init__(self):
+        self.shapes = []
+
+    def verify_train_batch(self, trainer, xb, yb):
+        assert trainer.training
+        self.shapes.append((xb.shape, yb.shape))
+
+
+def test_the_custom_event_of_their_page_runs() -> None:
+    """Each batch fires the event, with keywords, and the training is what it is without."""
+    callback = VerifyBatchCallback()
+    # a callback without a method for the event is passed over
+    verified = trainer_of(callback, TrainerCallback(), kind=TrainerWithCustomCallbackEvent)
+    plain = trainer_of()
+    verified.train(data(), 2, **QUICK)
+    plain.train(data(), 2, **QUICK)
+    assert callback.shapes == [((2, 3), (2, 1))] * 8
+    for ours, theirs in zip(plain.model.parameters(), verified.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_batch_loss_that_is_computed_otherwise_is_what_is_learned_from() -> None:
+    """An overridden method computes the loss of the training, and of the evaluation too."""
+
+    class Zero(Trainer):
+        def calculate_train_batch_loss(self, batch):
+            output = super().calculate_train_batch_loss(batch)
+            return {**output, "loss": output["loss"] * 0}
+
+        def calculate_eval_batch_loss(self, batch):
+            evaluated.append(super().calculate_eval_batch_loss(batch))
+            return evaluated[-1]
+
+    evaluated: list = []
+    trainer = trainer_of(kind=Zero)
+    before = [p.clone() for p in trainer.model.parameters()]
+    trainer.train(data(), 1, data(4), **QUICK)
+    after = trainer.model.parameters()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert len(evaluated) == 2
+
+
+class _WithMethods(Trainer):
+    calls: list
+
+    def train_epoch_end(self):
+        super().train_epoch_end()
+        self.calls.append("method")
+
+    def eval_epoch_start(self):
+        super().eval_epoch_start()
+        self.calls.append("eval method")
+
+
+def test_a_trainers_own_methods_run_before_the_callbacks() -> None:
+    """`train_epoch_end` runs just before `on_train_epoch_end`."""
+    calls: list = []
+
+    class Recording(TrainerCallback):
+        def on_train_epoch_end(self, trainer, **kwargs):
+            calls.append("callback")
+
+        def on_eval_epoch_start(self, trainer, **kwargs):
+            calls.append("eval callback")
+
+    trainer = trainer_of(Recording(), kind=_WithMethods)
+    trainer.calls = calls
+    trainer.train(data(), 2, data(4), **QUICK)
+    assert calls == ["method", "callback", "eval method", "eval callback"] * 2
+
+
+def test_a_trainer_listens_to_what_it_overrides() -> None:
+    """A plain Trainer sets the model's mode; a subclass is called for its own methods as well."""
+
+    def listened(kind: type[Trainer]) -> set[str]:
+        trainer = trainer_of(kind=kind)
+        trainer.callback_handler.clear_callbacks()
+        relay = trainer._core.connector.relay
+        relay.on_init_end(trainer)  # lets it see who takes part
+        return set(relay.listened)
+
+    modes = {"on_train_epoch_start", "on_validation_epoch_start", "on_test_epoch_start"}
+    assert listened(Trainer) == listened(type("Same", (Trainer,), {})) == modes
+    assert listened(_WithMethods) == {*modes, "on_train_batches_end"}
+
+
+def test_the_trainers_handler_takes_classes_and_instances() -> None:
+    """It adds both, any number of a class, lists them, and takes all out."""
+
+    class Mine(TrainerCallback):
+        pass
+
+    handler = trainer_of().callback_handler
+    handler.clear_callbacks()
+    handler.add_callbacks([Mine, Mine()])
+    handler.add_callback(Mine)
+    assert [type(callback) for callback in handler] == [Mine] * 3
+    assert handler.callback_list == ["Mine", "Mine", "Mine"]
+    with pytest.raises(CallbackError, match="must be an instance"):
+        handler.add_callback(3)
+    handler.clear_callbacks()
+    assert list(handler) == []
+    with pytest.raises(UsageError, match="is a hook"):
+        handler.call_event("on_train_epoch_end")
+
+
+def test_the_trainers_handler_fires_an_event_with_positional_arguments() -> None:
+    """`call_event(name, trainer, 3)` calls the method with these; the trainer may be left out."""
+    got: list = []
+
+    class Listening(TrainerCallback):
+        def my_event(self, trainer, x, y=0):
+            got.append((trainer, x, y))
+
+    trainer = trainer_of(Listening())
+    trainer.callback_handler.call_event("my_event", trainer, 3)
+    trainer.callback_handler.call_event("my_event", x=4, y=5)
+    assert got == [(trainer, 3, 0), (trainer, 4, 5)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "calculate_train_batch_loss", "calculate_eval_batch_loss", "callback_handler",
+        "training_run_start", "train_epoch_end", "evaluation_run_end",
+    ],
+)  # fmt: skip
+def test_the_plain_trainer_has_none_of_these_names(name) -> None:
+    """Names of pytorch-accelerated are on the Trainer of this package alone."""
+    assert hasattr(Trainer, name)
+    assert not hasattr(trainer_hooks.Trainer, name)
+
+
 def test_what_is_not_offered_says_so() -> None:
     """A history of one's own, and a loss function that is missing, name what to do instead."""
     with pytest.raises(OptionError, match="run_history <object"):

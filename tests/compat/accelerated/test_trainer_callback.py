@@ -1,4 +1,4 @@
-"""Callbacks and trainers that are written with the names of pytorch-accelerated."""
+"""Callbacks that are written with the names of pytorch-accelerated, in a plain Trainer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torchmetrics import Accuracy, ConfusionMatrix, MetricCollection, Precision
 from trainer_hooks import StopTraining, StopTrainingError, Trainer
 from trainer_hooks.callbacks import LambdaCallback
 from trainer_hooks.compat.accelerated import TrainerCallback
-from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.testing import TinyModule
 
 QUIET = {
@@ -165,131 +164,10 @@ def test_the_metrics_callback_of_their_page_runs() -> None:
     assert callback.matrix.sum() == total
 
 
-class TrainerWithCustomCallbackEvent(Trainer):
-    """As on the page of pytorch-accelerated, but for the import."""
-
-    def calculate_train_batch_loss(self, batch):
-        xb, yb = batch
-        self.callback_handler.call_event("verify_train_batch", trainer=self, xb=xb, yb=yb)
-        return super().calculate_train_batch_loss(batch)
-
-
-class VerifyBatchCallback(TrainerCallback):
-    """Has a method for the event above."""
-
-    def __init__(self):
-        self.shapes = []
-
-    def verify_train_batch(self, trainer, xb, yb):
-        assert trainer.training
-        self.shapes.append((xb.shape, yb.shape))
-
-
-def test_the_custom_event_of_their_page_runs() -> None:
-    """Each batch fires the event, with keywords, and the training is what it is without."""
-    callback, plain, verified = VerifyBatchCallback(), TinyModule(), TinyModule()
-    others = [_noting([])]  # without a method for it, they are passed over
-    TrainerWithCustomCallbackEvent(max_epochs=2, callbacks=[callback, *others], **QUIET).fit(
-        verified
-    )
-    Trainer(max_epochs=2, **QUIET).fit(plain)
-    batch = next(iter(plain.train_dataloader()))
-    assert callback.shapes == [(batch[0].shape, batch[1].shape)] * 6
-    for ours, theirs in zip(plain.parameters(), verified.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_a_batch_loss_that_is_computed_otherwise_is_what_is_learned_from() -> None:
-    """What the trainer's method returns takes the place of the module's step, in evaluation too."""
-
-    class Halved(Trainer):
-        def calculate_train_batch_loss(self, batch):
-            output = super().calculate_train_batch_loss(batch)
-            return {**output, "loss": output["loss"] * 0}
-
-        def calculate_eval_batch_loss(self, batch):
-            evaluated.append(super().calculate_eval_batch_loss(batch))
-            return evaluated[-1]
-
-    evaluated: list = []
-    module = TinyModule()
-    before = [p.clone() for p in module.parameters()]
-    Halved(max_epochs=1, **QUIET).fit(module)
-    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
-    assert len(evaluated) == 4  # the sanity check's two as well
-    with pytest.raises(UsageError, match="no batch in work"):
-        Halved(**QUIET).calculate_train_batch_loss(None)
-
-
-class _Moments(Trainer):
-    calls: list
-
-    def train_epoch_end(self):
-        super().train_epoch_end()
-        self.calls.append("method")
-
-    def eval_epoch_start(self):
-        self.calls.append("eval method")
-
-
-def test_a_trainers_own_methods_run_before_the_callbacks() -> None:
-    """`train_epoch_end` runs just before `on_train_epoch_end`; a sanity check calls neither."""
-    calls: list = []
-
-    class Told(TrainerCallback):
-        def on_train_epoch_end(self, trainer, **kwargs):
-            calls.append("callback")
-
-        def on_eval_epoch_start(self, trainer, **kwargs):
-            calls.append("eval callback")
-
-    trainer = _Moments(max_epochs=2, callbacks=[Told()], **QUIET)
-    trainer.calls = calls
-    trainer.fit(TinyModule())
-    assert calls == ["method", "callback", "eval method", "eval callback"] * 2
-
-
-def test_a_trainer_that_overrides_nothing_listens_to_nothing() -> None:
-    """The relay of a plain Trainer has no member for it, that of a subclass one for what it has."""
-
-    def listened(kind: type[Trainer]) -> set[str]:
-        trainer = kind(**QUIET)
-        trainer.callback_handler.clear_callbacks()
-        relay = trainer._session.connector.relay
-        relay.on_init_end(trainer)  # lets it see who takes part
-        return set(relay.listened)
-
-    assert listened(Trainer) == listened(type("Same", (Trainer,), {})) == set()
-    assert listened(_Moments) == {
-        "on_train_batches_end", "on_validation_epoch_start", "on_test_epoch_start"
-    }  # fmt: skip
-
-
 def test_a_callback_that_overrides_nothing_listens_to_nothing() -> None:
     """Hooks of theirs that are not overridden cost nothing."""
     trainer = Trainer(callbacks=[TrainerCallback()], **QUIET)
-    assert set(trainer._session.connector.relay.listened) == set()
-
-
-def test_the_handler_takes_classes_and_instances() -> None:
-    """It adds both, any number of a class, lists them, and takes all out."""
-
-    class Mine(TrainerCallback):
-        pass
-
-    trainer = Trainer(**QUIET)
-    handler = trainer.callback_handler
-    handler.clear_callbacks()
-    handler.add_callbacks([Mine, Mine()])
-    handler.add_callback(Mine)
-    assert [type(callback) for callback in handler] == [Mine] * 3
-    assert handler.callback_list == ["Mine", "Mine", "Mine"]
-    with pytest.raises(CallbackError, match="must be an instance"):
-        handler.add_callback(3)
-    handler.clear_callbacks()
-    assert list(handler) == []
-    with pytest.raises(UsageError, match="is a hook"):
-        handler.call_event("on_train_epoch_end", trainer=trainer)
+    assert set(trainer._core.connector.relay.listened) == set()
 
 
 def test_a_misspelt_attribute_in_a_hook_raises() -> None:
@@ -383,7 +261,7 @@ def test_the_end_of_an_evaluation_step_is_given_the_loss(module) -> None:
 
 
 def test_an_event_of_ones_own_takes_positional_arguments() -> None:
-    """`call_event(name, trainer, 3)` calls the method with these; so does the trainer's verb."""
+    """`trainer.call_event(name, trainer, 3)` calls the method with these."""
     got: list = []
 
     class Listening(TrainerCallback):
@@ -391,10 +269,8 @@ def test_an_event_of_ones_own_takes_positional_arguments() -> None:
             got.append((trainer, x, y))
 
     trainer = Trainer(max_epochs=1, callbacks=[Listening()], **QUIET)
-    trainer.callback_handler.call_event("my_event", trainer, 3)
-    trainer.callback_handler.call_event("my_event", x=4, y=5)
     trainer.call_event("my_event", trainer, 6)
-    assert got == [(trainer, 3, 0), (trainer, 4, 5), (trainer, 6, 0)]
+    assert got == [(trainer, 6, 0)]
 
 
 @pytest.mark.parametrize("hook", ["on_train_start", "on_train_batch_end", "on_validation_end"])

@@ -13,7 +13,7 @@ import torch
 from nets import At, Net, loader, trainer, weights
 
 from trainer_hooks import FSDPStrategy
-from trainer_hooks.checkpoint import load_checkpoint
+from trainer_hooks.checkpoint.file import load_checkpoint
 
 FOLDER, CASE = Path(sys.argv[1]), sys.argv[2]
 IS_STARTED = os.environ.get("RANK") == "1"

@@ -89,7 +89,7 @@ BAD = [
     *[("use_distributed_sampler", value, "True or False") for value in (None, 1)],
     *[("precision", value, "must be one of") for value in ("half", 8, True, 32.0, ["32"])],
     ("precision", "transformer-engine", "not available"),
-    *[("logger", value, "must be True, False, a trainer_hooks Logger") for value in ("csv", 3)],
+    *[("logger", value, "must be True, False, a trainer_hooks Logger") for value in ("cvs", 3)],
     *[("plugins", value, "must be True, False, None, or names") for value in ("mine", 3, [1])],
     ("strict_hooks", "yes", "True or False"),
     *[
@@ -274,7 +274,7 @@ GOOD = [
     ("devices", ["auto", 1, "1", [0], (0,), "0,", -1, "-1"]),
     ("strategy", ["auto", "single_device", "ddp", DDPStrategy(static_graph=True), "fsdp"]),
     ("precision", [None, 32, "32", "32-true", 64, "64-true", "bf16", "bf16-mixed"]),
-    ("logger", [None, True, False, []]),
+    ("logger", [None, True, False, [], "csv", ["csv", "memory"]]),
     ("callbacks", [None, [], ()]),
     ("plugins", [True, False, None, ["x"], ("x",)]),
     ("max_epochs", [None, -1, 0, 5]),

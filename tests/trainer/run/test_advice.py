@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from trainer_hooks import DataModule, Module, Trainer
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.loggers import InMemoryLogger
-from trainer_hooks.loops import loading_watch
+from trainer_hooks.loops import batch_fetcher as loading_watch
 
 OFF = {
     "accelerator": "cpu",

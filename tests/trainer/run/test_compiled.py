@@ -48,7 +48,7 @@ class Counting:
         return run
 
 
-class Net(Module):
+class LogsInEachStage(Module):
     """Steps of its own that log, and hooks that are called."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Net(Module):
 
 def test_all_entry_points_run_it_compiled(bare) -> None:
     """Steps go through the compiler, and come to what they come to without it."""
-    plain, module, backend = Net(), Net(), Counting()
+    plain, module, backend = LogsInEachStage(), LogsInEachStage(), Counting()
     compiled = torch.compile(module, backend=backend)
     reference, trainer = bare(max_epochs=2), bare(max_epochs=2)
     reference.fit(plain, DATA, DATA)
@@ -105,7 +105,7 @@ def test_all_entry_points_run_it_compiled(bare) -> None:
 
 def test_the_module_is_left_as_it_was(bare) -> None:
     """After a run nothing of the compiler is on it."""
-    module = Net()
+    module = LogsInEachStage()
     names = set(vars(module))
     bare().fit(torch.compile(module, backend="eager"), DATA)
     assert {name for name in set(vars(module)) - names if not name.startswith("_")} == set()
@@ -114,7 +114,7 @@ def test_the_module_is_left_as_it_was(bare) -> None:
 def test_checkpoints_have_the_modules_own_names(bare, tmp_path: Path) -> None:
     """A compiled run goes on uncompiled, and the other way round, as one run."""
     whole = bare(max_epochs=3)
-    whole.fit(Net(), DATA)
+    whole.fit(LogsInEachStage(), DATA)
 
     def go(module, epochs):
         trainer = bare(
@@ -123,20 +123,22 @@ def test_checkpoints_have_the_modules_own_names(bare, tmp_path: Path) -> None:
         trainer.fit(module, DATA, ckpt_path="auto")
         return trainer
 
-    saved = go(torch.compile(Net(), backend="eager"), 1).checkpoint_callback.best_model_path
+    saved = go(
+        torch.compile(LogsInEachStage(), backend="eager"), 1
+    ).checkpoint_callback.best_model_path
     assert list(torch.load(saved, weights_only=True)["state_dict"]) == [
         "layer.weight",
         "layer.bias",
     ]
-    go(Net(), 2)
-    last = go(torch.compile(Net(), backend="eager"), 3)
+    go(LogsInEachStage(), 2)
+    last = go(torch.compile(LogsInEachStage(), backend="eager"), 3)
     assert (last.current_epoch, last.global_step) == (3, 12)
     assert torch.equal(last.module.layer.weight, whole.module.layer.weight)
 
 
 def test_a_second_fit_of_it_goes_on(bare) -> None:
     """The module inside is the same one, so its training goes on."""
-    compiled = torch.compile(Net(), backend="eager")
+    compiled = torch.compile(LogsInEachStage(), backend="eager")
     trainer = bare(max_epochs=1)
     trainer.fit(compiled, DATA)
     trainer.max_epochs = 2

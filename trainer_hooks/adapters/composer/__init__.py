@@ -1,4 +1,4 @@
-"""Callbacks, models and logger destinations of MosaicML Composer in a Trainer: the entry points."""
+"""The adapters of MosaicML Composer's callbacks, models and logger destinations."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
-    from trainer_hooks.adapters.composer.adapting import adapt, refuse_algorithm
-    from trainer_hooks.adapters.composer.losses import losses_of, mean_of
-    from trainer_hooks.adapters.composer.modules import adapt_module
+    from trainer_hooks.adapters.composer.callbacks import adapt, refuse_algorithm
+    from trainer_hooks.adapters.composer.modules import adapt_module, losses_of, mean_of
 
 __all__ = ["adapt", "adapt_module", "losses_of", "mean_of", "refuse_algorithm"]
 
-if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
+if not TYPE_CHECKING:  # so that an unknown name is an error to type checkers
     __getattr__ = loader_of(
         __name__,
         {
-            "adapt": "adapting",
+            "adapt": "callbacks",
             "adapt_module": "modules",
-            "losses_of": "losses",
-            "mean_of": "losses",
-            "refuse_algorithm": "adapting",
+            "losses_of": "modules",
+            "mean_of": "modules",
+            "refuse_algorithm": "callbacks",
         },
     )

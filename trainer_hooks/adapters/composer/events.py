@@ -1,10 +1,17 @@
-"""Which events of Composer are delivered at which hook of trainer_hooks."""
+"""Composer's events at each hook of trainer_hooks, and how they differ from Composer's own."""
 
 from __future__ import annotations
 
 from itertools import chain
 
-__all__ = ["DECLARED", "EVENTS", "EVENT_NAMES", "EVERY_BATCH", "LOADED", "STATED"]
+__all__ = [
+    "BATCH_EVENTS",
+    "DECLARED",
+    "EVENTS",
+    "EVENTS_WITH_BATCH",
+    "EVENTS_WITH_LOSS",
+    "EVENT_NAMES",
+]
 
 EVENTS: dict[str, tuple[str, ...]] = {
     "on_after_configure_model": ("init",),
@@ -61,13 +68,16 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "on_close": ("close",),
     "on_post_close": ("post_close",),
 }
-"""The events at each hook, in their order. Those of the forward and the loss stand twice: a module
-with a step of its own has no such hooks, and there they come right before and after it. So does
-`eval_end`: a loader that is followed by another ends when that begins."""
+"""The events that fire at each hook, in order.
+
+The events of the forward and the loss are listed twice: a module with its own `training_step` has
+no hooks for them, so there they fire right before and after the step. `eval_end` is listed twice
+too: an evaluation of several loaders closes one when the next begins.
+"""
 
 EVENT_NAMES = frozenset(chain.from_iterable(EVENTS.values())) - {"close", "post_close"}
 
-EVERY_BATCH = EVENT_NAMES & frozenset(
+BATCH_EVENTS = EVENT_NAMES & frozenset(
     chain.from_iterable(
         EVENTS[hook]
         for hook in (
@@ -77,37 +87,39 @@ EVERY_BATCH = EVENT_NAMES & frozenset(
         )
     )
 )  # fmt: skip
-"""Events of batches: a guest that hears one has its batches counted one by one."""
+"""Events that fire for each training batch: a callback that has one needs every batch counted."""
 
 _IN_STEP = frozenset(EVENTS["on_before_backward"]) | {"after_backward", "after_train_batch"}
 
-LOADED = _IN_STEP | {"before_train_batch", "before_forward"}
-"""Events at which the state has the batch, though their hooks do not bring it."""
+EVENTS_WITH_BATCH = _IN_STEP | {"before_train_batch", "before_forward"}
+"""Events at which `state.batch` is set although their hooks receive no batch."""
 
-STATED = _IN_STEP | {"batch_end"}
-"""Events at which it has the outputs and the loss, likewise."""
+EVENTS_WITH_LOSS = _IN_STEP | {"batch_end"}
+"""Events at which `state.outputs` and `state.loss` are set although their hooks receive neither."""
 
 DECLARED: dict[str, str] = {
-    "init": "in the first run, when the model is on its device: before that there is none. The "
-    "state has optimizers and loaders from `fit_start` on, when a fit has made them",
-    "before_dataloader": "with `accumulate_grad_batches` once for each batch of ours, several "
-    "times in a window, which is Composer's batch. A resume passes over batches without it",
+    "init": "in the first run, once the model is on its device. The state has optimizers and "
+    "loaders from `fit_start` on, when a fit has made them",
+    "before_dataloader": "with `accumulate_grad_batches` once for each batch of ours, so several "
+    "times in a window, which is Composer's batch. A resume skips batches without firing it",
     "after_dataloader": "with `accumulate_grad_batches` once for each batch of ours",
-    "batch_start": "`state.batch` is the first batch of the window: it is never in one piece here",
+    "batch_start": "`state.batch` is the first batch of the window; its batches are never joined",
     "after_train_batch": "`state.batch` is the last batch of the window",
     "batch_end": "`state.batch` is the last batch of the window",
-    "before_forward": "of a module with its own `training_step`, before that",
-    "after_forward": "of a module with its own `training_step`, after it and without its outputs",
-    "before_loss": "of a module with its own `training_step`, after it",
-    "after_loss": "of a module with its own `training_step`, after it, with the loss as backward "
-    "has it: divided by the batches of the window, and scaled",
+    "before_forward": "for a module with its own `training_step`, before the step",
+    "after_forward": "for a module with its own `training_step`, after the step, without outputs",
+    "before_loss": "for a module with its own `training_step`, after the step",
+    "after_loss": "for a module with its own `training_step`, after the step, with the loss of the "
+    "backward: divided by the batches of the window, and scaled",
     "eval_end": "in several processes after the last of several loaders, each with its label and "
-    "timestamp: their metrics are known then",
-    "eval_after_forward": "of a module with its own `validation_step`, with what that returned",
-    "epoch_end": "an epoch that a stop breaks off does not end, as there",
-    "fit_end": "after the last evaluation. Where `max_steps` ends an epoch in its middle there is "
-    "none, and in Composer one more; a stop of a callback is followed by one, as there",
-    "close": "by `trainer.close()`, or when the trainer is collected or Python ends",
+    "timestamp, since their metrics are reduced then",
+    "eval_after_forward": "for a module with its own `validation_step`, with what the step "
+    "returned",
+    "epoch_end": "as in Composer, not for an epoch that a stop breaks off",
+    "fit_end": "after the last evaluation. If `max_steps` ends the training inside an epoch, there "
+    "is no evaluation, and in Composer there is one; a stop of a callback is followed by an "
+    "evaluation in both",
+    "close": "by `trainer.close()`, or when the trainer is garbage-collected or Python exits",
     "post_close": "as `close`",
 }
-"""What is not the same at an event, and why."""
+"""How an event differs from Composer's own Trainer, by event; the documentation prints it."""

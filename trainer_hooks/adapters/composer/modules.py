@@ -1,25 +1,23 @@
-"""ModelGuest: a ComposerModel in a Trainer; `adapt_module` brings its optimizers."""
+"""ComposerModelAdapter: a ComposerModel in a Trainer; `adapt_module` adds its optimizers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 
-from trainer_hooks.adapters.composer.guest import home_of
-from trainer_hooks.adapters.composer.losses import losses_of, mean_of
-from trainer_hooks.adapters.modules import HostedModule
+from trainer_hooks.adapters.composer.callbacks import event_source_of
+from trainer_hooks.adapters.module_adapter import ModuleAdapter
 from trainer_hooks.errors import ModuleError
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from trainer_hooks.module.module import Module
 
-    from trainer_hooks.module import Module
-
-__all__ = ["ModelGuest", "adapt_module"]
+__all__ = ["ComposerModelAdapter", "adapt_module", "losses_of", "mean_of"]
 
 
 def adapt_module(
@@ -29,14 +27,15 @@ def adapt_module(
     *,
     step_schedulers_every_batch: bool = False,
 ) -> Module:
-    """Return what stands for a ComposerModel, with what Composer's Trainer is given beside it.
+    """Return the adapter of a ComposerModel, with the optimizers that Composer's Trainer takes.
 
     Args:
-        model: it.
-        optimizers: one of torch's, or several; needed for a fit, unless the model has a
+        model: the ComposerModel.
+        optimizers: an optimizer of torch, or several; needed for a fit unless the model has a
             `configure_optimizers`.
-        schedulers: likewise, of torch's.
-        step_schedulers_every_batch: whether they count steps, and not epochs.
+        schedulers: a scheduler of torch, or several.
+        step_schedulers_every_batch: whether the schedulers count steps; otherwise they count
+            epochs.
 
     Raises:
         ModuleError: a scheduler is none of torch's.
@@ -45,33 +44,33 @@ def adapt_module(
 
         trainer.fit(adapt_module(model, torch.optim.SGD(model.parameters(), 0.1)), loader)
     """
-    listed = _listed(schedulers)
-    for one in listed:
-        if not isinstance(one, LRScheduler):
+    listed = _as_list(schedulers)
+    for scheduler in listed:
+        if not isinstance(scheduler, LRScheduler):
             raise ModuleError(
-                f"adapt_module(schedulers={one!r}): it is no scheduler of torch's. Those of "
+                f"adapt_module(schedulers={scheduler!r}): it is no scheduler of torch's. Those of "
                 "Composer are functions of its own trainer's time: pass one such as "
                 "torch.optim.lr_scheduler.LambdaLR."
             )
-    return ModelGuest(model, _listed(optimizers), listed, step_schedulers_every_batch)
+    return ComposerModelAdapter(model, _as_list(optimizers), listed, step_schedulers_every_batch)
 
 
-def _listed(given: Any) -> list[Any]:
-    if given is None:
+def _as_list(argument: Any) -> list[Any]:
+    if argument is None:
         return []
-    return list(given) if isinstance(given, Iterable) else [given]
+    return list(argument) if isinstance(argument, Iterable) else [argument]
 
 
-class ModelGuest(HostedModule):
-    """Stand for a ComposerModel: the default step runs its forward and its loss.
+class ComposerModelAdapter(ModuleAdapter):
+    """An adapter of a ComposerModel: the default steps run its forward and its loss.
 
     Losses and metrics are logged under the names that they have in Composer's Trainer.
 
     Args:
-        guest: the model.
-        optimizers: what trains it.
-        schedulers: what changes their rates.
-        counts_steps: whether the schedulers count steps.
+        guest: the ComposerModel.
+        optimizers: the optimizers that train it.
+        schedulers: the schedulers of the optimizers.
+        counts_steps: whether the schedulers count steps; otherwise they count epochs.
     """
 
     def __init__(
@@ -82,33 +81,40 @@ class ModelGuest(HostedModule):
         self._counts_steps = counts_steps
         self._train_metrics: dict[str, Any] = {}
         self._eval_metrics: dict[str, dict[str, Any]] = {}
-        self._learned: tuple[Any, Any] = (None, None)
-        self._home: Any = None
+        # of the last training forward: its outputs, and a copy of its batch for the metrics
+        self._outputs_and_batch: tuple[Any, Any] = (None, None)
+        self._source: Any = None
+
+    @property
+    def _model(self) -> Any:
+        # not as an attribute: the model shares its parameters with this module, which would
+        # otherwise register it as a part and save its weights twice
+        return vars(self)["foreign_module"]
 
     def attach(self, trainer: Any, metrics: Any) -> None:
-        """Take the logger back from the model when a run is over."""
+        """Attach the module to a run, or detach it and take the logger from the model."""
         super().attach(trainer, metrics)
         if metrics is None:
-            vars(self)["module_guest"].logger = self._home = None
+            self._model.logger = self._source = None
 
     def on_after_configure_model(self) -> None:
-        """Give the model its logger, as Composer does at `init`."""
-        self._home = home_of(self.trainer, self)
-        vars(self)["module_guest"].logger = self._home.logger
+        """Set the model's logger, as Composer does at `init`."""
+        self._source = event_source_of(self.trainer, self)
+        self._model.logger = self._source.logger
 
     def configure_optimizers(self) -> Any:
-        """Return what the model was given, or makes by a method of this name.
+        """Return the given optimizers and schedulers, or those of the model's own method.
 
         Raises:
-            ModuleError: neither.
+            ModuleError: there are no optimizers, and the model has no such method.
         """
-        guest = vars(self)["module_guest"]
-        own = getattr(guest, "configure_optimizers", None)
-        if not self._optimizers and own is not None:
-            return own()
+        model = self._model
+        model_method = getattr(model, "configure_optimizers", None)
+        if not self._optimizers and model_method is not None:
+            return model_method()
         if not self._optimizers:
             raise ModuleError(
-                f"{type(guest).__qualname__} is a ComposerModel without an optimizer, which "
+                f"{type(model).__qualname__} is a ComposerModel without an optimizer, which "
                 "Composer's Trainer is given. Call fit with "
                 "trainer_hooks.adapters.composer.adapt_module(model, optimizer), or define "
                 "configure_optimizers(self) in it."
@@ -120,80 +126,117 @@ class ModelGuest(HostedModule):
     # --- training ---
 
     def on_fit_start(self) -> None:
-        """Take copies of the model's metrics for the training, as Composer does."""
-        self._home.begin_fit()
-        self._train_metrics = self._copies(is_train=True)
+        """Copy the model's training metrics, as Composer does."""
+        self._source.begin_fit(self.trainer)
+        self._train_metrics = self._copy_metrics(is_train=True)
 
     def forward(self, batch: Any) -> Any:
-        """Return the model's outputs of a batch."""
-        # a forward may change its batch, and metrics are given it as it was
-        kept = deepcopy(batch) if self.training and self._train_metrics else None
-        outputs = vars(self)["module_guest"](batch)
-        self._learned = outputs, kept
+        """Return the model's outputs for a batch."""
+        # the forward may change its batch, and the metrics need the batch from before
+        batch_copy = deepcopy(batch) if self.training and self._train_metrics else None
+        outputs = self._model(batch)
+        self._outputs_and_batch = outputs, batch_copy
         return outputs
 
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         """Return the model's loss, or the sum of its losses, and log them."""
-        guest = vars(self)["module_guest"]
-        total, named = losses_of(guest.loss(outputs, batch), type(guest).__qualname__)
+        model = self._model
+        total, named = losses_of(model.loss(outputs, batch), type(model).__qualname__)
         for name, value in {**named, "total": total}.items():
             self.log(f"loss/train/{name}", mean_of(value.detach()))
         return total
 
     def on_after_backward(self) -> None:
-        """Update the metrics of the training with what was learned from, and log them."""
-        outputs, batch = self._learned
-        self._learned = None, None
+        """Update the training metrics with the last forward, and log them."""
+        outputs, batch = self._outputs_and_batch
+        self._outputs_and_batch = None, None
         if not self._train_metrics or batch is None:
             return
-        guest = vars(self)["module_guest"]
-        modes = [(part, part.training) for part in guest.modules()]
-        guest.eval()
+        model = self._model
+        modes = [(part, part.training) for part in model.modules()]
+        model.eval()
         try:
             with torch.no_grad():
-                found = guest.eval_forward(batch, outputs)
+                eval_outputs = model.eval_forward(batch, outputs)
                 for name, metric in self._train_metrics.items():
                     if self.trainer.progress.batches_in_window == 0:
                         metric.reset()
-                    guest.update_metric(batch, found, metric)
+                    model.update_metric(batch, eval_outputs, metric)
                     self.log(f"metrics/train/{name}", metric.compute())
         finally:
-            for part, mode in modes:
+            for part, mode in modes:  # parts may be in different modes, such as frozen ones
                 part.training = mode
 
     # --- evaluations ---
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
-        """Evaluate a batch, and return what the model gave."""
-        guest, label = vars(self)["module_guest"], self._label(dataloader_idx)
+        """Evaluate a batch, log the metrics, and return the model's outputs."""
+        model, label = self._model, self._label_of(dataloader_idx)
         if batch_idx == 0:
-            self._eval_metrics[label] = self._copies(is_train=False)
-        outputs = guest.eval_forward(batch)
+            self._eval_metrics[label] = self._copy_metrics(is_train=False)
+        outputs = model.eval_forward(batch)
         for name, metric in self._eval_metrics[label].items():
-            guest.update_metric(batch, outputs, metric)
+            model.update_metric(batch, outputs, metric)
             self.log(f"metrics/{label}/{name}", metric, add_dataloader_idx=False)
         return outputs
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
-        """Likewise."""
+        """Evaluate a batch as in a validation."""
         return self.validation_step(batch, batch_idx, dataloader_idx)
 
     def predict_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ARG002 - ours
-        """Return what the model gives of a batch that is evaluated."""
-        return vars(self)["module_guest"].eval_forward(batch)
+        """Return the model's evaluation outputs for a batch."""
+        return self._model.eval_forward(batch)
 
-    def _label(self, index: int) -> str:
-        """Return under which label Composer evaluates a loader."""
+    def _label_of(self, index: int) -> str:
+        """Return the label under which Composer evaluates a loader."""
         trainer = self.trainer
         loaders = trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders
         several = isinstance(loaders, list | tuple) and len(loaders) > 1
         return trainer.dataloader_label or (f"eval_{index}" if several else "eval")
 
-    def _copies(self, *, is_train: bool) -> dict[str, Any]:
-        found = vars(self)["module_guest"].get_metrics(is_train=is_train)
-        return {name: deepcopy(metric).to(self.device) for name, metric in found.items()}
+    def _copy_metrics(self, *, is_train: bool) -> dict[str, Any]:
+        metrics = self._model.get_metrics(is_train=is_train)
+        return {name: deepcopy(metric).to(self.device) for name, metric in metrics.items()}
 
     def __reduce__(self) -> Any:
         """Copy and pickle the model with its optimizers."""
-        guest = vars(self)["module_guest"]
-        return ModelGuest, (guest, self._optimizers, self._schedulers, self._counts_steps)
+        arguments = self._model, self._optimizers, self._schedulers, self._counts_steps
+        return ComposerModelAdapter, arguments
+
+
+def losses_of(loss: Any, owner: str) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the loss to differentiate and the named losses of a ComposerModel.
+
+    Args:
+        loss: the return value of `model.loss`: a tensor, several, or a dict of tensors.
+        owner: the model's class, for the error.
+
+    Returns:
+        The item `total` of a dict, or else the sum of the losses' means; and the losses by name,
+        `loss0`, `loss1` ... for several without names.
+
+    Raises:
+        ModuleError: it is something else.
+    """
+    named: dict[str, Any] = dict(loss) if isinstance(loss, dict) else {}
+    several = list(named.values()) or (list(loss) if isinstance(loss, Sequence) else [])
+    parts = several or [loss]
+    if not parts or not all(isinstance(part, torch.Tensor) for part in parts):
+        raise ModuleError(
+            f"{owner}.loss returned {loss!r} of type {type(loss).__qualname__}: it must return a "
+            "tensor, several, or a dict of them."
+        )
+    if "total" in named:
+        return named["total"], named
+    if not named and len(parts) > 1:
+        named = {f"loss{index}": part for index, part in enumerate(parts)}
+    total = mean_of(parts[0])
+    for part in parts[1:]:
+        total = total + mean_of(part)
+    return total, named
+
+
+def mean_of(loss: Tensor) -> Tensor:
+    """Return the mean of a loss that has a value for each sample."""
+    return loss.mean() if loss.ndim else loss

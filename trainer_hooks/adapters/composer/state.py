@@ -1,25 +1,33 @@
-"""GuestState: Composer's State, for a Trainer of trainer_hooks; it needs Composer to be imported.
+"""The State, Logger and model that Composer's callbacks receive in a Trainer of trainer_hooks.
 
-It is made of Composer's own classes, so that its functions for states take it: those that save and
-load, format names, and say when something is due.
+They derive from Composer's own classes, so that Composer's functions accept them: those that save
+and load, format names, and decide when something is due. Importing this module needs Composer.
 """
 
 from __future__ import annotations
 
+import atexit
+import copy
 import os
+import types
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
 
-from composer.core import DataSpec, Evaluator, Precision, State, Time
+from composer.core import DataSpec, Evaluator, Precision, State
+from composer.loggers import Logger, LoggerDestination
+from composer.models import ComposerModel
 from composer.utils import get_device
 
-from trainer_hooks.adapters.composer.metrics import LabelledMetrics, LoggedMetrics, Losses
-from trainer_hooks.adapters.views import lacking
+from trainer_hooks.adapters.composer.event_source import EventSource, advance_timestamp
+from trainer_hooks.adapters.composer.loggers import TrainerDestination
+from trainer_hooks.adapters.proxy import Proxy, missing_attribute
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["GuestState", "evaluators_of", "length_of", "make_state"]
+__all__ = ["AdapterEventSource", "AdapterState", "ComposerModelProxy", "get_model_proxy"]
 
 _DEVICES = {"cuda": "gpu"}
 _PRECISIONS = {
@@ -31,52 +39,223 @@ _PRECISIONS = {
 _BEFORE_LOSS = frozenset({"after_forward", "before_loss", "eval_after_forward"})
 
 
-class GuestState(State):  # type: ignore[misc]
-    """The state that guests are given; the trainer alone puts the batch, outputs and loss there.
+# --- metrics ---
 
-    A timestamp takes Composer longer to make than a small batch takes to be read, so that one is
-    made when somebody asks.
 
-    Attributes:
-        event_in_work: the event that is delivered, or an empty text.
-        catch_up: brings the two timestamps up to date; None as long as there is nothing to count.
-        now: the timestamp as it was made last.
-        before: likewise, the one before it.
+class LoggedMetric:
+    """A logged value with the `compute()` of a metric object.
+
+    Args:
+        value: a tensor.
     """
 
-    event_in_work = ""
-    catch_up: Callable[[], None] | None = None
-    now: Any = None
-    before: Any = None
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def compute(self) -> Any:
+        """Return the value."""
+        return self._value
+
+
+class LoggedMetrics(Mapping[str, Any]):
+    """The latest logged metrics of a trainer, by name.
+
+    Args:
+        trainer: the trainer that logs.
+        label: the label of an evaluation whose own metrics come first: `acc` then also finds
+            `acc/label` and `metrics/label/acc`, under which evaluators log it.
+        are_values: whether the mapping holds values; otherwise it holds objects with `compute()`.
+    """
+
+    def __init__(self, trainer: Any, label: str = "", *, are_values: bool = False) -> None:
+        self._trainer = trainer
+        self._label = label
+        self._are_values = are_values
+
+    def __getitem__(self, name: str) -> Any:
+        logged = self._trainer.callback_metrics
+        index = self._label.removeprefix("eval_")
+        candidates = (
+            f"{name}/{self._label}",
+            f"metrics/{self._label}/{name}",
+            f"{name}/dataloader_idx_{index}",
+            name,
+        )
+        for candidate in candidates:
+            if candidate in logged:
+                value = logged[candidate]
+                return value if self._are_values else LoggedMetric(value)
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            self[str(name)]
+        except KeyError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._trainer.callback_metrics)
+
+    def __len__(self) -> int:
+        return len(self._trainer.callback_metrics)
+
+
+class MetricsByLabel(Mapping[str, LoggedMetrics]):
+    """The logged metrics by the label of an evaluation; every label has an entry.
+
+    Args:
+        trainer: the trainer that logs.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def __getitem__(self, label: str) -> LoggedMetrics:
+        return LoggedMetrics(self._trainer, label)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class TrainLosses(Mapping[str, float]):
+    """The loss of the last batch under the name that Composer's Trainer logs it by.
+
+    Args:
+        state: the State that holds the loss.
+    """
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def __getitem__(self, name: str) -> float:
+        if name != "loss/train/total":
+            raise KeyError(name)
+        return float(self._state.loss)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("loss/train/total",) if self._state.loss.numel() == 1 else ())
+
+    def __len__(self) -> int:
+        return int(self._state.loss.numel() == 1)
+
+
+# --- the model ---
+
+_PROXY_CLASSES: WeakKeyDictionary[type, type] = WeakKeyDictionary()
+"""By class of a module, the class that its proxy claims: derived from it and from ComposerModel."""
+
+
+def get_model_proxy(module: Any) -> Any:
+    """Return the object that callbacks receive as the model.
+
+    Args:
+        module: a Module, or the adapter of another framework's module.
+
+    Returns:
+        The ComposerModel itself where the module adapts one; otherwise a proxy of the module.
+    """
+    model = getattr(module, "foreign_module", module)
+    return model if isinstance(model, ComposerModel) else ComposerModelProxy(model)
+
+
+class ComposerModelProxy(Proxy):
+    """A module for which `isinstance` says ComposerModel; every other access is passed on.
+
+    Args:
+        target: the module.
+    """
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        # isinstance asks for this where type() is no subclass
+        module_class = type(self.proxy_target)
+        if module_class not in _PROXY_CLASSES:
+            bases = (module_class, ComposerModel)
+            _PROXY_CLASSES[module_class] = types.new_class(module_class.__name__, bases)
+        return _PROXY_CLASSES[module_class]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module."""
+        return self.proxy_target(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is ComposerModelProxy:
+            other = other.proxy_target
+        return self.proxy_target is other
+
+    def __hash__(self) -> int:
+        return hash(self.proxy_target)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.proxy_target, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle the module in place of its proxy."""
+        return _get_unpickled, (self.proxy_target,)
+
+
+def _get_unpickled(module: Any) -> Any:
+    return module
+
+
+# --- the state ---
+
+
+class AdapterState(State):  # type: ignore[misc]
+    """Composer's State with the values of a trainer_hooks Trainer.
+
+    The trainer sets the batch, the outputs and the loss with `keep`; callbacks cannot, since the
+    module's own step would not use them.
+
+    Making a timestamp takes Composer longer than a small batch takes to train, so timestamps are
+    only made when they are read.
+
+    Attributes:
+        current_event: the event that is being delivered, or an empty string.
+        sync: brings the two timestamps up to date; None while there is nothing to count.
+        made_timestamp: the timestamp as it was made last.
+        made_previous_timestamp: the previous timestamp as it was made last.
+    """
+
+    current_event = ""
+    sync: Callable[[], None] | None = None
+    made_timestamp: Any = None
+    made_previous_timestamp: Any = None
 
     @property
     def timestamp(self) -> Any:
         """How much is trained."""
-        if self.catch_up is not None:
-            self.catch_up()
-        return self.now
+        if self.sync is not None:
+            self.sync()
+        return self.made_timestamp
 
     @timestamp.setter
     def timestamp(self, timestamp: Any) -> None:
-        self.keep("now", timestamp)
+        self.keep("made_timestamp", timestamp)
 
     @property
     def previous_timestamp(self) -> Any:
-        """The same, before the last batch, epoch or iteration was counted."""
-        if self.catch_up is not None:
-            self.catch_up()
-        return self.before
+        """The timestamp before the last batch, epoch or iteration was counted."""
+        if self.sync is not None:
+            self.sync()
+        return self.made_previous_timestamp
 
     @previous_timestamp.setter
     def previous_timestamp(self, timestamp: Any) -> None:
-        self.keep("before", timestamp)
+        self.keep("made_previous_timestamp", timestamp)
 
     def keep(self, name: str, value: Any) -> None:
-        """Put an attribute there, for the trainer."""
+        """Set an attribute on behalf of the trainer."""
         self.__dict__[name] = value
 
     def load_state_dict(self, *_: Any, **__: Any) -> None:
-        """Refuse to go on from a training of Composer's.
+        """Refuse to resume a training of Composer's Trainer.
 
         Raises:
             UsageError: always.
@@ -91,10 +270,10 @@ class GuestState(State):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise lacking("State", "Composer", name)
+        raise missing_attribute("State", "Composer", name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        event = self.event_in_work
+        event = self.current_event
         if event and (name in {"batch", "loss"} or (name == "outputs" and event in _BEFORE_LOSS)):
             raise UsageError(
                 f"state.{name} was set at {event!r}: here the module's own step makes the batch, "
@@ -104,62 +283,167 @@ class GuestState(State):  # type: ignore[misc]
         super().__setattr__(name, value)
 
 
-def make_state(trainer: Any, module: Any) -> GuestState:
-    """Return the state for a trainer, as far as it is known before a run.
-
-    Args:
-        trainer: it.
-        module: what it is to run.
-    """
-    state = GuestState(
-        model=module,
+def _make_state(trainer: Any, model: Any) -> AdapterState:
+    """Return a trainer's State with the values that are known before a run."""
+    state = AdapterState(
+        model=model,
         rank_zero_seed=int(os.environ.get("PL_GLOBAL_SEED", "0")),
         run_name=_run_name(trainer),
         device=get_device(_DEVICES.get(trainer.device.type, trainer.device.type)),
         precision=_PRECISIONS.get(trainer.precision, Precision.FP32),
     )
     state.train_metrics = LoggedMetrics(trainer, "train")
-    state.eval_metrics = LabelledMetrics(trainer)
+    state.eval_metrics = MetricsByLabel(trainer)
     state.train_metric_values = LoggedMetrics(trainer, "train", are_values=True)
     state.eval_metric_values = LoggedMetrics(trainer, are_values=True)
-    state.total_loss_dict = Losses(state)
+    state.total_loss_dict = TrainLosses(state)
     return state
 
 
 def _run_name(trainer: Any) -> str:
-    """Return the last part of the folder of the run, if there is one."""
+    """Return the last part of the run's log folder, or `"run"` without one."""
     folder = trainer.log_dir if trainer.loggers else None
     return os.path.basename(os.path.normpath(folder)) if folder else "run"  # noqa: PTH119
 
 
-def length_of(trainer: Any) -> Time | None:
-    """Return how long a trainer trains, as a Time of Composer's; None where it has no end."""
-    duration = trainer.max_duration
-    if duration is not None and duration.unit.value in {"ba", "sp", "tok", "ep"}:
-        number = int(duration.value)
-        if duration.unit.value == "ba":  # a batch of Composer's is a step
-            number = -(-number // trainer.accumulate_grad_batches)
-        return Time(number, duration.unit.value)
-    if trainer.max_steps >= 0:
-        return Time(trainer.max_steps, "ba")
-    return Time(trainer.max_epochs, "ep") if trainer.max_epochs >= 0 else None
+# --- the logger ---
 
 
-def evaluators_of(trainer: Any) -> list[Evaluator]:
-    """Return an Evaluator for each validation loader."""
-    given = trainer.val_dataloaders
-    loaders = given if isinstance(given, list | tuple) else [] if given is None else [given]
-    several = len(loaders) > 1
-    found = []
-    for index, loader in enumerate(loaders):
-        label = getattr(loader, "label", f"eval_{index}" if several else "eval")
-        spec = _spec_of(getattr(loader, "dataloader", loader))
-        found.append(Evaluator(label=label, dataloader=spec, metric_names=[]))
-    return found
+class AdapterLogger(Logger):  # type: ignore[misc]
+    """Composer's Logger that logs to a trainer's loggers and history, and to adapted destinations.
+
+    Args:
+        state: the State that callbacks receive.
+        trainer: the trainer whose loggers are used.
+    """
+
+    destinations: tuple[Any, ...]
+
+    def __init__(self, state: Any, trainer: Any) -> None:
+        super().__init__(state, (_TrainerDestination(trainer),))
+        self._trainer = trainer
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Log metrics; `step` is the number of trained batches unless given.
+
+        Adapted destinations receive them by `on_log`, as they receive all that the trainer logs.
+        """
+        step = self._state.timestamp.batch.value if step is None else step
+        self._trainer.log_metrics(metrics, step)
+
+    def add_destination(self, destination: LoggerDestination) -> None:
+        """Add a destination for tables, images, hyperparameters and files."""
+        if destination not in self.destinations:
+            self.destinations += (destination,)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise missing_attribute("Logger", "Composer", name)
 
 
-def _spec_of(loader: Any) -> DataSpec:
-    """Return what Composer keeps a loader in, of which it wants to share the data by itself."""
-    spec = DataSpec(())
-    spec.dataloader = loader
-    return spec
+class _TrainerDestination(TrainerDestination, LoggerDestination):  # type: ignore[misc]
+    """A `TrainerDestination` that Composer's Logger accepts as one of its destinations."""
+
+
+# --- the events ---
+
+_OPEN: WeakSet[AdapterEventSource] = WeakSet()
+"""The event sources whose callbacks are closed when Python exits."""
+
+
+class AdapterEventSource(EventSource):
+    """The state, logger and events that all adapted callbacks of one trainer share.
+
+    Args:
+        trainer: the trainer.
+        module: the module that it runs first.
+
+    Attributes:
+        trainer: the trainer that the state and the events belong to.
+        logger: the Logger that callbacks receive.
+        closers: for each open callback the function that closes it and says whether that went well,
+            and the function to call after all are closed.
+    """
+
+    def __init__(self, trainer: Any, module: Any) -> None:
+        # first, since __del__ reads it whatever fails below
+        self.closers: list[tuple[Callable[[], bool], Callable[[], object]]] = []
+        super().__init__(_make_state(trainer, get_model_proxy(module)))
+        self.trainer = trainer
+        self.logger = AdapterLogger(self.state, trainer)
+        self._counts = self._previous_counts = (0, 0, 0)
+        _OPEN.add(self)
+
+    def begin_run(self, module: Any) -> None:
+        """Show the module of a run on the state, as a ComposerModel."""
+        super().begin_run(module)
+        self.state.model = get_model_proxy(module)
+
+    def evaluators_of(self, trainer: Any) -> list[Evaluator]:
+        """Return an Evaluator for each validation loader."""
+        loaders = trainer.val_dataloaders
+        if not isinstance(loaders, list | tuple):
+            loaders = [] if loaders is None else [loaders]
+        several = len(loaders) > 1
+        evaluators = []
+        for index, loader in enumerate(loaders):
+            label = getattr(loader, "label", f"eval_{index}" if several else "eval")
+            # in several processes DataSpec refuses a loader without a DistributedSampler, but here
+            # the trainer shares out the batches
+            spec = DataSpec(())
+            spec.dataloader = getattr(loader, "dataloader", loader)
+            evaluators.append(Evaluator(label=label, dataloader=spec, metric_names=[]))
+        return evaluators
+
+    def follow_progress(self, trainer: Any) -> None:
+        """Set the timestamp to how far the trainer is, and count from there."""
+        # a read of the timestamp must not count the batches of another run
+        self.state.keep("sync", None)
+        super().follow_progress(trainer)
+        self._counts = self._previous_counts = (0, 0, 0)
+        self.state.keep("sync", self.sync)
+        self.count_batch(trainer)
+
+    def count_batch(self, trainer: Any) -> None:
+        """Note the trainer's counts, from which a timestamp can be made."""
+        progress = trainer.progress
+        counts = progress.batches_stepped, progress.samples_completed, progress.tokens_completed
+        # in an open window the batches stay the same, and its samples do not count yet
+        if counts[0] != self._counts[0]:
+            self._previous_counts, self._counts = self._counts, counts
+
+    def sync(self) -> None:
+        """Make the timestamps of the batches counted since the last read.
+
+        Only the last two are made, since those of the batches in between were never read.
+        """
+        self.count_batch(self.trainer)
+        state = self.state
+        counted = state.made_timestamp.batch.value
+        due = self._counts[0] - counted
+        if due <= 0:
+            return
+        now, seconds = state.made_timestamp, self.trainer.clock.train_seconds
+        if due > 1 and self._previous_counts[0] > counted:
+            now = advance_timestamp(now, self._previous_counts, seconds)
+        state.previous_timestamp = now
+        state.timestamp = advance_timestamp(now, self._counts, seconds)
+
+    def close(self) -> None:
+        """Close the open callbacks, then call `post_close` on those whose `close` went well."""
+        post_closes = [post_close for close, post_close in self.closers if close()]
+        self.closers = []
+        for post_close in post_closes:
+            post_close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _close_all() -> None:
+    for source in list(_OPEN):
+        source.close()
+
+
+atexit.register(_close_all)

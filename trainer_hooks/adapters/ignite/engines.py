@@ -1,16 +1,21 @@
-"""Engines: two real engines of Ignite, for training and for validation, that our run drives."""
+"""Engines of Ignite, for training and for validation, that a fit of ours drives.
+
+Handlers attach to real engines. The engines do not run by themselves: the adapters fill their state
+from our run and fire their events at our hooks.
+"""
 
 from __future__ import annotations
 
+import importlib
 import time
+from functools import cache
 from typing import Any, Protocol
 
-from trainer_hooks.adapters.ignite.hosted_engine import new_engine
-from trainer_hooks.clock import EpochStage
-from trainer_hooks.data import number_of_batches
-from trainer_hooks.errors import StopTraining, UsageError
+from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.data.loader_inspection import number_of_batches
+from trainer_hooks.errors import StopTraining, UsageError, add_note
 
-__all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "Engines"]
+__all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "EnginePair", "name_of", "new_engine"]
 
 TRAIN_EVENTS = {
     "on_train_start": ("STARTED",),
@@ -24,7 +29,7 @@ TRAIN_EVENTS = {
     "on_train_end": ("TERMINATE", "COMPLETED"),
     "on_exception": ("EXCEPTION_RAISED",),
 }
-"""What the engine of the training fires at each hook of ours; `INTERRUPT` where it is asked for."""
+"""Events of the training engine at each hook of ours; `INTERRUPT` is fired on request."""
 
 VALIDATION_EVENTS = {
     "on_validation_start": ("STARTED",),
@@ -34,7 +39,7 @@ VALIDATION_EVENTS = {
     "on_validation_epoch_end": ("EPOCH_COMPLETED",),
     "on_validation_end": ("COMPLETED",),
 }
-"""What the engine of a validation in a fit fires, but for that of a sanity check."""
+"""Events of the validation engine at each hook of ours; a sanity check fires none."""
 
 _BEFORE_A_BATCH = frozenset(
     {
@@ -43,106 +48,217 @@ _BEFORE_A_BATCH = frozenset(
     }
 )  # fmt: skip
 _WITH_METRICS = frozenset({"EPOCH_COMPLETED", "COMPLETED"})
-_WHY = "a handler of Ignite called engine.terminate()"
-_WHY_INTERRUPTED = "a handler of Ignite called engine.interrupt()"
+_TERMINATED = "a handler of Ignite called engine.terminate()"
+_INTERRUPTED = "a handler of Ignite called engine.interrupt()"
 
 
-class Guest(Protocol):
-    """What attaches to the engines."""
+# --- an engine ---
+
+
+@cache
+def _engine_class() -> Any:
+    """Return the class of engines that a run of ours drives; made once, as Ignite is optional."""
+    package: Any = importlib.import_module("ignite.engine")
+    base: Any = package.Engine
+    events = {event.name: event for event in package.Events}
+
+    class DrivenEngine(base):  # type: ignore[misc]  # a base that is not known before
+        """An engine whose run is a fit of trainer_hooks.
+
+        Attributes:
+            wanted: names of the events that have a handler.
+        """
+
+        def add_event_handler(self, event_name: Any, *args: Any, **kwargs: Any) -> Any:
+            """Add a handler, and note its event."""
+            # Ignite calls this again for each event of a list; a text is no event that it knows
+            if not hasattr(event_name, "__iter__"):
+                self.__dict__.setdefault("wanted", set()).add(event_name.name)
+            return super().add_event_handler(event_name, *args, **kwargs)
+
+        def fire_driven(self, event: str, *args: Any, **kwargs: Any) -> None:
+            """Fire an event; an error of a handler gains a note with the handler's name.
+
+            Args:
+                event: the name of the event.
+                *args: positional arguments of its handlers.
+                **kwargs: keyword arguments of its handlers.
+            """
+            try:
+                self._fire_event(events[event], *args, **kwargs)
+            except StopTraining:
+                raise
+            except Exception as error:
+                add_note(error, f"in {_handler_of(error, base)} of Ignite, on Events.{event}")
+                raise
+
+        def run(self, *_: Any, **__: Any) -> Any:
+            """Refuse to run, which the Trainer does.
+
+            Raises:
+                UsageError: always.
+            """
+            raise UsageError(
+                "engine.run() was called by a handler of Ignite, on the engine of a fit of "
+                "trainer_hooks: the Trainer runs it. Call trainer.request_validation() in a hook."
+            )
+
+    return DrivenEngine
+
+
+def _handler_of(error: Exception, engine_class: Any) -> str:
+    """Return the name of the handler that an engine had called when an error was raised.
+
+    All handlers of an event hang on one engine, so that the callback whose hook fires it need not
+    be the one that failed.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is engine_class._fire_event.__code__:  # noqa: SLF001 - its frame
+            return f"the handler {name_of(trace.tb_frame.f_locals.get('func'))}"
+        trace = trace.tb_next
+    return "an engine"
+
+
+def name_of(handler: Any) -> str:
+    """Return the name of a function, or of an object's class."""
+    return str(getattr(handler, "__qualname__", type(handler).__qualname__))
+
+
+def new_engine() -> Any:
+    """Return an engine whose step does nothing."""
+    engine = _engine_class()(lambda _engine, _batch: None)
+    engine.wanted = set()
+    return engine
+
+
+# --- the engines of a fit ---
+
+
+class EngineListener(Protocol):
+    """An adapter whose handlers are attached to the engines."""
 
     def attach_to(self, train: Any, validation: Any) -> None:
-        """Add handlers to them."""
+        """Add the handlers to the engines.
+
+        Args:
+            train: the engine of the training.
+            validation: the engine of the validations.
+        """
 
 
-class Engines:
-    """The engines of one fit, which all guests of a trainer share."""
+class EnginePair:
+    """The two engines of a fit, which all adapters of a trainer share.
+
+    Several adapters hear of each hook, but an event is fired once: by its driver, the first adapter
+    whose handlers want the event.
+
+    Attributes:
+        train: the engine of the training.
+        validation: the engine of the validations.
+    """
 
     def __init__(self) -> None:
         self.train = new_engine()
         self.validation = new_engine()
-        self._train_drivers: dict[str, Guest] = {}
-        self._validation_drivers: dict[str, Guest] = {}
-        self._begun = self._epoch_begun = time.monotonic()
+        self._train_drivers: dict[str, EngineListener] = {}
+        self._validation_drivers: dict[str, EngineListener] = {}
+        self._started_at = self._epoch_started_at = time.monotonic()
         self._batches = 0
-        self._is_told = self._is_over = self._is_interrupted = False
-        self._opened: int | None = None
+        self._has_stopped = self._has_ended_epoch = self._is_interrupted = False
+        self._open_epoch: int | None = None
         self._is_exhausted = False
-        self._last: Guest | None = None
+        self._last_listener: EngineListener | None = None
 
-    def enter(self, guest: Guest) -> None:
-        """Let a guest attach; it fires what no guest before it fires."""
-        guest.attach_to(self.train, self.validation)
-        self._last = guest
+    def enter(self, listener: EngineListener) -> None:
+        """Attach an adapter's handlers; it drives the events that no adapter before it wants."""
+        listener.attach_to(self.train, self.validation)
+        self._last_listener = listener
         for event in self.train.wanted:
-            self._train_drivers.setdefault(event, guest)
+            self._train_drivers.setdefault(event, listener)
         for event in self.validation.wanted:
-            self._validation_drivers.setdefault(event, guest)
+            self._validation_drivers.setdefault(event, listener)
 
-    def fire_train(self, guest: Guest, events: tuple[str, ...], trainer: Any, *given: Any) -> None:
-        """Fire events of the training whose driver a guest is."""
+    def fire_train(
+        self, listener: EngineListener, events: tuple[str, ...], trainer: Any, *arguments: Any
+    ) -> None:
+        """Fire the events of the training that an adapter drives.
+
+        Args:
+            listener: the adapter whose hook is called.
+            events: names of the events at that hook.
+            trainer: the Trainer.
+            *arguments: the hook's arguments after trainer and module.
+        """
         engine = self.train
         for event in events:
-            if self._train_drivers.get(event) is not guest:
+            if self._train_drivers.get(event) is not listener:
                 continue
-            if event == "ITERATION_COMPLETED" and not engine.should_terminate:  # one of each batch
-                self._refresh_train(trainer, event, given)
-                engine.fire_hosted(event)
+            # the first branch is for speed: this one is fired for every batch
+            if event == "ITERATION_COMPLETED" and not engine.should_terminate:
+                self._refresh_train(trainer, event, arguments)
+                engine.fire_driven(event)
             elif self._is_due(event, trainer):
-                self._refresh_train(trainer, event, given)
-                self._fire_train(event, given)
+                self._refresh_train(trainer, event, arguments)
+                self._fire_train(event, arguments)
             if engine.should_terminate or engine.should_terminate_single_epoch:
-                self._heed(trainer, event)
+                self._apply_termination(trainer, event)
             if engine.should_interrupt:
                 self._interrupt(trainer)
 
     def fire_validation(
-        self, guest: Guest, events: tuple[str, ...], trainer: Any, *given: Any
+        self, listener: EngineListener, events: tuple[str, ...], trainer: Any, *arguments: Any
     ) -> None:
-        """Fire events of a validation whose driver a guest is."""
+        """Fire the events of a validation that an adapter drives; see `fire_train`."""
         if trainer.sanity_checking:
             return
         for event in events:
-            if self._validation_drivers.get(event) is guest:
-                self._refresh_validation(trainer, event, given)
-                self.validation.fire_hosted(event)
+            if self._validation_drivers.get(event) is listener:
+                self._refresh_validation(trainer, event, arguments)
+                self.validation.fire_driven(event)
                 if self.validation.should_terminate or self.validation.should_interrupt:
                     raise UsageError(
                         "a handler of Ignite called terminate() or interrupt() on the engine of a "
                         "validation: a "
                         "validation here runs to its end. Pass Trainer(limit_val_batches=...)."
                     )
-                self._heed(trainer, event)
+                # a handler of a validation may terminate the training: early stopping does
+                self._apply_termination(trainer, event)
 
     def begin_epoch(self, trainer: Any) -> None:
-        """Take the time, and forget that the epoch before was ended early; guests all call it."""
-        if self._opened == trainer.current_epoch:
+        """Start the epoch's clock and reset its termination; every adapter calls it."""
+        if self._open_epoch == trainer.current_epoch:
             return
-        self.train.should_terminate_single_epoch = self._is_over = False
-        self._epoch_begun = time.monotonic()
-        # there, the iterator of an epoch is found at its end when the next one asks it for a batch
+        self.train.should_terminate_single_epoch = self._has_ended_epoch = False
+        self._epoch_started_at = time.monotonic()
+        # in Ignite, an epoch's iterator turns out to be exhausted when the next epoch asks it for a
+        # batch: DATALOADER_STOP_ITERATION comes then, unless the epoch before was ended early
         length = number_of_batches(trainer.train_dataloader)
         if length == float("inf"):
             length = trainer.num_training_batches
         is_whole = trainer.progress.batches_in_last_epoch >= length
-        self._is_exhausted = self._opened is not None and is_whole
-        self._opened = trainer.current_epoch
+        self._is_exhausted = self._open_epoch is not None and is_whole
+        self._open_epoch = trainer.current_epoch
 
-    def go_on_inside(self, guest: Guest, trainer: Any) -> None:
-        """Begin an epoch once more where a fit is resumed inside it, as there.
+    def resume_inside_epoch(self, listener: EngineListener, trainer: Any) -> None:
+        """Fire EPOCH_STARTED again where a fit is resumed inside an epoch, as Ignite does.
 
         Args:
-            guest: whose turn it is; the last one sees to it, when all were told of the start.
-            trainer: the trainer.
+            listener: the adapter whose hook is called; the last one fires, when the handlers of all
+                were told of the start.
+            trainer: the Trainer.
         """
         progress = trainer.progress
         has_more = progress.batches_in_epoch < trainer.num_training_batches
-        if guest is self._last and progress.stage is EpochStage.BATCHES and has_more:
+        is_last = listener is self._last_listener
+        if is_last and progress.stage is EpochStage.BATCHES and has_more:
             self.begin_epoch(trainer)
             driver = self._train_drivers.get("EPOCH_STARTED")
             if driver is not None:
                 self.fire_train(driver, ("EPOCH_STARTED",), trainer)
 
     def _is_due(self, event: str, trainer: Any) -> bool:
+        """Return whether Ignite would fire an event now, after the requests of handlers."""
         engine = self.train
         if self._is_interrupted and event != "EXCEPTION_RAISED":
             return False
@@ -161,43 +277,44 @@ class Engines:
             event == "EPOCH_COMPLETED" and ends_epoch == "skip_epoch_completed"
         )
 
-    def _fire_train(self, event: str, given: tuple[Any, ...]) -> None:
+    def _fire_train(self, event: str, arguments: tuple[Any, ...]) -> None:
         engine = self.train
         if event == "EXCEPTION_RAISED":
-            engine.fire_hosted(event, given[0])
+            engine.fire_driven(event, arguments[0])
         elif event == "TERMINATE_SINGLE_EPOCH":
-            engine.fire_hosted(event, iter_counter=self._batches)
+            engine.fire_driven(event, iter_counter=self._batches)
         else:
-            engine.fire_hosted(event)
+            engine.fire_driven(event)
 
-    def _refresh_train(self, trainer: Any, event: str, given: tuple[Any, ...]) -> None:
+    # --- the state of the engines ---
+
+    def _refresh_train(self, trainer: Any, event: str, arguments: tuple[Any, ...]) -> None:
+        """Fill the training engine's state for an event."""
         state, progress = self.train.state, trainer.progress
         self._batches = progress.batches_in_epoch
+        # these last for an epoch: not for every batch
         if self._batches <= 1 or state.dataloader is None:
-            self._refresh_run(trainer)
+            batches = trainer.num_training_batches
+            state.epoch_length = None if batches == float("inf") else int(batches)
+            state.max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
+            state.dataloader = trainer.train_dataloader
         if event == "ITERATION_COMPLETED":
             state.epoch = progress.epochs_completed + 1
             state.iteration = progress.batches_completed
-            state.batch, state.output = given[1], output_of(given[0])
+            state.batch, state.output = arguments[1], output_of(arguments[0])
             return
         is_inside = event not in ("STARTED", "TERMINATE", "COMPLETED")
         state.epoch = progress.epochs_completed + is_inside
         state.iteration = progress.batches_completed + (event == "ITERATION_STARTED")
         if event in ("GET_BATCH_COMPLETED", "ITERATION_STARTED"):
-            state.batch, state.output = given[0], None
+            state.batch, state.output = arguments[0], None
         elif event in _WITH_METRICS:
-            begun = self._begun if event == "COMPLETED" else self._epoch_begun
-            state.times[event] = time.monotonic() - begun
-            self._take_metrics(state, trainer)
+            started_at = self._started_at if event == "COMPLETED" else self._epoch_started_at
+            state.times[event] = time.monotonic() - started_at
+            _copy_metrics(state, trainer)
 
-    def _refresh_run(self, trainer: Any) -> None:
-        """Take over what lasts for an epoch."""
-        state, batches = self.train.state, trainer.num_training_batches
-        state.epoch_length = None if batches == float("inf") else int(batches)
-        state.max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
-        state.dataloader = trainer.train_dataloader
-
-    def _refresh_validation(self, trainer: Any, event: str, given: tuple[Any, ...]) -> None:
+    def _refresh_validation(self, trainer: Any, event: str, arguments: tuple[Any, ...]) -> None:
+        """Fill the validation engine's state for an event."""
         state = self.validation.state
         if event == "STARTED":
             state.iteration = state.epoch = 0
@@ -205,45 +322,49 @@ class Engines:
         if event != "STARTED":
             state.epoch = 1
         if event == "ITERATION_STARTED":
-            state.batch, state.output = given[0], None
-            state.iteration = given[1] + 1
+            state.batch, state.output = arguments[0], None
+            state.iteration = arguments[1] + 1
         elif event == "ITERATION_COMPLETED":
-            state.output, state.batch = given[:2]
-            state.iteration = given[2] + 1
+            state.output, state.batch = arguments[:2]
+            state.iteration = arguments[2] + 1
         if event in _WITH_METRICS:
-            self._take_metrics(state, trainer)
+            _copy_metrics(state, trainer)
 
-    def _take_metrics(self, state: Any, trainer: Any) -> None:
-        for name, value in trainer.callback_metrics.items():
-            state.metrics[name] = value.item()
+    # --- requests of handlers ---
 
     def _interrupt(self, trainer: Any) -> None:
-        """Stop after the batch in work; what is left of the events is for a run that goes on."""
+        """Stop after the current batch; the other events are for the run that is resumed."""
         self.train.should_interrupt = False
-        self.train.fire_hosted("INTERRUPT")
+        self.train.fire_driven("INTERRUPT")
         self._is_interrupted = True
-        trainer.stop(_WHY_INTERRUPTED)
+        trainer.stop(_INTERRUPTED)
 
-    def _heed(self, trainer: Any, event: str) -> None:
-        """Do what handlers asked of the engine."""
+    def _apply_termination(self, trainer: Any, event: str) -> None:
+        """Stop the fit or end the epoch, if a handler of `event` asked the engine for it."""
         engine = self.train
-        if engine.should_terminate and not self._is_told:
-            self._is_told = True
-            trainer.stop(_WHY)
+        if engine.should_terminate and not self._has_stopped:
+            self._has_stopped = True
+            trainer.stop(_TERMINATED)
             if event in _BEFORE_A_BATCH:
-                raise StopTraining(_WHY)
-        if engine.should_terminate_single_epoch and not self._is_over:
-            if event == "EPOCH_COMPLETED":  # which is over
+                # trainer.stop() alone would still run this batch
+                raise StopTraining(_TERMINATED)
+        if engine.should_terminate_single_epoch and not self._has_ended_epoch:
+            if event == "EPOCH_COMPLETED":  # the epoch is over
                 engine.should_terminate_single_epoch = False
                 return
-            self._is_over = True
+            self._has_ended_epoch = True
             if event == "ITERATION_STARTED":
                 trainer.skip_batch()
             trainer.end_epoch()
 
 
+def _copy_metrics(state: Any, trainer: Any) -> None:
+    for name, value in trainer.callback_metrics.items():
+        state.metrics[name] = value.item()
+
+
 def output_of(outputs: Any) -> Any:
-    """Return a step's result as a supervised trainer there does: the loss as a number."""
+    """Return a step's outputs as Ignite's supervised trainer does: a lone loss as a float."""
     if isinstance(outputs, dict) and set(outputs) == {"loss"}:
         return outputs["loss"].item()
     return outputs

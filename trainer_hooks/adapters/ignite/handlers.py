@@ -1,16 +1,24 @@
-"""IgniteGuest: a handler of Ignite in a Trainer; `adapt` says where one goes."""
+"""Adapter of Ignite's handlers; `adapt` says on which engine and event a handler is called."""
 
 from __future__ import annotations
 
 import importlib
 from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-from trainer_hooks.adapters.hosted import HostedCallback
-from trainer_hooks.adapters.ignite.engines import TRAIN_EVENTS, VALIDATION_EVENTS, Engines
-from trainer_hooks.adapters.ignite.hosted_engine import name_of, new_engine
-from trainer_hooks.adapters.kinds import HostedBar
+from trainer_hooks.adapters.callback_adapter import (
+    ForeignProgressBar,
+    HostedCallback,
+    ancestor_names,
+)
+from trainer_hooks.adapters.ignite.engines import (
+    TRAIN_EVENTS,
+    VALIDATION_EVENTS,
+    EnginePair,
+    name_of,
+    new_engine,
+)
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping
 from trainer_hooks.errors import CallbackError
 
@@ -19,73 +27,93 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["DEFAULTS", "IgniteGuest", "adapt", "attach"]
+__all__ = ["DEFAULTS", "IgniteAdapter", "adapt", "attach"]
 
-_HOME = "ignite.handlers"
+_MODULE = "ignite.handlers"
 
 DEFAULTS: dict[str, tuple[str, str]] = {
-    f"{_HOME}.checkpoint.Checkpoint": ("train", "EPOCH_COMPLETED"),
-    f"{_HOME}.early_stopping.EarlyStopping": ("validation", "COMPLETED"),
-    f"{_HOME}.param_scheduler.ReduceLROnPlateauScheduler": ("validation", "COMPLETED"),
-    f"{_HOME}.param_scheduler.ParamGroupScheduler": ("train", "ITERATION_STARTED"),
-    f"{_HOME}.param_scheduler.ParamScheduler": ("train", "ITERATION_STARTED"),
-    f"{_HOME}.terminate_on_nan.TerminateOnNan": ("train", "ITERATION_COMPLETED"),
-    f"{_HOME}.time_limit.TimeLimit": ("train", "ITERATION_COMPLETED"),
-    f"{_HOME}.ema_handler.EMAHandler": ("train", ""),
-    f"{_HOME}.fbresearch_logger.FBResearchLogger": ("train", ""),
-    f"{_HOME}.state_param_scheduler.StateParamScheduler": ("train", ""),
-    f"{_HOME}.stores.EpochOutputStore": ("train", ""),
-    f"{_HOME}.time_profilers.BasicTimeProfiler": ("train", ""),
-    f"{_HOME}.time_profilers.HandlersTimeProfiler": ("train", ""),
-    f"{_HOME}.timing.Timer": ("train", ""),
-    f"{_HOME}.tqdm_logger.ProgressBar": ("train", ""),
+    f"{_MODULE}.checkpoint.Checkpoint": ("train", "EPOCH_COMPLETED"),
+    f"{_MODULE}.early_stopping.EarlyStopping": ("validation", "COMPLETED"),
+    f"{_MODULE}.param_scheduler.ReduceLROnPlateauScheduler": ("validation", "COMPLETED"),
+    f"{_MODULE}.param_scheduler.ParamGroupScheduler": ("train", "ITERATION_STARTED"),
+    f"{_MODULE}.param_scheduler.ParamScheduler": ("train", "ITERATION_STARTED"),
+    f"{_MODULE}.terminate_on_nan.TerminateOnNan": ("train", "ITERATION_COMPLETED"),
+    f"{_MODULE}.time_limit.TimeLimit": ("train", "ITERATION_COMPLETED"),
+    f"{_MODULE}.ema_handler.EMAHandler": ("train", ""),
+    f"{_MODULE}.fbresearch_logger.FBResearchLogger": ("train", ""),
+    f"{_MODULE}.state_param_scheduler.StateParamScheduler": ("train", ""),
+    f"{_MODULE}.stores.EpochOutputStore": ("train", ""),
+    f"{_MODULE}.time_profilers.BasicTimeProfiler": ("train", ""),
+    f"{_MODULE}.time_profilers.HandlersTimeProfiler": ("train", ""),
+    f"{_MODULE}.timing.Timer": ("train", ""),
+    f"{_MODULE}.tqdm_logger.ProgressBar": ("train", ""),
 }
-"""Where a handler goes that is passed as it is: the engine, and the event; without one, the events
-are those of its `attach(engine)`. The first class that is an ancestor counts."""
+"""Engine and event of a handler that is passed to the Trainer as it is, by class; the first class
+that it derives from counts. Without an event, its own `attach(engine)` chooses the events."""
 
-_KINDS: dict[str, type[Callback]] = {
-    f"{_HOME}.checkpoint.Checkpoint": Checkpoint,
-    f"{_HOME}.early_stopping.EarlyStopping": EarlyStopping,
-    f"{_HOME}.tqdm_logger.ProgressBar": HostedBar,
+_COUNTERPARTS: dict[str, type[Callback]] = {
+    f"{_MODULE}.checkpoint.Checkpoint": Checkpoint,
+    f"{_MODULE}.early_stopping.EarlyStopping": EarlyStopping,
+    f"{_MODULE}.tqdm_logger.ProgressBar": ForeignProgressBar,
 }
+"""The class of ours that a handler counts as; a default of that class steps back."""
+
 _ALWAYS = frozenset({"on_train_start", "on_train_epoch_start"})
-_EMA = f"{_HOME}.ema_handler.EMAHandler"
-_MODEL_CHECKPOINT = f"{_HOME}.checkpoint.ModelCheckpoint"
-_ENGINES: WeakKeyDictionary[Any, Engines] = WeakKeyDictionary()
+"""Hooks that every adapter listens to, as they keep the engines' epoch up to date."""
+
+_EMA = f"{_MODULE}.ema_handler.EMAHandler"
+_MODEL_CHECKPOINT = f"{_MODULE}.checkpoint.ModelCheckpoint"
+
+_ENGINES: WeakKeyDictionary[Any, EnginePair] = WeakKeyDictionary()
+"""The engines of each trainer that is fitting, which its adapters share."""
+
+
+class _Attachment(NamedTuple):
+    """How a handler is attached to the engines.
+
+    Attributes:
+        engine: `"train"` or `"validation"`; empty for a function that attaches handlers itself.
+        event: one of `ignite.engine.Events`; None where the handler's `attach` chooses.
+        arguments: further arguments of `add_event_handler` or `attach`.
+        is_logger: whether it is a logger of Ignite, to which a log handler is attached.
+    """
+
+    engine: str
+    event: Any
+    arguments: tuple[Any, ...]
+    is_logger: bool
 
 
 def adapt(handler: Any, *arguments: Any, event: Any = None, on: str = "") -> Callback:
     """Return the adapter of a handler of Ignite.
 
     Args:
-        handler: a callable, an object with `attach(engine)`, or a logger of theirs.
-        arguments: what comes after the event in `add_event_handler`, or after the engine in
+        handler: a callable, an object with `attach(engine)`, or a logger of Ignite.
+        arguments: arguments after the event of `add_event_handler`, or after the engine of
             `attach`; the log handler for a logger.
-        event: one of `ignite.engine.Events`; what `DEFAULTS` says for a class, unless given.
+        event: one of `ignite.engine.Events`; by default that of `DEFAULTS` for the class.
         on: the engine, `"train"` or `"validation"`.
 
     Raises:
-        CallbackError: nobody says where the handler goes, or no such event is fired there.
+        CallbackError: the event of the handler is not known, or is not fired on that engine.
     """
-    names = _ancestry(handler)
-    default = next((place for name, place in DEFAULTS.items() if name in names), None)
-    is_logger = f"{_HOME}.base_logger.BaseLogger" in names and default is None
+    ancestors = ancestor_names(handler)
+    default = next((default for name, default in DEFAULTS.items() if name in ancestors), None)
+    is_logger = f"{_MODULE}.base_logger.BaseLogger" in ancestors and default is None
     if event is None and (is_logger or default is None):
         raise CallbackError(
-            f"handler {name_of(handler)} of Ignite: nobody says on which event it is called. Pass "
+            f"handler {name_of(handler)} of Ignite: its event is not known. Pass "
             f"trainer_hooks.adapters.ignite.adapt({'logger, log_handler' * is_logger or 'handler'},"
             ' event=Events.EPOCH_COMPLETED, on="train") in its place, or on="validation".'
         )
     on = on or (default[0] if default else "train")
     if event is None and default and default[1]:
         event = importlib.import_module("ignite.engine").Events[default[1]]
-    adapter = _hosted(handler, names)
-    adapter.place(on, event, arguments, is_logger=is_logger)
-    return adapter
+    return _make_adapter(handler, _Attachment(on, event, arguments, is_logger))
 
 
 def attach(function: Callable[[Any, Any], object]) -> Callback:
-    """Return a callback that registers handlers as one does at home.
+    """Return a callback that attaches handlers to the engines with the user's own function.
 
     Args:
         function: takes the engine of the training and that of validations, and adds handlers to
@@ -98,16 +126,16 @@ def attach(function: Callable[[Any, Any], object]) -> Callback:
 
         Trainer(callbacks=[attach(handlers)])
     """
-    adapter = IgniteGuest.hosting(function)
-    adapter.place("", None, (), is_logger=False)
+    adapter = IgniteAdapter.hosting(function)
+    adapter.place(_Attachment("", None, (), is_logger=False))
     return adapter
 
 
-class IgniteGuest(HostedCallback):
-    """Stand for a handler of Ignite.
+class IgniteAdapter(HostedCallback):
+    """Adapter of a handler of Ignite.
 
-    Each fit has two engines, for training and for its validations. They are filled from our run,
-    and fire the events that somebody listens to. All guests of a trainer share them.
+    Each fit has two engines, for training and for its validations, which the adapters of a trainer
+    share. They are filled from our run, and fire the events that have a handler.
     `engine.terminate()` stops the fit, `terminate_epoch()` ends the epoch.
     """
 
@@ -116,23 +144,24 @@ class IgniteGuest(HostedCallback):
 
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
-        self._engines: Engines | None = None
+        self._engines: EnginePair | None = None
         self._trainer: Any = None
-        self._place: tuple[str, Any, tuple[Any, ...], bool] = ("", None, (), False)
+        self._attachment = _Attachment("", None, (), is_logger=False)
         self._wanted: dict[str, frozenset[str]] = {}
 
-    def place(self, on: str, event: Any, arguments: tuple[Any, ...], *, is_logger: bool) -> None:
-        """Say where the guest goes; which events it listens to is found on engines of its own.
+    def place(self, attachment: _Attachment) -> None:
+        """Set how the handler is attached, and find the events that it listens to.
 
         Raises:
             CallbackError: it listens to an event that is not fired here.
         """
-        if on not in ("", "train", "validation"):
+        if attachment.engine not in ("", "train", "validation"):
             raise CallbackError(
-                f"on={on!r} for handler {name_of(self.guest)} of Ignite: must be 'train' or "
-                "'validation'. Pass one of them."
+                f"on={attachment.engine!r} for handler {name_of(self.guest)} of Ignite: must be "
+                "'train' or 'validation'. Pass one of them."
             )
-        self._place = on, event, arguments, is_logger
+        self._attachment = attachment
+        # on engines of its own: only attaching tells which events a handler wants
         train, validation = new_engine(), new_engine()
         self.attach_to(train, validation)
         for where, engine, events in (
@@ -149,20 +178,25 @@ class IgniteGuest(HostedCallback):
             self._wanted[where] = frozenset(engine.wanted)
 
     def attach_to(self, train: Any, validation: Any) -> None:
-        """Attach the guest to the engines as one does there."""
-        guest, (on, event, arguments, is_logger) = self.guest, self._place
-        names = _ancestry(guest)
+        """Attach the handler to an engine, by the call that a user of Ignite would write.
+
+        Args:
+            train: the engine of the training.
+            validation: the engine of the validations.
+        """
+        guest, ancestors = self.guest, ancestor_names(self.guest)
+        on, event, arguments, is_logger = self._attachment
         if not on:
             guest(train, validation)
             return
         engine = train if on == "train" else validation
-        if f"{_HOME}.early_stopping.EarlyStopping" in names:
-            guest.trainer = train
+        if f"{_MODULE}.early_stopping.EarlyStopping" in ancestors:
+            guest.trainer = train  # the engine that it terminates
         if is_logger:
             guest.attach(engine, arguments[0], event, *arguments[1:])
         elif event is None:
             guest.attach(engine, *arguments)
-        elif _MODEL_CHECKPOINT in names and not arguments:
+        elif _MODEL_CHECKPOINT in ancestors and not arguments:
             engine.add_event_handler(event, lambda engine: guest(engine, {"model": self._model()}))
         elif callable(guest):
             engine.add_event_handler(event, guest, *arguments)
@@ -170,9 +204,9 @@ class IgniteGuest(HostedCallback):
             guest.attach(engine, *arguments, event=event)
 
     def translated(self, hook: str) -> Callable[..., object] | None:
-        """Return what fires the events of `hook`, or None if the guest listens to none."""
+        """Return the function that fires the events of `hook`, or None if none is listened to."""
         if hook == "setup":
-            return self._begin
+            return self._enter_engines
         events = TRAIN_EVENTS.get(hook, ())
         if self._wanted["train"].intersection(events) or hook in _ALWAYS:
             return self._firing_train(events)
@@ -182,60 +216,64 @@ class IgniteGuest(HostedCallback):
         return None
 
     def attach_module(self, module: Any) -> None:
-        """Forget the engines when a run is over."""
+        """Take part in a run; drop the engines when the run is over."""
         super().attach_module(module)
         if module is None and self._trainer is not None:
             _ENGINES.pop(self._trainer, None)
             self._engines = self._trainer = None
 
+    # --- state ---
+
     @property
     def state_key(self) -> str:
-        """Ignite, and the guest's class, or the function's name."""
+        """`ignite:` and the handler's class, or the function's name."""
         return f"{self.framework}:{name_of(self.guest)}"
 
     @property
     def is_stateful(self) -> bool:
-        """Whether the guest has a state, as all but bare functions and timers do."""
-        return _EMA in _ancestry(self.guest) or super().is_stateful
+        """Whether the handler has a state, as all but bare functions and timers do."""
+        return _EMA in ancestor_names(self.guest) or super().is_stateful
 
     def guest_state(self) -> dict[str, Any]:
-        """Return the guest's state; for an average of weights, which has none there, those."""
-        if _EMA in _ancestry(self.guest):
+        """Return the handler's state; of an EMAHandler, which has none, the averaged weights."""
+        if _EMA in ancestor_names(self.guest):
             return {"ema_model": self.guest.ema_model.state_dict()}
-        return _plain(self.guest.state_dict())
+        return _without_methods(self.guest.state_dict())
 
     def load_guest_state(self, state: Any) -> None:
-        """Hand the guest its state back."""
-        if _EMA in _ancestry(self.guest):
+        """Restore the handler's state, or the averaged weights."""
+        if _EMA in ancestor_names(self.guest):
             self.guest.ema_model.load_state_dict(state["ema_model"])
         else:
             self.guest.load_state_dict(state)
 
     def __reduce__(self) -> Any:
-        """Copy and pickle the guest and its place."""
-        return _rebuilt, (self.guest, self.opaque_names, *self._place)
+        """Copy and pickle the handler and how it is attached."""
+        return _rebuild, (self.guest, self.opaque_names, *self._attachment)
 
-    def _begin(self, trainer: Any, _module: Any, stage: str) -> None:
+    # --- hooks ---
+
+    def _enter_engines(self, trainer: Any, _module: Any, stage: str) -> None:
         if stage == "fit":
             self._trainer = trainer
-            self._engines = _ENGINES.setdefault(trainer, Engines())
+            self._engines = _ENGINES.setdefault(trainer, EnginePair())
             self._engines.enter(self)
 
     def _firing_train(self, events: tuple[str, ...]) -> Callable[..., object]:
-        def call(trainer: Any, _module: Any, *given: Any) -> None:
+        def call(trainer: Any, _module: Any, *arguments: Any) -> None:
             if self._engines is not None:
                 if events == TRAIN_EVENTS["on_train_epoch_start"]:
                     self._engines.begin_epoch(trainer)
-                self._engines.fire_train(self, events, trainer, *given)
+                self._engines.fire_train(self, events, trainer, *arguments)
                 if events == TRAIN_EVENTS["on_train_start"]:
-                    self._engines.go_on_inside(self, trainer)
+                    self._engines.resume_inside_epoch(self, trainer)
 
         return call
 
     def _firing_validation(self, events: tuple[str, ...]) -> Callable[..., object]:
-        def call(trainer: Any, _module: Any, *given: Any) -> None:
+        def call(trainer: Any, _module: Any, *arguments: Any) -> None:
             if self._engines is not None:
-                self._engines.fire_validation(self, events, trainer, *given)
+                self._engines.fire_validation(self, events, trainer, *arguments)
 
         return call
 
@@ -243,32 +281,32 @@ class IgniteGuest(HostedCallback):
         return self._module() if self._module is not None else None
 
 
-def _rebuilt(
+def _rebuild(
     guest: Any,
     opaque_names: frozenset[str],
-    on: str,
+    engine: str,
     event: Any,
     arguments: tuple[Any, ...],
     is_logger: bool,
 ) -> Any:
-    adapter = _hosted(guest, _ancestry(guest))
-    adapter.place(on, event, arguments, is_logger=is_logger)
+    """Return the adapter of a handler that was copied or unpickled."""
+    adapter = _make_adapter(guest, _Attachment(engine, event, arguments, is_logger))
     adapter.opaque_names = opaque_names
     return adapter
 
 
-def _hosted(guest: Any, names: frozenset[str]) -> IgniteGuest:
-    return IgniteGuest.hosting(guest, *(kind for name, kind in _KINDS.items() if name in names))
+def _make_adapter(guest: Any, attachment: _Attachment) -> IgniteAdapter:
+    ancestors = ancestor_names(guest)
+    counterparts = (kind for name, kind in _COUNTERPARTS.items() if name in ancestors)
+    adapter = IgniteAdapter.hosting(guest, *counterparts)
+    adapter.place(attachment)
+    return adapter
 
 
-def _plain(state: Any) -> dict[str, Any]:
-    """Return a state without methods of its owner, which that of a scheduler of torch's holds."""
+def _without_methods(state: Any) -> dict[str, Any]:
+    """Return a state without bound methods, which the state of a torch scheduler holds."""
     return {
-        name: _plain(value) if isinstance(value, dict) else value
+        name: _without_methods(value) if isinstance(value, dict) else value
         for name, value in state.items()
         if not isinstance(value, MethodType)
     }
-
-
-def _ancestry(handler: Any) -> frozenset[str]:
-    return frozenset(f"{kind.__module__}.{kind.__qualname__}" for kind in type(handler).__mro__)

@@ -1,4 +1,4 @@
-"""Lightning's callbacks, modules, data modules and loggers in a Trainer: the entry points."""
+"""Adapters of Lightning's callbacks, modules, data modules and loggers: the entry points."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
-    from trainer_hooks.adapters.lightning.adapting import adapt
-    from trainer_hooks.adapters.lightning.data_and_logs import adapt_datamodule, adapt_logger
-    from trainer_hooks.adapters.lightning.modules import adapt_module
+    from trainer_hooks.adapters.lightning.callbacks import adapt
+    from trainer_hooks.adapters.lightning.loggers import adapt_logger
+    from trainer_hooks.adapters.lightning.modules import adapt_datamodule, adapt_module
 
 __all__ = ["adapt", "adapt_datamodule", "adapt_logger", "adapt_module"]
 
@@ -17,9 +17,9 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
-            "adapt": "adapting",
-            "adapt_datamodule": "data_and_logs",
-            "adapt_logger": "data_and_logs",
+            "adapt": "callbacks",
+            "adapt_datamodule": "modules",
+            "adapt_logger": "loggers",
             "adapt_module": "modules",
         },
     )

@@ -1,50 +1,69 @@
-"""LightningGuest: a callback of Lightning in a Trainer."""
+"""Adapters of Lightning's callbacks; `adapt` chooses the one for a callback."""
 
 from __future__ import annotations
 
+import importlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainer_hooks.adapters.hosted import HostedCallback
-from trainer_hooks.adapters.lightning.home import home_of, word
-from trainer_hooks.adapters.lightning.module_view import unwrapped
-from trainer_hooks.adapters.lightning.views import module_view, trainer_view
-from trainer_hooks.callbacks import Checkpoint
-from trainer_hooks.hooks import HOOKS
+from trainer_hooks.adapters.callback_adapter import (
+    ForeignProgressBar,
+    HostedCallback,
+    ancestor_names,
+)
+from trainer_hooks.adapters.hook_names import LIGHTNING_NAMES
+from trainer_hooks.adapters.lightning.package import (
+    LIGHTNING_PACKAGES,
+    enum_member,
+    lightning_package_of,
+)
+from trainer_hooks.adapters.lightning.trainer_proxy import (
+    get_module_proxy,
+    get_trainer_proxy,
+    unwrap_proxy,
+)
+from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks import (
+    BatchSizeFinder,
+    Checkpoint,
+    EarlyStopping,
+    LearningRateFinder,
+    ModelSummary,
+    Timer,
+)
+from trainer_hooks.module.optimization import LRSchedulerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BASES", "SAME_HOOKS", "SAVER_SLOTS", "LightningGuest"]
+__all__ = ["BASES", "SAME_HOOKS", "SAVER_HOOKS", "LightningAdapter", "adapt"]
 
-BASES = frozenset(
-    {
-        "lightning.pytorch.callbacks.callback.Callback",
-        "pytorch_lightning.callbacks.callback.Callback",
-    }
-)
-"""The base class of callbacks, in the two packages that hold it."""
+BASES = frozenset(f"{package}.callbacks.callback.Callback" for package in LIGHTNING_PACKAGES)
+"""The base class of callbacks, whose empty methods are not called."""
 
-SAME_HOOKS = frozenset(name for name, spec in HOOKS.items() if spec.lightning == "same")
-"""Hooks that have one name and one meaning in both."""
+SAME_HOOKS = frozenset(hook for hook, name in LIGHTNING_NAMES.items() if name == "same")
+"""Hooks that have one name and one meaning in both frameworks."""
 
-SAVER_SLOTS = {
+SAVER_HOOKS = {
     "on_train_epoch_end": "on_epoch_checkpoint",
     "on_train_batch_end": "on_batch_checkpoint",
 }
-"""Where a saver's hooks are called here, so that a resume does not fire what was fired before."""
+"""Lightning's hook of a saver, and the later hook of ours that calls it: saved earlier, a resume
+would fire the hook again."""
 
-_COUNTED = frozenset(f"on_{stage}_batch_start" for stage in ("validation", "test", "predict"))
-"""Where the batches of evaluations are counted, for a guest that hears of them."""
+_EVALUATION_BATCH_STARTS = frozenset(
+    f"on_{stage}_batch_start" for stage in ("validation", "test", "predict")
+)
+"""Hooks at which the batches of an evaluation are counted."""
 
 
-class LightningGuest(HostedCallback):
-    """Stand for a callback of Lightning; what it overrides is called as in Lightning.
+class LightningAdapter(HostedCallback):
+    """Call the hooks that a callback of Lightning overrides at the moments they have there.
 
-    `setup`, `on_exception` and the others that both have are called at the same moment. A saver's
-    `on_train_epoch_end` and `on_train_batch_end` are called in the slots of savers, and what it
-    saves after a validation of a fit waits for the next slot. `teardown` is left out after an
-    exception, as there.
+    A saver's `on_train_epoch_end` and `on_train_batch_end` are called at the hooks for saving, and
+    what it saves after a validation of a fit waits for the next of these. `teardown` is left out
+    after an exception, as in Lightning.
     """
 
     framework: ClassVar[str] = "lightning"
@@ -52,153 +71,381 @@ class LightningGuest(HostedCallback):
 
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
-        self._seen: tuple[Any, Any] = (None, None)
-        self._given: tuple[Any, Any] = (None, None)
-        self._is_due = False
-        self._batch: tuple[Any, ...] = (None, None, -1)
+        self._targets: tuple[Any, Any] = (None, None)
+        self._proxies: tuple[Any, Any] = (None, None)
+        self._has_validated = False
+        self._batch_end: tuple[Any, ...] = (None, None, -1)
+
+    # --- methods of our Checkpoint, called only where the guest is one of Lightning's savers ---
 
     @property
     def has_named_folder(self) -> bool:
-        """Whether the files of a saver are looked for in the folder that it has."""
+        """Whether a saver's files are looked for in the folder that it names: always True."""
         return True
 
     def folders(self) -> list[str]:
-        """Return the folder that a saver saves to."""
+        """Return the folder that a saver writes to, if it has one yet."""
         folder = getattr(self.guest, "dirpath", None)
         return [] if folder is None else [str(folder)]
 
-    def candidates(self, trainer: Any) -> list[str]:  # noqa: ARG002 - a saver's
-        """Return the files that a saver may have saved."""
+    def candidates(self, trainer: Any) -> list[str]:  # noqa: ARG002 - as of a saver
+        """Return the checkpoint files in a saver's folder."""
         return [
             str(file) for folder in self.folders() for file in sorted(Path(folder).glob("*.ckpt"))
         ]
 
-    def save_now(self, trainer: Any, module: Any) -> None:  # noqa: ARG002 - a saver's
-        """Save what was asked for in a saver's folder, beside its own files."""
-        at = f"epoch={trainer.current_epoch}-step={trainer.global_step}"
+    def save_now(self, trainer: Any, module: Any) -> None:  # noqa: ARG002 - as of a saver
+        """Write a requested checkpoint into a saver's folder, beside its own files."""
+        moment = f"epoch={trainer.current_epoch}-step={trainer.global_step}"
         for folder in self.folders():
-            trainer.save_checkpoint(Path(folder, f"requested-{at}.ckpt"))
+            trainer.save_checkpoint(Path(folder, f"requested-{moment}.ckpt"))
 
     def save_before_leaving(self, trainer: Any, module: Any) -> bool:
-        """Save as the process is told to end; return whether there is a folder for it."""
+        """Save because a signal ends the process; return whether there is a folder for it."""
         self.save_now(trainer, module)
         return bool(self.folders())
 
+    # --- hooks ---
+
     def attach_module(self, module: Any) -> None:
-        """Bind the guest's `log` and `log_dict` to the module of the run, as Lightning does."""
+        """Bind the callback's `log` and `log_dict` to the module of the run, as Lightning does."""
         super().attach_module(module)
         if module is None:
-            self._seen = self._given = (None, None)
-        names = vars(self.guest)
+            self._targets = self._proxies = (None, None)
+        attributes = vars(self.guest)
         for name in ("log", "log_dict"):
             if module is not None:
-                names[name] = getattr(unwrapped(module), name)
+                attributes[name] = getattr(unwrap_proxy(module), name)
             else:
-                names.pop(name, None)
+                attributes.pop(name, None)
 
     def translated(self, hook: str) -> Callable[..., object] | None:
-        """Return what calls the guest's method at `hook`, or None if it has none."""
+        """Return the function to call at `hook`, or None if the callback has no method for it."""
         if isinstance(self, Checkpoint):
-            found = self._slot_of_saver(hook)
-            if found is not None:
-                return found
-            if hook in SAVER_SLOTS:
+            call = self._saver_hook(hook)
+            if call is not None:
+                return call
+            if hook in SAVER_HOOKS:
                 return None
         if hook not in SAME_HOOKS or not self.guest_has(hook):
-            is_counted = hook in _COUNTED and self.guest_has(hook.replace("_start", "_end"))
-            return self._count_batch if is_counted else None
+            # a callback that overrides only the end of a batch reads the count there
+            needs_count = hook in _EVALUATION_BATCH_STARTS and self.guest_has(
+                hook.replace("_start", "_end")
+            )
+            return self._count_batch if needs_count else None
         method = getattr(self.guest, hook)
-        if hook in _COUNTED:
-            return self._counting(method)
+        if hook in _EVALUATION_BATCH_STARTS:
+            return self._after_counting(method)
         if hook == "setup":
-            return self._telling_stage(method)
+            return self._with_stage(method)
         if hook == "teardown":
             return self._unless_interrupted(method)
-        return self._handing_over(method)
+        return self._with_proxies(method)
 
     def _count_batch(
         self, trainer: Any, module: Any, _batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Count a batch of an evaluation as its loop in Lightning does."""
-        if trainer is not self._seen[0] or module is not self._seen[1]:
-            self._meet(trainer, module)
-        self._given[0].count_batch((dataloader_idx, batch_idx))
+        if trainer is not self._targets[0] or module is not self._targets[1]:
+            self._make_proxies(trainer, module)
+        self._proxies[0].count_evaluation_batch(dataloader_idx, batch_idx)
 
-    def _counting(self, method: Callable[..., object]) -> Callable[..., object]:
-        called = self._handing_over(method)
+    def _after_counting(self, method: Callable[..., object]) -> Callable[..., object]:
+        handle = self._with_proxies(method)
 
         def call(trainer: Any, module: Any, *arguments: Any) -> None:
             self._count_batch(trainer, module, *arguments)
-            called(trainer, module, *arguments)
+            handle(trainer, module, *arguments)
 
         return call
 
-    def _handing_over(self, method: Callable[..., object]) -> Callable[..., object]:
+    def _with_proxies(self, method: Callable[..., object]) -> Callable[..., object]:
+        """Return `method` of the callback as a function of our trainer and module."""
+
         def call(trainer: Any, module: Any, *arguments: Any) -> None:
-            seen = self._seen
-            if trainer is not seen[0] or module is not seen[1]:
-                self._meet(trainer, module)
-            method(*self._given, *arguments)
+            # the proxies are looked up once a run: this is called for every batch
+            targets = self._targets
+            if trainer is not targets[0] or module is not targets[1]:
+                self._make_proxies(trainer, module)
+            method(*self._proxies, *arguments)
 
         return call
 
-    def _meet(self, trainer: Any, module: Any) -> None:
-        self._seen = trainer, module
-        self._given = trainer_view(trainer, self.guest), module_view(module, trainer, self.guest)
+    def _make_proxies(self, trainer: Any, module: Any) -> None:
+        self._targets = trainer, module
+        self._proxies = (
+            get_trainer_proxy(trainer, self.guest),
+            get_module_proxy(module, trainer, self.guest),
+        )
+
+    def _with_stage(self, method: Callable[..., object]) -> Callable[..., object]:
+        handle, package = self._with_proxies(method), lightning_package_of(self.guest)
+
+        def call(trainer: Any, module: Any, stage: str) -> None:
+            handle(trainer, module, enum_member(package, "TrainerFn", stage))
+
+        return call
 
     def _unless_interrupted(self, method: Callable[..., object]) -> Callable[..., object]:
-        called = self._telling_stage(method)
+        handle = self._with_stage(method)
 
         def call(trainer: Any, module: Any, stage: str) -> None:
             if not trainer.interrupted:
-                called(trainer, module, stage)
+                handle(trainer, module, stage)
 
         return call
 
-    def _telling_stage(self, method: Callable[..., object]) -> Callable[..., object]:
-        called, home = self._handing_over(method), home_of(self.guest)
+    # --- savers ---
 
-        def call(trainer: Any, module: Any, stage: str) -> None:
-            called(trainer, module, word(home, "TrainerFn", stage))
-
-        return call
-
-    def _slot_of_saver(self, hook: str) -> Callable[..., object] | None:
-        """Return what is called in a saver's slot, or instead of a validation's end."""
-        has_validation = self.guest_has("on_validation_end")
-        if hook == "on_validation_end" and has_validation:
-            return self._put_off
+    def _saver_hook(self, hook: str) -> Callable[..., object] | None:
+        """Return a saver's function for a hook: it keeps the call, or makes the kept one."""
+        if hook == "on_validation_end" and self.guest_has(hook):
+            return self._put_off_saving
         if hook == "on_epoch_checkpoint":
-            return self._slot("on_train_epoch_end", takes_batch=False)
+            return self._saving_call("on_train_epoch_end", takes_batch=False)
         if hook == "on_batch_checkpoint":
-            return self._slot("on_train_batch_end", takes_batch=True)
+            return self._saving_call("on_train_batch_end", takes_batch=True)
         if hook == "on_train_batch_end" and self.guest_has(hook):
-            return self._keep_batch
+            return self._keep_batch_end
         return None
 
-    def _keep_batch(self, _trainer: Any, _module: Any, outputs: Any, batch: Any, idx: int) -> None:
-        self._batch = (outputs, batch, idx)
+    def _keep_batch_end(
+        self, _trainer: Any, _module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Keep the arguments of `on_train_batch_end`, which the hook for saving does not get."""
+        self._batch_end = (outputs, batch, batch_idx)
 
-    def _put_off(self, trainer: Any, module: Any) -> None:
+    def _put_off_saving(self, trainer: Any, module: Any) -> None:
+        # saved in here, the end of this validation would be fired once more after a resume
         if trainer.state.fn != "fit" or trainer.sanity_checking:
-            self._handing_over(self.guest.on_validation_end)(trainer, module)
+            self._with_proxies(self.guest.on_validation_end)(trainer, module)
         else:
-            self._is_due = True
+            self._has_validated = True
 
-    def _slot(self, name: str, *, takes_batch: bool) -> Callable[..., object] | None:
-        validated = self.guest_has("on_validation_end")
-        if not validated and not self.guest_has(name):
+    def _saving_call(self, name: str, *, takes_batch: bool) -> Callable[..., object] | None:
+        """Return a function that calls a saver's method `name`, and a validation's end put off."""
+        validates = self.guest_has("on_validation_end")
+        if not validates and not self.guest_has(name):
             return None
-        at_end = self._handing_over(self.guest.on_validation_end) if validated else None
-        at_slot = self._handing_over(getattr(self.guest, name)) if self.guest_has(name) else None
+        validation_end = self._with_proxies(self.guest.on_validation_end) if validates else None
+        method = self._with_proxies(getattr(self.guest, name)) if self.guest_has(name) else None
 
         def call(trainer: Any, module: Any) -> None:
-            if takes_batch and at_slot is not None:
-                at_slot(trainer, module, *self._batch)
-            if self._is_due and at_end is not None:
-                self._is_due = False
-                at_end(trainer, module)
-            if not takes_batch and at_slot is not None:
-                at_slot(trainer, module)
+            # in Lightning's order: a batch ends before its validation, an epoch after
+            if takes_batch and method is not None:
+                method(trainer, module, *self._batch_end)
+            if self._has_validated and validation_end is not None:
+                self._has_validated = False
+                validation_end(trainer, module)
+            if not takes_batch and method is not None:
+                method(trainer, module)
 
         return call
+
+
+class PredictionWriterAdapter(LightningAdapter):
+    """Adapter of a prediction writer, which reads the predictions from the trainer's loop."""
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at `hook`; predictions are recorded before it."""
+        handle = super().translated(hook)
+        if hook == "on_predict_start":
+            return self._resetting(handle)
+        if hook == "on_predict_batch_end":
+            return self._recording(handle)
+        return handle
+
+    def _resetting(self, handle: Callable[..., object] | None) -> Callable[..., object]:
+        def call(trainer: Any, module: Any) -> None:
+            trainer.note_batch_indices()
+            get_trainer_proxy(trainer, self.guest).predict_loop.reset()
+            if handle is not None:
+                handle(trainer, module)
+
+        return call
+
+    def _recording(self, handle: Callable[..., object] | None) -> Callable[..., object]:
+        def call(trainer: Any, module: Any, outputs: Any, batch: Any, *indices: int) -> None:
+            loop = get_trainer_proxy(trainer, self.guest).predict_loop
+            loop.record(outputs, indices[1] if len(indices) > 1 else 0)
+            if handle is not None:
+                handle(trainer, module, outputs, batch, *indices)
+
+        return call
+
+
+class WeightAveragingAdapter(LightningAdapter):
+    """Adapter of weight averaging that takes an epoch more to update a BatchNorm's statistics.
+
+    In that epoch the batches' forwards are run, and no backward.
+    """
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at `hook`; before a backward, one that may skip it."""
+        handle = super().translated(hook)
+        if hook == "on_fit_start":
+            return self._supporting_skips(handle)
+        return self._skipping_backward(handle) if hook == "on_before_backward" else handle
+
+    def _supporting_skips(self, handle: Callable[..., object] | None) -> Callable[..., object]:
+        def call(trainer: Any, module: Any) -> None:
+            get_trainer_proxy(trainer, self.guest).skipping.is_supported = True
+            if handle is not None:
+                handle(trainer, module)
+
+        return call
+
+    def _skipping_backward(self, handle: Callable[..., object] | None) -> Callable[..., object]:
+        def call(trainer: Any, module: Any, loss: Any) -> None:
+            if get_trainer_proxy(trainer, self.guest).skipping.is_on:
+                trainer.skip_batch()
+            elif handle is not None:
+                handle(trainer, module, loss)
+
+        return call
+
+
+_BATCH_SIZE_OPTIONS = (
+    "mode", "steps_per_trial", "init_val", "max_trials", "batch_arg_name", "margin", "max_val",
+)  # fmt: skip
+
+
+class TunerAdapter(LightningAdapter):
+    """Adapter of Lightning's LearningRateFinder and BatchSizeFinder.
+
+    The callback decides when to search. The search runs loops, so it is replaced by trial runs of
+    ours with the callback's options; Lightning's own classes raise the rate and judge the losses.
+    """
+
+    def __init__(self, guest: Any) -> None:
+        super().__init__(guest)
+        if hasattr(guest, "lr_find"):
+            vars(guest)["lr_find"] = self._find_learning_rate
+        else:
+            vars(guest)["scale_batch_size"] = self._find_batch_size
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at `hook`; Lightning's own `setup` is not called."""
+        # it only checks whether Lightning's own Trainer is set up for the search
+        if hook == "setup" and "lightning" in type(self.guest).setup.__module__:
+            return None
+        return super().translated(hook)
+
+    def _find_learning_rate(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's
+        target, options = unwrap_proxy(trainer), vars(self.guest)
+        if target.fast_dev_run:
+            return
+        setting = None
+        if options["_update_attr"]:
+            finder = LearningRateFinder(attr_name=options["_attr_name"])
+            setting = finder.tuned_attribute(target.module, target.datamodule)
+        package = lightning_package_of(self.guest)
+        classes = vars(importlib.import_module(f"{package}.tuner.lr_finder"))
+        steps, low, high = options["_num_training_steps"], options["_min_lr"], options["_max_lr"]
+        results = classes["_LRFinder"](options["_mode"], low, high, steps)
+        losses = classes["_LRCallback"](steps, options["_early_stop_threshold"])
+        scheduler = classes["_LinearLR" if options["_mode"] == "linear" else "_ExponentialLR"]
+        ramp = _LearningRateRamp(low, lambda optimizer: scheduler(optimizer, high, steps))
+        target.trial_run(ramp, LightningAdapter.hosting(losses), steps=_most_steps(target, steps))
+        results.results.update({"lr": losses.lrs, "loss": losses.losses})
+        self.guest.optimal_lr = results
+        learning_rate = results.suggestion() if setting is not None else None
+        if setting is not None and learning_rate is not None:
+            setting.write(learning_rate)
+            target.renew_learning_rates()
+
+    def _find_batch_size(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's
+        attributes = vars(self.guest)
+        options = {
+            name: attributes[f"_{name}"] for name in _BATCH_SIZE_OPTIONS if f"_{name}" in attributes
+        }
+        finder = BatchSizeFinder(**options)
+        target = unwrap_proxy(trainer)
+        finder.scale_batch_size(target, target.module)
+        self.guest.optimal_batch_size = finder.optimal_batch_size
+
+
+class _LearningRateRamp(Callback):
+    """Raise the learning rate at every step by a scheduler of Lightning's.
+
+    Args:
+        low: the rate of the first step.
+        make_scheduler: returns the scheduler of an optimizer.
+    """
+
+    def __init__(self, low: float, make_scheduler: Callable[[Any], Any]) -> None:
+        self._low, self._make_scheduler = low, make_scheduler
+        self._scheduler: Any = None
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:  # noqa: ARG002 - a hook
+        """Set the lowest rate and make the scheduler."""
+        (optimizer,) = trainer.optimizers
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] = self._low
+        self._scheduler = self._make_scheduler(optimizer)
+        # where `_LRCallback` looks for the rate; it is stepped here
+        trainer.lr_scheduler_configs.append(LRSchedulerConfig(self._scheduler, interval="step"))
+
+    def on_train_batch_end(
+        self,
+        trainer: Any,
+        module: Any,  # noqa: ARG002 - a hook
+        outputs: Any,  # noqa: ARG002
+        batch: Any,  # noqa: ARG002
+        batch_idx: int,  # noqa: ARG002
+    ) -> None:
+        """Raise the rate after the last batch of an accumulation window."""
+        if trainer.progress.batches_in_window == 0:
+            self._scheduler.step()
+
+
+def _most_steps(trainer: Any, steps: int) -> int:
+    """Return how many steps a search makes: in Lightning, at most those left of the fit.
+
+    Args:
+        trainer: the Trainer.
+        steps: steps that the callback asks for.
+    """
+    batches = trainer.num_training_batches
+    if trainer.max_epochs < 0 or math.isinf(batches):
+        return steps
+    windows = math.ceil(batches / trainer.accumulate_grad_batches)
+    steps_left: int = windows * (trainer.max_epochs - trainer.current_epoch)
+    return max(1, min(steps, steps_left))
+
+
+# --- the choice of an adapter ---
+
+_COUNTERPARTS: dict[str, type[Callback]] = {
+    "callbacks.checkpoint.Checkpoint": Checkpoint,
+    "callbacks.progress.progress_bar.ProgressBar": ForeignProgressBar,
+    "callbacks.early_stopping.EarlyStopping": EarlyStopping,
+    "callbacks.model_summary.ModelSummary": ModelSummary,
+    "callbacks.timer.Timer": Timer,
+}
+"""The class of ours that a callback of Lightning counts as; a default of that class steps back."""
+
+_SPECIAL_ADAPTERS: dict[str, type[LightningAdapter]] = {
+    "callbacks.prediction_writer.BasePredictionWriter": PredictionWriterAdapter,
+    "callbacks.batch_size_finder.BatchSizeFinder": TunerAdapter,
+    "callbacks.lr_finder.LearningRateFinder": TunerAdapter,
+    "callbacks.stochastic_weight_avg.StochasticWeightAveraging": WeightAveragingAdapter,
+}
+"""Adapters of the callbacks that use more of Lightning's Trainer than its public names."""
+
+
+def adapt(guest: Any) -> Callback:
+    """Return the adapter of a callback of Lightning.
+
+    Args:
+        guest: the callback.
+    """
+    ancestors = ancestor_names(guest)
+
+    def derives_from(name: str) -> bool:
+        return any(f"{package}.{name}" in ancestors for package in LIGHTNING_PACKAGES)
+
+    counterparts = [kind for name, kind in _COUNTERPARTS.items() if derives_from(name)]
+    for name, adapter in _SPECIAL_ADAPTERS.items():
+        if derives_from(name):
+            return adapter.hosting(guest, *counterparts)
+    return LightningAdapter.hosting(guest, *counterparts)

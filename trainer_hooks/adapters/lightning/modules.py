@@ -1,133 +1,171 @@
-"""LightningModules in a Trainer, as they are."""
+"""Adapters of LightningModules and LightningDataModules, which a Trainer takes as they are."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.adapters.lightning.data_and_logs import overridden
-from trainer_hooks.adapters.lightning.home import told_stage
-from trainer_hooks.adapters.lightning.views import trainer_view
-from trainer_hooks.adapters.modules import HostedModule
-from trainer_hooks.module import Module
+from trainer_hooks.adapters.lightning.package import with_stage_enum
+from trainer_hooks.adapters.lightning.trainer_proxy import get_trainer_proxy
+from trainer_hooks.adapters.module_adapter import ModuleAdapter
+from trainer_hooks.module.datamodule import DataModule
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-
-__all__ = ["ModuleGuest", "adapt_module"]
+__all__ = [
+    "LightningDataModuleAdapter",
+    "LightningModuleAdapter",
+    "adapt_datamodule",
+    "adapt_module",
+    "overridden_methods",
+]
 
 _BOUND = (
     "log", "log_dict", "optimizers", "lr_schedulers", "manual_backward", "toggle_optimizer",
     "untoggle_optimizer", "toggled_optimizer", "clip_gradients", "all_gather", "print",
 )  # fmt: skip
-"""Methods that a module calls, which are ours while it is run."""
+"""Methods that a LightningModule calls on itself; ours take their place while it is run."""
 
-_OWN = frozenset(
+_NOT_COPIED = frozenset(
     {*_BOUND, "attach", "attach_manual", "train", "to", "forward", "load_from_checkpoint"}
 )
+"""Methods that the adapter has itself, whatever the LightningModule overrides."""
 
 
 def adapt_module(guest: Any) -> Module:
-    """Return what stands for a LightningModule."""
-    return ModuleGuest(guest)
+    """Return the adapter of a LightningModule."""
+    return LightningModuleAdapter(guest)
 
 
-class ModuleGuest(HostedModule):
-    """Stand for a LightningModule: its steps, hooks and tensors are the guest's own.
+def adapt_datamodule(guest: Any) -> DataModule:
+    """Return the adapter of a LightningDataModule."""
+    return LightningDataModuleAdapter(guest)
+
+
+def overridden_methods(foreign: Any, base: type) -> Iterator[str]:
+    """Yield the public methods that a foreign object's own classes define and that `base` has.
 
     Args:
-        guest: the LightningModule. Its parameters, buffers and parts are shared, so that the names
-            in a checkpoint are the same.
+        foreign: a LightningModule or LightningDataModule.
+        base: the class of ours whose methods they override.
+    """
+    seen = set()
+    for kind in type(foreign).__mro__:
+        # from here on they are the framework's: empty, or for its own trainer
+        if kind.__module__.startswith(("lightning.", "pytorch_lightning.", "torch.")):
+            break
+        for name, value in vars(kind).items():
+            is_known = not name.startswith("_") and name not in seen and hasattr(base, name)
+            if is_known and callable(value):
+                seen.add(name)
+                yield name
+
+
+class LightningModuleAdapter(ModuleAdapter):
+    """Adapter of a LightningModule, whose steps, hooks and tensors are used as they are.
+
+    Args:
+        guest: the LightningModule. Its parameters, buffers and submodules are shared, so that the
+            names in a checkpoint are the same.
     """
 
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
-        for name in overridden(guest, Module):
+        for name in overridden_methods(guest, Module):
             if name == "teardown":
-                vars(self)[name] = self._end_guest
+                vars(self)[name] = self._teardown_foreign
             elif name == "setup":
-                vars(self)[name] = told_stage(guest.setup, guest)
-            elif name not in _OWN:
+                vars(self)[name] = with_stage_enum(guest.setup, guest)
+            elif name not in _NOT_COPIED:
                 vars(self)[name] = getattr(guest, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_") or hasattr(ModuleGuest, name):
+        if name.startswith("_") or hasattr(LightningModuleAdapter, name):
             super().__setattr__(name, value)
         else:
-            setattr(self.lightning_guest, name, value)
+            setattr(self.lightning_object, name, value)
 
     @property
-    def lightning_guest(self) -> Any:
+    def lightning_object(self) -> Any:
         """The LightningModule."""
-        return vars(self)["module_guest"]
+        return vars(self)["foreign_module"]
 
     @property
     def automatic_optimization(self) -> bool:  # type: ignore[override]
-        """What the guest says."""
-        return bool(self.lightning_guest.automatic_optimization)
+        """Whether the Trainer calls backward and steps the optimizers."""
+        return bool(self.lightning_object.automatic_optimization)
 
     @property
     def example_input_array(self) -> Any:
-        """What the guest says."""
-        return self.lightning_guest.example_input_array
+        """An input of `forward`, for the logger's graph and the summary; or None."""
+        return self.lightning_object.example_input_array
 
     @property
     def strict_loading(self) -> bool:  # type: ignore[override]
-        """What the guest says."""
-        return bool(self.lightning_guest.strict_loading)
+        """Whether a checkpoint must have exactly the module's weights."""
+        return bool(self.lightning_object.strict_loading)
 
     @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
-        """The guest's hyperparameters, or None."""
-        return dict(self.lightning_guest.hparams) or None
+        """The hyperparameters that go into checkpoints, or None."""
+        return dict(self.lightning_object.hparams) or None
 
     @property
     def logged_hparams(self) -> Mapping[str, Any] | None:
-        """The same, unless the guest keeps them from the loggers."""
-        is_logged = getattr(self.lightning_guest, "_log_hyperparams", True)
+        """The hyperparameters for the loggers; None for `save_hyperparameters(logger=False)`."""
+        is_logged = getattr(self.lightning_object, "_log_hyperparams", True)
         return self.saved_hparams if is_logged else None
 
     @property
     def hparams(self) -> Any:
-        """The guest's hyperparameters."""
-        return self.lightning_guest.hparams
+        """The hyperparameters, as Lightning's own object."""
+        return self.lightning_object.hparams
 
     @property
     def hparams_name(self) -> str | None:
-        """The argument that was all of them, if it was one."""
-        name: str | None = getattr(self.lightning_guest, "_hparams_name", None)
+        """The name of the single argument that held all hyperparameters, if there was one."""
+        name: str | None = getattr(self.lightning_object, "_hparams_name", None)
+        # Lightning's word for arguments that were passed one by one
         return None if name == "kwargs" else name
 
-    def _end_guest(self, stage: str) -> None:
-        """Let the guest clean up; not after an exception, as there."""
+    def _teardown_foreign(self, stage: str) -> None:
+        """Call `teardown`; not after an exception, as in Lightning."""
         if not self.trainer.interrupted:
-            told_stage(self.lightning_guest.teardown, self.lightning_guest)(stage)
+            with_stage_enum(self.lightning_object.teardown, self.lightning_object)(stage)
 
     def attach(self, trainer: Any, metrics: Any) -> None:
-        """Let the guest know its trainer, and log, optimize and print through it."""
+        """Give the LightningModule its trainer, and let it log, optimize and print through ours.
+
+        Args:
+            trainer: the Trainer.
+            metrics: the store of logged values, or None when the run is over.
+        """
         super().attach(trainer, metrics)
-        guest = self.lightning_guest
-        guest.trainer = trainer_view(trainer, guest)
-        own = frozenset(overridden(guest, Module))
+        guest = self.lightning_object
+        guest.trainer = get_trainer_proxy(trainer, guest)
+        own = frozenset(overridden_methods(guest, Module))
         for name in _BOUND:
             if metrics is None:
                 vars(guest).pop(name, None)
             elif name not in own:
-                vars(guest)[name] = _Bound(getattr(self, name))
+                vars(guest)[name] = _BoundMethod(getattr(self, name))
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
-        """Return tensors of all processes; in one process the data as they are, as there."""
+        """Gather tensors of all ranks; with one rank the data are returned, as in Lightning."""
         if self.trainer.world_size == 1:
             return data
         return super().all_gather(data, group, sync_grads)
 
     def __reduce__(self) -> Any:
-        """Copy and pickle the guest."""
-        return adapt_module, (self.lightning_guest,)
+        """Copy and pickle the LightningModule; the adapter of the copy is made anew."""
+        return adapt_module, (self.lightning_object,)
 
 
-class _Bound:
-    """A method that a guest calls, and that a copy of the guest calls too.
+class _BoundMethod:
+    """A method of ours on a LightningModule, which copies of the module share.
+
+    A bound method would take the whole run into a deep copy, and cannot be pickled.
 
     Args:
         method: the method.
@@ -139,13 +177,65 @@ class _Bound:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._method(*args, **kwargs)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Bound:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _BoundMethod:
         return self
 
     def __reduce__(self) -> Any:
         """Leave the run out of pickles."""
-        return _Bound, (_dropped,)
+        return _BoundMethod, (_do_nothing,)
 
 
-def _dropped(*args: Any, **kwargs: Any) -> None:
-    """Do nothing: the module takes part in no run."""
+def _do_nothing(*args: Any, **kwargs: Any) -> None:
+    """Do nothing: an unpickled module takes part in no run."""
+
+
+class LightningDataModuleAdapter(DataModule):
+    """Adapter of a LightningDataModule.
+
+    Args:
+        guest: the LightningDataModule.
+    """
+
+    def __init__(self, guest: Any) -> None:
+        self.lightning_object = guest
+        for name in overridden_methods(guest, DataModule):
+            if name not in {"load_from_checkpoint", "setup", "teardown"}:
+                vars(self)[name] = getattr(guest, name)
+        # a class of that name, so that messages and state keys speak of the user's class
+        kind = type(guest)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        self.__class__ = type(kind.__name__, (LightningDataModuleAdapter,), names)
+
+    @property
+    def trainer(self) -> Any:
+        """The proxy of the trainer that runs it, or None."""
+        return self.lightning_object.trainer
+
+    @trainer.setter
+    def trainer(self, trainer: Any) -> None:
+        guest = self.lightning_object
+        guest.trainer = None if trainer is None else get_trainer_proxy(trainer, guest)
+
+    def setup(self, stage: str) -> None:
+        """Call `setup` with Lightning's enum."""
+        with_stage_enum(self.lightning_object.setup, self.lightning_object)(stage)
+
+    def teardown(self, stage: str) -> None:
+        """Call `teardown`; not after an exception, as in Lightning."""
+        trainer = self.lightning_object.trainer
+        if trainer is None or not trainer.interrupted:
+            with_stage_enum(self.lightning_object.teardown, self.lightning_object)(stage)
+
+    @property
+    def saved_hparams(self) -> Mapping[str, Any] | None:
+        """The hyperparameters that go into checkpoints, or None."""
+        return dict(self.lightning_object.hparams) or None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "lightning_object":  # not set yet, as in a copy: no endless recursion
+            raise AttributeError(name)
+        return getattr(self.lightning_object, name)
+
+    def __reduce__(self) -> Any:
+        """Copy and pickle the LightningDataModule; the adapter of the copy is made anew."""
+        return adapt_datamodule, (self.lightning_object,)

@@ -1,4 +1,4 @@
-"""Callbacks of pytorch-accelerated in a Trainer: `adapt` is the entry point."""
+"""Adapters of pytorch-accelerated's callbacks: `adapt` is the entry point."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
-    from trainer_hooks.adapters.pytorch_accelerated.adapting import adapt
+    from trainer_hooks.adapters.pytorch_accelerated.callbacks import adapt
 
 __all__ = ["adapt"]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
-    __getattr__ = loader_of(__name__, {"adapt": "adapting"})
+    __getattr__ = loader_of(__name__, {"adapt": "callbacks"})

@@ -1,42 +1,43 @@
-"""AcceleratedGuest: a callback of pytorch-accelerated in a Trainer."""
+"""Adapters of pytorch-accelerated's callbacks; `adapt` chooses the one for a callback."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainer_hooks.adapters.hosted import HostedCallback
-from trainer_hooks.adapters.pytorch_accelerated.view import AcceleratedView
-from trainer_hooks.clock import EpochStage
-from trainer_hooks.data import count_samples
+from trainer_hooks.adapters.callback_adapter import (
+    ForeignProgressBar,
+    HostedCallback,
+    ancestor_names,
+)
+from trainer_hooks.adapters.pytorch_accelerated.events import EventTranslation
+from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import AcceleratedTrainerProxy
+from trainer_hooks.callbacks import Checkpoint, EarlyStopping
+from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import StopTraining
-from trainer_hooks.hooks import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TWINS", "AcceleratedGuest"]
+    from trainer_hooks.callback import Callback
 
-_HOME = "pytorch_accelerated.callbacks"
-TWINS = {spec.name: spec.accelerated for spec in HOOKS.values() if spec.accelerated}
-"""Their hook for each of ours, where one is called at the other's moment."""
-del TWINS["on_after_loss"]  # which a module with a training_step of its own does not reach
-_STEP_END = "on_train_step_end"
-_EVAL_STEP_END = "on_eval_step_end"
-_CAPTURES = frozenset({"on_train_batch_start", "on_after_forward", "on_before_backward"})
+__all__ = ["AcceleratedAdapter", "adapt"]
 
-_KEPT = {
-    f"{_HOME}.EarlyStoppingCallback": ("best_metric", "early_stopping_patience_counter"),
-    f"{_HOME}.SaveBestModelCallback": ("best_metric", "best_metric_epoch"),
-    f"{_HOME}.SaveTrainingStateCallback": ("_global_step", "_saved_checkpoints"),
-    f"{_HOME}.TerminateOnNaNCallback": ("triggered",),
-    f"{_HOME}.WSDCheckpointCallback": ("last_checkpoint_step",),
+_MODULE = "pytorch_accelerated.callbacks"
+"""The module of all callbacks there."""
+
+_COUNTERS = {
+    f"{_MODULE}.EarlyStoppingCallback": ("best_metric", "early_stopping_patience_counter"),
+    f"{_MODULE}.SaveBestModelCallback": ("best_metric", "best_metric_epoch"),
+    f"{_MODULE}.SaveTrainingStateCallback": ("_global_step", "_saved_checkpoints"),
+    f"{_MODULE}.TerminateOnNaNCallback": ("triggered",),
+    f"{_MODULE}.WSDCheckpointCallback": ("last_checkpoint_step",),
 }
-"""What built-in callbacks count in attributes: there it ends with the process."""
+"""Attributes in which built-in callbacks count: lost there with the process, saved here."""
 
 
-class AcceleratedGuest(HostedCallback):
-    """Stand for a callback of pytorch-accelerated.
+class AcceleratedAdapter(EventTranslation, HostedCallback):
+    """Adapter of a callback of pytorch-accelerated.
 
     Its hooks are called at the moments that they have there: `on_train_step_end` before the
     backward, `on_train_epoch_end` before the epoch's validation, and
@@ -45,147 +46,210 @@ class AcceleratedGuest(HostedCallback):
     """
 
     framework: ClassVar[str] = "accelerated"
-    bases: ClassVar[frozenset[str]] = frozenset({f"{_HOME}.TrainerCallback"})
+    bases: ClassVar[frozenset[str]] = frozenset({f"{_MODULE}.TrainerCallback"})
 
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
-        self._kept = tuple(n for kind in _names(guest) for n in _KEPT.get(kind, ()))
-        self._resumed: dict[str, Any] | None = None
-        self._view: AcceleratedView | None = None
-        self._batch: Any = None
-        self._batch_idx = 0
-        self._outputs: Any = None
+        self._counters = tuple(
+            name for kind in ancestor_names(guest) for name in _COUNTERS.get(kind, ())
+        )
+        self._restored: dict[str, Any] | None = None
+        self._proxy: AcceleratedTrainerProxy | None = None
 
     def translated(self, hook: str) -> Callable[..., object] | None:
-        """Return what calls the guest's method at `hook`, or None if it has none."""
-        if hook in _CAPTURES and self.guest_has(_STEP_END):
-            captures: dict[str, Callable[..., object]] = {
-                "on_train_batch_start": self._start_step,
-                "on_after_forward": self._keep_outputs,
-                "on_before_backward": self._end_step,
-            }
-            return captures[hook]
-        name = TWINS.get(hook)
-        if name is None or not self.guest_has(name):
-            return None
-        if hook == "on_fit_start" and self._kept:
-            return self._started(self._plain(name))
-        return self._evaluated(hook, name) if "eval_" in name else self._plain(name)
-
-    def view_of(self, trainer: Any) -> AcceleratedView:
-        """Return what the guest is handed for a trainer."""
-        view = self._view
-        if view is None or view.view_target is not trainer:
-            view = self._view = AcceleratedView(trainer)
-        return view
-
-    def attach_module(self, module: Any) -> None:
-        """Forget the trainer when a run is over."""
-        super().attach_module(module)
-        if module is None:
-            self._view = self._resumed = None
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether the guest has a state of its own, or is one of those that count."""
-        return bool(self._kept) or super().is_stateful
-
-    def guest_state(self) -> dict[str, Any]:
-        """Return what the guest says, or what it counts."""
-        if super().is_stateful:
-            return super().guest_state()
-        return {name: _plain(getattr(self.guest, name)) for name in self._kept}
-
-    def load_guest_state(self, state: Any) -> None:
-        """Hand it back, and once more when the guest begins its run, which resets it."""
-        if super().is_stateful:
-            super().load_guest_state(state)
-        else:
-            self._resumed = state
-            self.resume(state)
-
-    def resume(self, state: dict[str, Any]) -> None:
-        """Set what the guest counts."""
-        for name, value in state.items():
-            is_listed = isinstance(value, list)
-            setattr(self.guest, name, [Path(one) for one in value] if is_listed else value)
-
-    def _started(self, called: Callable[..., object]) -> Callable[..., object]:
-        def call(trainer: Any, module: Any) -> None:
-            called(trainer, module)
-            if self._resumed is not None:
-                self.resume(self._resumed)
-                self._resumed = None
-
+        """Return the function to call at `hook`, or None if the callback has no method for it."""
+        call = self._translated_event(hook)
+        if hook == "on_fit_start" and call is not None and self._counters:
+            return self._restoring_after(call)
         return call
 
-    def _plain(self, name: str) -> Callable[..., object]:
-        method = self._translating(getattr(self.guest, name))
-        return lambda trainer, *_: method(self.view_of(trainer))
+    def _has_event(self, name: str) -> bool:
+        return self.guest_has(name)
 
-    def _translating(self, method: Callable[..., object]) -> Callable[..., object]:
-        """Return `method`, in which their request to stop becomes ours."""
+    def _event_method(self, name: str) -> Callable[..., object]:
+        """Return the callback's method; a StopTrainingError of theirs is raised as ours."""
+        method = getattr(self.guest, name)
 
         def call(*args: Any, **kwargs: Any) -> None:
             try:
                 method(*args, **kwargs)
             except Exception as error:
-                kinds = {f"{k.__module__}.{k.__qualname__}" for k in type(error).__mro__}
-                if f"{_HOME}.StopTrainingError" in kinds:
+                # compared by name: the package need not be importable to be adapted
+                if f"{_MODULE}.StopTrainingError" in ancestor_names(error):
                     raise StopTraining(str(error)) from error
                 raise
 
         return call
 
-    def _evaluated(self, hook: str, name: str) -> Callable[..., object]:
-        method = self._translating(getattr(self.guest, name))
+    def _event_trainer(self, trainer: Any) -> AcceleratedTrainerProxy:
+        proxy = self._proxy
+        if proxy is None or proxy.proxy_target is not trainer:
+            proxy = self._proxy = AcceleratedTrainerProxy(trainer)
+        return proxy
 
-        def call(trainer: Any, _module: Any, *arguments: Any) -> None:
-            if trainer.sanity_checking:
-                return
-            view = self.view_of(trainer)
-            if name == _EVAL_STEP_END:
-                outputs, batch = arguments[:2]
-                method(view, batch_output=_as_output(outputs, batch), batch=batch)
-            elif hook.endswith(("epoch_start", "epoch_end")):
-                stage = trainer.progress.stage
-                is_intermediate = trainer.state.fn == "fit" and stage is EpochStage.BATCHES
-                method(view, is_intermediate=is_intermediate)
-            else:
-                method(view)
+    def attach_module(self, module: Any) -> None:
+        """Take part in a run; drop the trainer's proxy when the run is over."""
+        super().attach_module(module)
+        if module is None:
+            self._proxy = self._restored = None
+
+    # --- state ---
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the callback has a state of its own, or is one of those that count."""
+        return bool(self._counters) or super().is_stateful
+
+    def guest_state(self) -> dict[str, Any]:
+        """Return the callback's own state, or its counters."""
+        if super().is_stateful:
+            return super().guest_state()
+        return {name: _plain_data(getattr(self.guest, name)) for name in self._counters}
+
+    def load_guest_state(self, state: Any) -> None:
+        """Restore the state."""
+        if super().is_stateful:
+            super().load_guest_state(state)
+        else:
+            # once more when the run begins, as the callback resets its counters there
+            self._restored = state
+            self.restore_counters(state)
+
+    def restore_counters(self, state: dict[str, Any]) -> None:
+        """Set the attributes in which the callback counts."""
+        for name, value in state.items():
+            is_listed = isinstance(value, list)
+            setattr(self.guest, name, [Path(path) for path in value] if is_listed else value)
+
+    def _restoring_after(self, handle: Callable[..., object]) -> Callable[..., object]:
+        def call(trainer: Any, module: Any) -> None:
+            handle(trainer, module)
+            if self._restored is not None:
+                self.restore_counters(self._restored)
+                self._restored = None
 
         return call
 
-    def _start_step(self, trainer: Any, _module: Any, batch: Any, batch_idx: int) -> None:
-        self._batch, self._batch_idx, self._outputs = batch, batch_idx, None
-        if self.guest_has("on_train_step_start"):
-            self._translating(self.guest.on_train_step_start)(self.view_of(trainer))
 
-    def _keep_outputs(self, _trainer: Any, _module: Any, outputs: Any) -> None:
-        self._outputs = outputs
+def _plain_data(value: Any) -> Any:
+    """Return a counter as a checkpoint can hold it: lists there are of paths."""
+    return [str(path) for path in value] if isinstance(value, list) else value
 
-    def _end_step(self, trainer: Any, _module: Any, loss: Any) -> None:
-        batch, outputs = self._batch, self._outputs
-        self._outputs = None
-        output = {"loss": loss, "model_outputs": outputs, "batch_size": count_samples(batch)}
-        self._translating(self.guest.on_train_step_end)(
-            self.view_of(trainer), batch_output=output, batch=batch, step=self._batch_idx
+
+class AcceleratedBarAdapter(AcceleratedAdapter):
+    """Adapter of a progress bar, which opens inside an epoch too, where a run is resumed there."""
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at `hook`."""
+        return self._open_inside_epoch if hook == "on_train_start" else super().translated(hook)
+
+    def _open_inside_epoch(self, trainer: Any, _module: Any) -> None:
+        is_inside = trainer.progress.stage in {EpochStage.BATCHES, EpochStage.CLOSING}
+        if is_inside and self.guest_has("on_train_epoch_start"):
+            self.guest.on_train_epoch_start(self._event_trainer(trainer))
+
+
+class LimitBatchesAdapter(AcceleratedAdapter):
+    """Adapter of LimitBatchesCallback: the run takes fewer batches, of loaders that stay."""
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function that limits the run, in place of the one that replaces loaders."""
+        return self._limit if hook == "setup" else None
+
+    def _limit(self, trainer: Any, _module: Any, _stage: str) -> None:
+        trainer.limit_batches(self.guest.num_batches)
+
+
+class StepBasedEvaluationAdapter(AcceleratedAdapter):
+    """Adapter of StepBasedEvaluationCallback, which evaluates before a batch's step.
+
+    There, it does so between the forward and the backward of a batch; here after the batch before,
+    when the weights are the same.
+    """
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at `hook`; the end of a step comes a batch earlier."""
+        if hook in ("on_after_forward", "on_before_backward"):
+            return None
+        return self._end_next_step if hook == "on_train_batch_end" else super().translated(hook)
+
+    def _end_next_step(
+        self, trainer: Any, _module: Any, _outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        is_over = trainer.should_stop or 0 <= trainer.max_steps <= trainer.global_step
+        if not trainer.is_last_batch and not is_over:
+            proxy = self._event_trainer(trainer)
+            self.guest.on_train_step_end(proxy, batch=batch, step=batch_idx + 1)
+
+
+class ModelEmaAdapter(AcceleratedAdapter):
+    """Adapter of ModelEmaCallback, which validates after the epoch's own validation."""
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at `hook`; the end of an epoch validates first."""
+        if hook == "on_validation_epoch_end":
+            return None
+        handle = super().translated(hook)
+        if hook != "on_train_epoch_end" or handle is None:
+            return handle
+
+        def call(trainer: Any, module: Any) -> None:
+            if sum(trainer.num_val_batches):
+                self.guest.on_eval_epoch_end(self._event_trainer(trainer))
+            handle(trainer, module)
+
+        return call
+
+    def guest_state(self) -> dict[str, Any]:
+        """Return the counters and the averaged weights."""
+        average = self.guest.ema_model
+        weights = None if average is None else dict(average.module.state_dict())
+        return {**super().guest_state(), "ema_model": weights}
+
+    def restore_counters(self, state: dict[str, Any]) -> None:
+        """Set the counters, and the weights of the copy that the callback made at the start."""
+        super().restore_counters(
+            {name: value for name, value in state.items() if name != "ema_model"}
         )
+        if state["ema_model"] is not None and self.guest.ema_model is not None:
+            self.guest.ema_model.module.load_state_dict(state["ema_model"])
 
 
-def _names(guest: Any) -> list[str]:
-    return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(guest).__mro__]
+# --- the choice of an adapter ---
+
+_COUNTERPARTS: dict[str, type[Callback]] = {
+    f"{_MODULE}.SaveBestModelCallback": Checkpoint,
+    f"{_MODULE}.SaveTrainingStateCallback": Checkpoint,
+    f"{_MODULE}.ProgressBarCallback": ForeignProgressBar,
+    f"{_MODULE}.EarlyStoppingCallback": EarlyStopping,
+}
+"""The class of ours that a callback counts as; a default of that class steps back."""
+
+_SPECIAL_ADAPTERS: dict[str, type[AcceleratedAdapter]] = {
+    f"{_MODULE}.LimitBatchesCallback": LimitBatchesAdapter,
+    f"{_MODULE}.ModelEmaCallback": ModelEmaAdapter,
+    f"{_MODULE}.ProgressBarCallback": AcceleratedBarAdapter,
+}
+"""Adapters of the callbacks that change which batches or epochs a run has."""
+
+_STEP_BASED = f"{_MODULE}.StepBasedEvaluationCallback"
 
 
-def _plain(value: Any) -> Any:
-    """Return what a checkpoint can hold of a value: folders are kept by their names."""
-    return [str(one) for one in value] if isinstance(value, list) else value
+def adapt(guest: Any) -> Callback:
+    """Return the adapter of a callback of pytorch-accelerated.
+
+    Args:
+        guest: the callback.
+    """
+    names = ancestor_names(guest)
+    counterparts = [kind for name, kind in _COUNTERPARTS.items() if name in names]
+    if _STEP_BASED in names and _inherits_step_end(guest):
+        return StepBasedEvaluationAdapter.hosting(guest, *counterparts)
+    special = (kind for name, kind in _SPECIAL_ADAPTERS.items() if name in names)
+    return next(special, AcceleratedAdapter).hosting(guest, *counterparts)
 
 
-def _as_output(outputs: Any, batch: Any) -> dict[str, Any]:
-    """Return what an evaluation step returned under their names."""
-    found = dict(outputs) if isinstance(outputs, dict) else {}
-    found.setdefault("loss", None if isinstance(outputs, dict) else outputs)
-    found.setdefault("model_outputs", outputs)
-    found.setdefault("batch_size", count_samples(batch))
-    return found
+def _inherits_step_end(guest: Any) -> bool:
+    """Return whether a callback's `on_train_step_end` is StepBasedEvaluationCallback's own."""
+    owner = next(kind for kind in type(guest).__mro__ if "on_train_step_end" in vars(kind))
+    return f"{owner.__module__}.{owner.__qualname__}" == _STEP_BASED

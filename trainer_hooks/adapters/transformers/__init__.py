@@ -1,4 +1,4 @@
-"""Callbacks of Hugging Face's transformers in a Trainer: `adapt` is the entry point."""
+"""Adapter of callbacks of Hugging Face's transformers: `adapt` is the entry point."""
 
 from __future__ import annotations
 

@@ -1,23 +1,28 @@
-"""TransformersGuest: a callback of Hugging Face's Trainer in ours; `adapt` is the entry point."""
+"""Adapter of callbacks of Hugging Face's Trainer; `adapt` returns the one for a callback."""
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from trainer_hooks.adapters.hosted import HostedCallback
-from trainer_hooks.adapters.kinds import HostedBar
-from trainer_hooks.adapters.transformers.facade import Facade
+from trainer_hooks.adapters.callback_adapter import (
+    ForeignProgressBar,
+    HostedCallback,
+    ancestor_names,
+)
 from trainer_hooks.callbacks import EarlyStopping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["EVENTS", "TransformersGuest", "adapt"]
+__all__ = ["EVENTS", "EventObjects", "TransformersAdapter", "adapt"]
 
-_HOME = "transformers.trainer_callback"
+_MODULE = "transformers.trainer_callback"
+"""The module of all callbacks there."""
 
 EVENTS = {
     "on_init_end": "on_init_end",
@@ -39,56 +44,184 @@ EVENTS = {
 }
 """Their event for each hook of ours. A batch inside a window ends with `on_substep_end`."""
 
-
-_BROUGHT = (
+_EVENT_ARGUMENTS = (
     "model", "processing_class", "optimizer", "lr_scheduler", "train_dataloader", "eval_dataloader",
 )  # fmt: skip
-"""What an event brings beside the three objects."""
+"""Keyword arguments of an event beside the three objects."""
 
 _PREFIXES = {"on_evaluate": "eval_", "on_predict": "test_"}
-"""What stands before the names of the metrics that an event brings."""
+"""Prefix of the names in the `metrics` of an event."""
+
+_REMEMBERED = ("best_metric", "best_global_step", "log_history")
+"""Attributes of the TrainerState that cannot be computed from our progress."""
+
+_STATE_KEY = "transformers"
+"""The entry of a checkpoint for the state that all adapters of a trainer share."""
 
 
-def adapt(guest: Any, args: Any = None) -> Callback:
-    """Return the adapter of a callback of transformers.
+class EventObjects:
+    """The three objects that every event is given, kept up to date with our Trainer.
+
+    All adapters of a trainer share them, as callbacks do there.
 
     Args:
-        guest: the callback.
-        args: the TrainingArguments that it is to see; made of the trainer's options unless given.
+        trainer: the Trainer.
+
+    Attributes:
+        args: TrainingArguments made of the trainer's options.
+        state: the TrainerState: counters, best metric and log history.
+        control: the TrainerControl, in which callbacks make requests.
+        lasting: keyword arguments of events that last for an epoch: the model and the loaders.
     """
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(guest).__mro__}
-    kinds: list[type[Callback]] = []
-    if f"{_HOME}.ProgressCallback" in names:
-        kinds.append(HostedBar)
-    if f"{_HOME}.EarlyStoppingCallback" in names:
-        kinds.append(EarlyStopping)
-    adapter = TransformersGuest.hosting(guest, *kinds)
-    adapter.args = args
-    return adapter
+
+    def __init__(self, trainer: Any) -> None:
+        package = importlib.import_module("transformers")
+        callbacks = importlib.import_module(_MODULE)
+        self.state = callbacks.TrainerState(log_history=[])
+        self.control = callbacks.TrainerControl()
+        self.lasting: dict[str, Any] = {}
+        root = str(trainer.default_root_dir)
+        if trainer.is_global_zero and "://" not in root:
+            Path(root).mkdir(parents=True, exist_ok=True)  # as their Trainer does
+        steps = trainer.max_steps
+        validates = trainer.check_val_every_n_epoch is not None
+        self.args = package.TrainingArguments(
+            output_dir=trainer.default_root_dir,
+            num_train_epochs=max(trainer.max_epochs, 0) or 1,
+            max_steps=steps,
+            gradient_accumulation_steps=trainer.accumulate_grad_batches,
+            logging_steps=trainer.log_every_n_steps,
+            eval_strategy="epoch" if validates else "no",
+            save_strategy="no",
+            report_to=[],
+            use_cpu=trainer.device.type == "cpu",
+        )
+
+    def refresh(self, trainer: Any, module: Any) -> None:
+        """Update the counters, and at an epoch's start the values that last for it."""
+        state, progress = self.state, trainer.progress
+        if progress.batches_in_epoch <= 1 or not self.lasting or not trainer.training:
+            self._refresh_run(trainer, module)
+        state.global_step = progress.steps_completed
+        batches = trainer.num_training_batches
+        # there, step and epoch change when a window is done, not with every batch
+        done = progress.batches_in_epoch - progress.batches_in_window
+        is_known = batches not in (0, float("inf"))
+        state.epoch = trainer.current_epoch + (done / batches if is_known else 0.0)
+        self.control.should_training_stop = trainer.should_stop
+
+    def _refresh_run(self, trainer: Any, module: Any) -> None:
+        state = self.state
+        loaders = trainer.val_dataloaders
+        is_one = isinstance(loaders, list) and len(loaders) == 1
+        self.lasting = {
+            "model": getattr(module, "foreign_module", module),
+            "processing_class": None,
+            "train_dataloader": trainer.train_dataloader,
+            "eval_dataloader": loaders[0] if is_one else loaders,
+        }
+        state.num_train_epochs = trainer.max_epochs
+        state.is_world_process_zero = trainer.is_global_zero
+        state.is_local_process_zero = trainer.local_rank == 0
+        state.logging_steps = trainer.log_every_n_steps
+        if not state.max_steps and trainer.state.fn == "fit":
+            batches = trainer.num_training_batches
+            length = trainer.max_epochs * -(-batches // trainer.accumulate_grad_batches)
+            has_end = trainer.max_epochs >= 0 and batches not in (0, float("inf"))
+            state.max_steps = int(length) if has_end else trainer.max_steps
+            if 0 <= trainer.max_steps < state.max_steps:
+                state.max_steps = trainer.max_steps
+
+    def update_best(self, args: Any, metrics: Mapping[str, float]) -> None:
+        """Keep the best value of the metric that the arguments name, as their Trainer does.
+
+        Args:
+            args: the user's TrainingArguments; None for those made of the trainer's options.
+            metrics: the metrics of a validation, under their names.
+        """
+        watched = (args or self.args).metric_for_best_model
+        if watched is None:
+            return
+        value = metrics.get(watched if watched.startswith("eval_") else f"eval_{watched}")
+        best, is_greater = self.state.best_metric, (args or self.args).greater_is_better
+        if value is not None and (best is None or (value > best if is_greater else value < best)):
+            self.state.best_metric = value
+            self.state.best_global_step = self.state.global_step
+
+    def append_log(self, entry: dict[str, Any]) -> None:
+        """Append logged values to the history, once however many adapters report them."""
+        if entry not in self.state.log_history[-1:]:
+            self.state.log_history.append(entry)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the part of the state that cannot be computed from our progress."""
+        return {name: getattr(self.state, name) for name in _REMEMBERED}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Restore it."""
+        for name in _REMEMBERED:
+            setattr(self.state, name, state_dict[name])
 
 
-_FACADES: WeakKeyDictionary[Any, Facade] = WeakKeyDictionary()
+_EVENT_OBJECTS: WeakKeyDictionary[Any, EventObjects] = WeakKeyDictionary()
 
 
-class TransformersGuest(HostedCallback):
-    """Stand for a callback of Hugging Face's Trainer.
+def _event_objects(trainer: Any) -> EventObjects:
+    """Return the objects of a trainer, which its adapters share."""
+    objects = _EVENT_OBJECTS.get(trainer)
+    if objects is None:
+        objects = _EVENT_OBJECTS[trainer] = EventObjects(trainer)
+    return objects
 
-    What it sets in the control object is done here: `should_training_stop` stops,
+
+def _current_metrics(trainer: Any, prefix: str) -> dict[str, float]:
+    """Return the current metrics, with a prefix as there."""
+    return {
+        name if name.startswith(prefix) else f"{prefix}{name}": value.item()
+        for name, value in trainer.callback_metrics.items()
+    }
+
+
+def _save(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
+    """Save the state that all adapters share."""
+    checkpoint[_STATE_KEY] = _event_objects(trainer).state_dict()
+
+
+def _load(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
+    """Restore the shared state, from a checkpoint that holds one."""
+    if _STATE_KEY in checkpoint and trainer.state.fn == "fit":
+        _event_objects(trainer).load_state_dict(checkpoint[_STATE_KEY])
+
+
+_SHARED_HOOKS: dict[str, Callable[..., object]] = {
+    "on_save_checkpoint": _save,
+    "on_load_checkpoint": _load,
+}
+"""Hooks at which every adapter does the same: they save and load the shared state."""
+
+
+class TransformersAdapter(HostedCallback):
+    """Adapter of a callback of Hugging Face's Trainer.
+
+    Requests that it makes in the control object are served: `should_training_stop` stops,
     `should_epoch_stop` ends the epoch, `should_evaluate` and `should_save` ask for a validation and
-    a checkpoint, and `should_log` hands the metrics of this moment to the loggers.
+    a checkpoint, and `should_log` passes the current metrics to the loggers.
+
+    Attributes:
+        args: the user's TrainingArguments; None for those made of the trainer's options.
     """
 
     framework: ClassVar[str] = "transformers"
-    bases: ClassVar[frozenset[str]] = frozenset({f"{_HOME}.TrainerCallback"})
+    bases: ClassVar[frozenset[str]] = frozenset({f"{_MODULE}.TrainerCallback"})
 
     args: Any = None
 
     def translated(self, hook: str) -> Callable[..., object] | None:
-        """Return what calls the guest's event at `hook`, or None if it has none."""
-        if hook in _OF_ALL:
-            return _OF_ALL[hook]
+        """Return the function to call at `hook`, or None if the callback has no event for it."""
+        if hook in _SHARED_HOOKS:
+            return _SHARED_HOOKS[hook]
         if hook == "on_validation_run_end":
-            return self._judge
+            return self._update_best
         event = EVENTS.get(hook)
         if event == "on_step_end":
             return self._after_batch()
@@ -97,61 +230,55 @@ class TransformersGuest(HostedCallback):
         if event is None or not self.guest_has(event):
             return None
         if event == "on_optimizer_step":
-            return self._before_count(self.guest.on_optimizer_step)
+            return self._before_step_count(self.guest.on_optimizer_step)
         method = getattr(self.guest, event)
         if event == "on_init_end":
-            return self._first(method)
+            return lambda trainer: self._call(method, trainer, None)
         if event in _PREFIXES:
-            return self._measured(method, _PREFIXES[event])
-        return self._plain(method)
+            return self._with_metrics(method, _PREFIXES[event])
+        return lambda trainer, module, *_: self._call(method, trainer, module)
 
     @property
     def is_stateful(self) -> bool:
-        """Whether the guest exports a state."""
+        """Whether the callback exports a state."""
         return self.guest_has("state")
 
     def guest_state(self) -> dict[str, Any]:
-        """Return what the guest exports."""
+        """Return the exported state."""
         return dict(self.guest.state())
 
     def load_guest_state(self, state: Any) -> None:
-        """Set the attributes that the guest exported."""
+        """Set the exported attributes."""
         for name, value in state.get("attributes", {}).items():
             setattr(self.guest, name, value)
 
-    def _plain(self, method: Callable[..., object]) -> Callable[..., object]:
-        return lambda trainer, module, *_: self._call(method, trainer, module)
-
-    def _before_count(self, method: Callable[..., object]) -> Callable[..., object]:
-        """Return what calls an event that comes before the step is counted, there."""
+    def _before_step_count(self, method: Callable[..., object]) -> Callable[..., object]:
+        """Return a function for an event that is fired there before the step is counted."""
 
         def call(trainer: Any, module: Any, *_: Any) -> None:
             self._call(method, trainer, module, is_counted=False)
 
         return call
 
-    def _first(self, method: Callable[..., object]) -> Callable[..., object]:
-        return lambda trainer: self._call(method, trainer, None)
-
-    def _measured(self, method: Callable[..., object], prefix: str) -> Callable[..., object]:
+    def _with_metrics(self, method: Callable[..., object], prefix: str) -> Callable[..., object]:
         def call(trainer: Any, module: Any) -> None:
             if not trainer.sanity_checking:
-                self._call(method, trainer, module, metrics=_measures(trainer, prefix))
+                self._call(method, trainer, module, metrics=_current_metrics(trainer, prefix))
 
         return call
 
-    def _judge(self, trainer: Any, module: Any) -> None:
-        """Look for a best value when all have been told of a validation."""
+    def _update_best(self, trainer: Any, module: Any) -> None:
+        """Update the best value at a validation's end, after the event of all callbacks."""
         if not trainer.sanity_checking:
-            facade = _facade(trainer)
-            facade.refresh(trainer, module)
-            facade.judge(self.args, _measures(trainer, "eval_"))
+            objects = _event_objects(trainer)
+            objects.refresh(trainer, module)
+            objects.update_best(self.args, _current_metrics(trainer, "eval_"))
 
     def _log(self, trainer: Any, module: Any, metrics: Any, step: int) -> None:
-        """Write what is logged into the history, whether the guest listens or not."""
-        facade = _facade(trainer)
-        logs = {**metrics, "epoch": facade.state.epoch}
-        facade.note({**logs, "step": step})
+        """Append logged values to the history, also if the callback has no `on_log`."""
+        objects = _event_objects(trainer)
+        logs = {**metrics, "epoch": objects.state.epoch}
+        objects.append_log({**logs, "step": step})
         if self.guest_has("on_log"):
             self._call(self.guest.on_log, trainer, module, logs=logs)
 
@@ -177,23 +304,23 @@ class TransformersGuest(HostedCallback):
         is_counted: bool = True,
         **more: Any,
     ) -> None:
-        facade = _facade(trainer)
-        if module is None:  # before any run
-            more |= dict.fromkeys(_BROUGHT)
+        objects = _event_objects(trainer)
+        if module is None:  # at on_init_end, before any run
+            more |= dict.fromkeys(_EVENT_ARGUMENTS)
         else:
-            facade.refresh(trainer, module)
+            objects.refresh(trainer, module)
             if not is_counted:
-                facade.state.global_step -= 1
+                objects.state.global_step -= 1
             optimizers, schedulers = trainer.optimizers, trainer.lr_scheduler_configs
             more["optimizer"] = optimizers[0] if optimizers else None
             more["lr_scheduler"] = schedulers[0].scheduler if schedulers else None
-            more |= facade.lasting
-        method(self.args or facade.args, facade.state, facade.control, **more)
+            more |= objects.lasting
+        method(self.args or objects.args, objects.state, objects.control, **more)
         if module is not None:
-            self._heed(facade.control, trainer)
+            self._serve_requests(objects.control, trainer)
 
-    def _heed(self, control: Any, trainer: Any) -> None:
-        """Do what the guest asked for in the control object."""
+    def _serve_requests(self, control: Any, trainer: Any) -> None:
+        """Serve the requests that the callback made in the control object, and reset them."""
         if control.should_training_stop and not trainer.should_stop:
             trainer.stop(f"{type(self.guest).__qualname__} set control.should_training_stop")
         if trainer.state.fn == "fit" and trainer.training:
@@ -210,34 +337,19 @@ class TransformersGuest(HostedCallback):
         control.should_epoch_stop = False
 
 
-def _facade(trainer: Any) -> Facade:
-    found = _FACADES.get(trainer)
-    if found is None:
-        found = _FACADES[trainer] = Facade(trainer)
-    return found
+def adapt(guest: Any, args: Any = None) -> Callback:
+    """Return the adapter of a callback of transformers.
 
-
-def _save(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
-    """Put the state that all guests share into a checkpoint."""
-    checkpoint[_KEY] = _facade(trainer).state_dict()
-
-
-def _load(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
-    """Take it back, from a checkpoint that holds one."""
-    if _KEY in checkpoint and trainer.state.fn == "fit":
-        _facade(trainer).load_state_dict(checkpoint[_KEY])
-
-
-_KEY = "transformers"
-_OF_ALL: dict[str, Callable[..., object]] = {
-    "on_save_checkpoint": _save,
-    "on_load_checkpoint": _load,
-}
-
-
-def _measures(trainer: Any, prefix: str) -> dict[str, float]:
-    """Return the metrics of this moment under their names there."""
-    return {
-        name if name.startswith(prefix) else f"{prefix}{name}": value.item()
-        for name, value in trainer.callback_metrics.items()
-    }
+    Args:
+        guest: the callback.
+        args: the TrainingArguments that it is given; made of the trainer's options unless passed.
+    """
+    ancestors = ancestor_names(guest)
+    counterparts: list[type[Callback]] = []
+    if f"{_MODULE}.ProgressCallback" in ancestors:
+        counterparts.append(ForeignProgressBar)
+    if f"{_MODULE}.EarlyStoppingCallback" in ancestors:
+        counterparts.append(EarlyStopping)
+    adapter = TransformersAdapter.hosting(guest, *counterparts)
+    adapter.args = args
+    return adapter

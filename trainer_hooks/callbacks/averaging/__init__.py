@@ -1,1 +1,1 @@
-"""Callbacks that average a module's weights over its training."""
+"""Callbacks that average a module's weights during training."""

@@ -1,39 +1,43 @@
-"""ModelEmaCallback: validate an average of the weights beside the training, and save the best."""
+"""ModelEmaCallback: validate a moving average of the weights beside the training, save the best."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from trainer_hooks.callbacks.averaging.average import Average, check_decay
-from trainer_hooks.callbacks.averaging.beside import AverageBeside
-from trainer_hooks.callbacks.averaging.companions import Companions
-from trainer_hooks.callbacks.averaging.kept_average import KeptAverage
-from trainer_hooks.callbacks.metric_names import name_of_metric
-from trainer_hooks.callbacks.monitoring import check_choice, check_monitor, has_validation
+from trainer_hooks.callbacks.averaging.running_average import (
+    ExchangeableAverage,
+    ExternalAverage,
+    RunningAverage,
+    check_decay,
+)
+from trainer_hooks.callbacks.base import require_no_owner, require_whole_weights
+from trainer_hooks.callbacks.monitored_metric import has_validation, resolve_metric_name
+from trainer_hooks.callbacks.option_checks import check_choice, check_monitor
+from trainer_hooks.callbacks.saving.checkpoint_folder import FixedSavePath
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
-from trainer_hooks.callbacks.saving.one_file import OneFile
 from trainer_hooks.callbacks.saving.saver_options import check_flags
-from trainer_hooks.callbacks.weight_owner import require_no_owner, require_whole_weights
-from trainer_hooks.connector import collect
+from trainer_hooks.connector.registry import CallbackEntry, CallbackRegistry, collect_callbacks
 from trainer_hooks.errors import CallbackError, OptionError, UsageError
-from trainer_hooks.hooks import Band, Hooks
+from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.catalogue import Hooks
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from torch import nn
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.callbacks.saving.saved_files import Plan
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.callbacks.saving.saver_parts import SavePlan
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["ModelEmaCallback"]
+__all__ = ["ModelEmaCallback", "RestorableCallbacks"]
 
 _WHERE = "ModelEmaCallback"
 
@@ -42,33 +46,33 @@ class ModelEmaCallback(ModelCheckpoint):
     """Keep an exponential moving average of the weights, validate it too, and save the best one.
 
     At the end of each epoch the average becomes `decay` times itself plus `1 - decay` times the
-    weights, buffers such as the statistics of BatchNorm included; the first epoch's are taken as
-    they are. An epoch that had a validation then has another one, of the averaged weights, over all
-    validation loaders. What the module logs in it has the prefix `ema_model_`, for the loggers, the
-    history and callbacks: `val_loss` becomes `ema_model_val_loss`. Only the module's own hooks and
-    those of `callbacks` fire in it. The training goes on with its own weights as if nothing had
-    been, and ends with them.
+    weights, buffers such as the statistics of BatchNorm included; the first epoch's weights are
+    copied. After an epoch with a validation the averaged weights are validated too, over all
+    validation loaders. The metrics of that second validation have the prefix `ema_model_`, for the
+    loggers, the history and callbacks: `val_loss` becomes `ema_model_val_loss`. Only the module's
+    own hooks and those of `callbacks` fire in it. The training then goes on with its own weights,
+    unchanged, and ends with them.
 
-    The averaged weights alone are in the file, which loads into a plain module. To stop early or
+    The file holds the averaged weights alone, and loads into a plain module. To stop early or
     to schedule a learning rate by a metric of the average, name it:
-    `EarlyStopping("ema_model_val_loss", check_on_train_epoch_end=True)`. To have the average in
-    the place of the weights while fit validates, take `EMAWeightAveraging`.
+    `EarlyStopping("ema_model_val_loss", check_on_train_epoch_end=True)`. To validate with the
+    average in place of the weights, use `EMAWeightAveraging`.
 
     Args:
-        decay: the share of the old average in a new one, from 0 to 1.
+        decay: the weight of the old average in a new one, from 0 to 1.
         evaluate_during_training: whether the average is validated, and only the best one saved;
             if not, the file is replaced after each epoch.
         save_path: the file; a relative path is one in the present folder.
-        watch_metric: the metric that says which average is the best. `ema_model_eval_loss_epoch`
-            stands for `ema_model_val_loss` where nothing of that name was logged.
+        watch_metric: the metric that ranks the averages. `ema_model_eval_loss_epoch` stands for
+            `ema_model_val_loss` where no metric of that name was logged.
         greater_is_better: whether larger values are better.
-        model_ema: what keeps the average in place of this callback: a class that is called with
-            the module and `decay=`, such as `timm.utils.ModelEmaV2`. It must be an `nn.Module` with
+        model_ema: a class that computes the average in place of this callback, called with the
+            module and `decay=`, such as `timm.utils.ModelEmaV2`. It must be an `nn.Module` with
             the average in its attribute `module` and a method `update(module)`.
-        callbacks: whose validation hooks fire while the average is validated; they take no part in
-            the training, unless the trainer was given them too.
-        prefix: what is put before the names of the average's metrics; two of these callbacks that
-            validate need two.
+        callbacks: callbacks whose validation hooks fire while the average is validated; they take
+            no part in the training, unless the trainer was given them too.
+        prefix: the prefix of the average's metrics; two of these callbacks that validate need
+            different ones.
 
     Attributes:
         decay: as given.
@@ -76,15 +80,15 @@ class ModelEmaCallback(ModelCheckpoint):
         callbacks: as given.
         prefix: as given.
 
-    State: the average, the epoch that was last averaged after, the path and the score of the best,
-    and the state of `callbacks`.
+    State: the average, the epoch of its last update, the path and the score of the best, and the
+    state of `callbacks`.
 
     Raises:
         OptionError: an argument is outside its rule.
         CallbackError: in a run, another callback replaces the module's weights or layers, or two of
             these have one prefix.
-        UsageError: in a run, there is nothing to validate.
-        MetricError: in a run, the metric was not logged or is no single number.
+        UsageError: in a run, there is no validation.
+        MetricError: in a run, the metric was not logged or is not a single number.
 
     Example::
 
@@ -94,10 +98,10 @@ class ModelEmaCallback(ModelCheckpoint):
         print(trainer.callback_metrics["ema_model_val_loss"], ema.best_model_score)
     """
 
-    # the average and its metrics are there for all that act or save at the end of an epoch
+    # first, so that the average's metrics exist for callbacks that act at the end of an epoch
     band: ClassVar[Band] = Band.TRANSFORM
 
-    on_batch_checkpoint = Hooks.on_batch_checkpoint  # it saves after epochs alone
+    on_batch_checkpoint = Hooks.on_batch_checkpoint  # not overridden: it saves after epochs alone
 
     def __init__(
         self,
@@ -121,7 +125,7 @@ class ModelEmaCallback(ModelCheckpoint):
             )
         check_flags(_WHERE, greater_is_better=greater_is_better)
         self.watch_metric = check_monitor(watch_metric, _WHERE)
-        self._file = OneFile(save_path, _WHERE)
+        self._file = FixedSavePath(save_path, _WHERE)
         super().__init__(
             self._file.folder,
             monitor=watch_metric,
@@ -131,27 +135,29 @@ class ModelEmaCallback(ModelCheckpoint):
             save_on_train_epoch_end=True,
         )
         if not self.evaluate_during_training:
-            self.monitor = None  # the newest is the best
+            self.monitor = None  # without a monitor the newest average counts as the best
+        # An instance attribute over the class's: this saver's one file has the suffix that the
+        # user chose.
         self.FILE_EXTENSION = self._file.suffix
         self.reset_on_train = self.load_saved_checkpoint = False
-        self._watched.found_as = name_of_metric
+        self._watched.name_resolver = resolve_metric_name
         self.prefix = _check_prefix(prefix)
-        self.callbacks = collect(callbacks)
-        self._make = model_ema
-        self._beside = AverageBeside(self._made)
-        self._companions = Companions(self.callbacks)
-        self._writer.around = self._averaged
-        self._restart()
+        self.callbacks = collect_callbacks(callbacks)
+        self._external_average_class = model_ema
+        self._average = ExchangeableAverage(self._make_average)
+        self._validation_callbacks = RestorableCallbacks(self.callbacks)
+        self.tracker.around = self._weights_to_save
+        self._reset()
 
-    def _restart(self) -> None:
-        self._beside.forget()
-        self._companions.forget()
+    def _reset(self) -> None:
+        self._average.reset()
+        self._validation_callbacks.reset()
         self._latest_update_epoch = -1
         self._is_validated = self._is_evaluated = False
 
     @property
     def state_key(self) -> str:
-        """The class with the decay, what it watches, which values are better, and the file."""
+        """The class name with the decay, the metric, the mode, and the file's name."""
         return self._generate_state_key(
             decay=self.decay,
             watch_metric=self.watch_metric,
@@ -161,74 +167,74 @@ class ModelEmaCallback(ModelCheckpoint):
 
     @property
     def ema_model(self) -> nn.Module | None:
-        """What keeps the average: its `module` is the averaged one. None before the first fit."""
-        return None if self._beside.average is None else self._beside.average.model
+        """The object that holds the average, as its `module`; None before the first fit."""
+        return None if self._average.average is None else self._average.average.model
 
     @property
     def num_averaged(self) -> int:
-        """How many times weights were averaged in."""
-        return 0 if self._beside.average is None else self._beside.average.count
+        """The number of updates of the average."""
+        return self._average.count
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the books of the saved file, the average, and what is still to be done with it."""
+        """Return the saver's state, the average, and the steps still to do with the average."""
         return {
             **super().state_dict(),
             "latest_update_epoch": self._latest_update_epoch,
             "is_validated": self._is_validated,
             "is_evaluated": self._is_evaluated,
-            "callbacks": self._companions.state_dict(),
-            **self._beside.state_dict(),
+            "callbacks": self._validation_callbacks.state_dict(),
+            **self._average.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it back; the average, when the module is where it is to be."""
+        """Restore the state; the average is restored when the module is complete."""
         super().load_state_dict(state_dict)
         self._latest_update_epoch = state_dict["latest_update_epoch"]
         self._is_validated = state_dict["is_validated"]
         self._is_evaluated = state_dict["is_evaluated"]
-        self._companions.load_state_dict(state_dict["callbacks"])
-        self._beside.load_state_dict(state_dict)
+        self._validation_callbacks.load_state_dict(state_dict["callbacks"])
+        self._average.load_state_dict(state_dict)
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Make sure that nobody is in the way, and begin anew in a new training."""
+        """Check that no other callback interferes, and reset the state in a new training."""
         super().setup(trainer, module, stage)
         if stage != "fit":
             return
         require_whole_weights(trainer, self)
         require_no_owner(trainer, self)
-        others = [one for one in trainer.callbacks if isinstance(one, ModelEmaCallback)]
-        validating = [one for one in others if one.evaluate_during_training]
-        if self in validating and [one.prefix for one in validating].count(self.prefix) > 1:
+        averages = [c for c in trainer.callbacks if isinstance(c, ModelEmaCallback)]
+        validating = [c for c in averages if c.evaluate_during_training]
+        if self in validating and [c.prefix for c in validating].count(self.prefix) > 1:
             raise CallbackError(
                 f"two {_WHERE} with the prefix {self.prefix!r}: each would log over the other's "
                 "metrics. Give one of them another prefix=, and the watch_metric= that goes with "
                 "it."
             )
         if trainer.progress.is_fresh:
-            self._restart()
+            self._reset()
 
     def on_after_load(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None
     ) -> None:
-        """Copy the module, now that it is whole and where it is to be."""
+        """Copy the module, which is complete and on its device now."""
         if trainer.state.fn == "fit":
-            self._beside.copy(module)
+            self._average.copy(module)
 
-    def _made(self, module: Module) -> Average:
-        if self._make is not None:
-            return KeptAverage(module, self.decay, self._make, _WHERE)
+    def _make_average(self, module: Module) -> RunningAverage:
+        if self._external_average_class is not None:
+            return ExternalAverage(module, self.decay, self._external_average_class, _WHERE)
         average = get_ema_multi_avg_fn(self.decay)  # type: ignore[no-untyped-call]
-        return Average(module, use_buffers=True, multi_avg_fn=average)
+        return RunningAverage(module, use_buffers=True, multi_avg_fn=average)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Begin anew or go on, if there is something to validate."""
+        """Check that there is a validation, and start or go on with the saving."""
         if self.evaluate_during_training and not has_validation(trainer):
             raise UsageError(
                 f"evaluate_during_training=True of {_WHERE} in a fit that has nothing to validate: "
                 "pass fit val_dataloaders= and define validation_step, or save the average "
                 "unseen with evaluate_during_training=False."
             )
-        # what was the best in an earlier fit still counts
+        # the best average of an earlier fit still counts
         if trainer.ckpt_path is not None or not trainer.progress.is_fresh:
             super().on_fit_start(trainer, module)
 
@@ -237,12 +243,12 @@ class ModelEmaCallback(ModelCheckpoint):
         self._is_validated = True
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
-        """Average the epoch's weights in, and validate the average if the epoch was validated."""
+        """Update the average, and validate the average if the epoch was validated."""
         if trainer.current_epoch > self._latest_update_epoch:
-            self._beside.copy(module).update(module)
+            self._average.copy(module).update(module)
             self._latest_update_epoch = trainer.current_epoch
         if self.evaluate_during_training and self._is_validated:
-            with self._companions.attempt(), self._beside.in_place():
+            with self._validation_callbacks.restoring_on_error(), self._average.in_place():
                 trainer.validate_again(self.prefix, self.callbacks)
             self._is_validated, self._is_evaluated = False, True
 
@@ -255,15 +261,16 @@ class ModelEmaCallback(ModelCheckpoint):
     def on_save_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Let a checkpoint that is saved amid the average's validation have each in its place."""
+        """Swap weights and average in a checkpoint that is saved while the average is validated."""
         own = checkpoint.get("callbacks", {}).get(self.state_key)
-        if own is not None and self._beside.is_exchanged:
+        if own is not None and self._average.is_exchanged:
+            # A resume trains on from state_dict, which must hold the training's own weights.
             own["average"], checkpoint["state_dict"] = checkpoint["state_dict"], own["average"]
 
     def candidates(self, trainer: Trainer) -> list[str]:
-        """Return the file, if it is there, and what was saved for now before leaving."""
-        path, found = self.format_checkpoint_name(), super().candidates(trainer)
-        return self._file.among(path, found, self.CHECKPOINT_NAME_PREEMPTED)
+        """Return the file, if it exists, and the checkpoint of an early exit."""
+        path, candidates = self.format_checkpoint_name(), super().candidates(trainer)
+        return self._file.among(path, candidates, self.CHECKPOINT_NAME_PREEMPTED)
 
     def format_checkpoint_name(
         self,
@@ -271,20 +278,69 @@ class ModelEmaCallback(ModelCheckpoint):
         filename: str | None = None,
         ver: int | None = None,
     ) -> str:
-        """Return the path of the file whatever the metrics, or that of another one beside it."""
+        """Return the path of the file, or of a file with another name in its folder."""
         if filename is None:
             metrics, filename = {}, self._file.stem
         return super().format_checkpoint_name(metrics or {}, filename, ver)
 
-    def _averaged(self, plan: Plan) -> AbstractContextManager[None]:
-        """Have the averaged weights written; what a resume begins from has the training's own."""
-        return nullcontext() if plan.is_for_now else self._beside.in_place()
+    def _weights_to_save(self, plan: SavePlan) -> AbstractContextManager[None]:
+        """Return the context for a save: averaged weights, or the training's own for a resume."""
+        return nullcontext() if plan.is_for_now else self._average.in_place()
 
 
 def _check_prefix(prefix: object) -> str:
     if not isinstance(prefix, str) or not prefix:
         raise OptionError(
-            f"prefix {prefix!r} of {_WHERE}: it must be a text that tells the average's "
-            "metrics from the module's. Pass one, such as 'ema_model_'."
+            f"prefix {prefix!r} of {_WHERE}: it must be a text that distinguishes the "
+            "average's metrics from the module's. Pass one, such as 'ema_model_'."
         )
     return prefix
+
+
+class RestorableCallbacks:
+    """Callbacks whose states can be restored if an action that they take part in is broken off.
+
+    Args:
+        callbacks: the callbacks.
+
+    State: the callbacks' states, by their keys.
+
+    Raises:
+        CallbackError: two callbacks that have a state have one key.
+    """
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        # constructed for its check: it refuses two callbacks with one state key
+        CallbackRegistry(CallbackEntry(callback, "user") for callback in callbacks)
+        self._callbacks = callbacks
+        self.reset()
+
+    def reset(self) -> None:
+        """Reset the snapshot of an action that was broken off."""
+        self._before: dict[str, dict[str, Any]] | None = None
+
+    @contextmanager
+    def restoring_on_error(self) -> Iterator[None]:
+        """Restore the callbacks' states if an exception leaves the context."""
+        # A deep copy: a callback may go on writing into the state that it returned.
+        before = self._before = deepcopy(self._states())
+        try:
+            yield
+        except BaseException:
+            self.load_state_dict(before)
+            raise
+        finally:
+            self._before = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the callbacks' states; within `restoring_on_error` those from before it."""
+        return self._before or self._states()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the callbacks' states."""
+        for callback in self._callbacks:
+            if callback.is_stateful and callback.state_key in state_dict:
+                callback.load_state_dict(state_dict[callback.state_key])
+
+    def _states(self) -> dict[str, dict[str, Any]]:
+        return {c.state_key: c.state_dict() for c in self._callbacks if c.is_stateful}

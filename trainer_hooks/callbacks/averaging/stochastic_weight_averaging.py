@@ -1,69 +1,84 @@
-"""StochasticWeightAveraging: average the weights of the last epochs."""
+"""StochasticWeightAveraging: average the weights of the last epochs at a constant learning rate."""
 
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import SWALR
 
 from trainer_hooks._log import log, warn
-from trainer_hooks.callbacks.averaging.average import Average, check_averaging, check_device
-from trainer_hooks.callbacks.averaging.batch_norm import has_statistics, restarted_statistics
-from trainer_hooks.callbacks.averaging.swa_options import (
-    check_annealing,
-    check_epoch_start,
-    check_swa_lrs,
-    first_epoch,
-    require_swappable,
+from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks.callbacks.averaging.running_average import (
+    RunningAverage,
+    check_averaging,
+    check_device,
 )
-from trainer_hooks.callbacks.weight_owner import WeightOwner
-from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.module import LRSchedulerConfig
+from trainer_hooks.callbacks.base import WeightOwner
+from trainer_hooks.errors import OptimizationError, OptionError, TrainerHooksWarning
+from trainer_hooks.module.optimization import LRSchedulerConfig
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from collections.abc import Iterator
 
-    from trainer_hooks.callbacks.averaging.average import AvgFn
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from torch import Tensor, nn
 
-__all__ = ["StochasticWeightAveraging"]
+    from trainer_hooks.callbacks.averaging.running_average import AvgFn
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+
+__all__ = [
+    "StochasticWeightAveraging",
+    "check_epoch_start",
+    "check_swa_lrs",
+    "first_epoch",
+    "has_statistics",
+    "require_swappable",
+    "restarted_statistics",
+]
 
 _WHERE = "StochasticWeightAveraging"
 
 
-class StochasticWeightAveraging(WeightOwner):
-    """Average the weights of the last epochs, while the learning rate is brought to `swa_lrs`.
+_RULES = {
+    "annealing_epochs": whole_number(),
+    "annealing_strategy": one_of("cos", "linear"),
+}
 
-    From the epoch `swa_epoch_start` on, torch's `SWALR` takes the place of the module's scheduler,
-    if it has one: the learning rate goes to `swa_lrs` in `annealing_epochs` epochs, and stays. At
-    the start of each of these epochs the weights are averaged in. While the training goes on,
-    validations and checkpoints are about its own weights, and the average is part of a checkpoint's
-    callback state. When the training is over, by its end or because somebody stopped it, the module
-    has the averaged weights. The statistics of its BatchNorm layers are then computed anew, in one
-    more pass over the training batches, without gradients and without hooks.
+
+class StochasticWeightAveraging(WeightOwner):
+    """Average the weights of the last epochs while the learning rate is annealed to `swa_lrs`.
+
+    From the epoch `swa_epoch_start` on, torch's `SWALR` replaces the module's scheduler, if it has
+    one: the learning rate goes to `swa_lrs` in `annealing_epochs` epochs, and stays. At the start
+    of each of these epochs the average is updated. During the training, validations and checkpoints
+    are about the training's own weights, and the average is part of a checkpoint's callback state.
+    When the training is over, at its end or after a stop, the module has the averaged weights. The
+    statistics of its BatchNorm layers are then computed anew, in one more pass over the training
+    batches, without gradients and without hooks.
 
     It takes one optimizer and at most one scheduler. `WeightAveraging` averages after each step
     instead, and evaluates with the average.
 
     Args:
-        swa_lrs: the learning rate to go to, or one for each parameter group.
+        swa_lrs: the learning rate to anneal to, or one for each parameter group.
         swa_epoch_start: the first epoch to average at, counted from 1; or the share of `max_epochs`
             before it, as a float from 0.0 to 1.0.
-        annealing_epochs: how many epochs the learning rate takes.
-        annealing_strategy: `"cos"` or `"linear"`: on what curve.
+        annealing_epochs: the number of epochs that the annealing takes.
+        annealing_strategy: `"cos"` or `"linear"`: the curve of the annealing.
         avg_fn: `(average, weight, number averaged before) -> average`; the mean of all unless
             given.
-        device: where the average is kept; None for where the module is.
+        device: the device of the average; None for the module's own.
 
     Attributes:
-        n_averaged: how many epochs' weights were averaged in, as a tensor; None before the first.
+        n_averaged: the number of updates, as a tensor; None before the first.
         swa_start: the index of the first epoch to average at, from 0 on; known in a fit.
         swa_end: the index of the last one, or infinity.
 
-    State: the average, how many it is of, the last epoch that was averaged in, and the scheduler's
+    State: the average, its number of updates, the epoch of the last update, and the scheduler's
     state.
 
     Raises:
@@ -89,24 +104,29 @@ class StochasticWeightAveraging(WeightOwner):
     ) -> None:
         self._swa_lrs = check_swa_lrs(swa_lrs, _WHERE)
         self._swa_epoch_start = check_epoch_start(swa_epoch_start, _WHERE)
-        check_annealing(annealing_epochs, annealing_strategy, _WHERE)
+        check_options(
+            _WHERE,
+            _RULES,
+            annealing_epochs=annealing_epochs,
+            annealing_strategy=annealing_strategy,
+        )
         self._annealing_epochs, self._annealing_strategy = annealing_epochs, annealing_strategy
         check_averaging(avg_fn, None, _WHERE)
         self._avg_fn = avg_fn
         self._device = check_device(device, _WHERE)
         self.swa_start: int = 0
         self.swa_end: int | float = math.inf
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._average: Average | None = None
+    def _reset(self) -> None:
+        self._average: RunningAverage | None = None
         self._scheduler: SWALR | None = None
         self._pending: dict[str, Any] | None = None
         self._latest_update_epoch = -1
 
     @property
     def n_averaged(self) -> Tensor | None:
-        """How many epochs' weights were averaged in, or None before the first."""
+        """The number of updates of the average, or None before the first."""
         return None if self._average is None else torch.tensor(self._average.count)
 
     @staticmethod
@@ -115,7 +135,7 @@ class StochasticWeightAveraging(WeightOwner):
         return has_statistics(pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the average and how far it is."""
+        """Return the average, its number of updates, and the scheduler's state."""
         if self._pending is not None:
             return dict(self._pending)
         average = self._average
@@ -127,16 +147,16 @@ class StochasticWeightAveraging(WeightOwner):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep the average until there is a copy of the module to put it into."""
+        """Keep the state until there is a copy of the module to load the average into."""
         self._pending = state_dict
 
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Put the scheduler in place whose state is about to be restored."""
+        """Install the `SWALR` scheduler, whose state is about to be restored."""
         if trainer.state.fn != "fit":
             return
-        self._forget()
+        self._reset()
         state = checkpoint.get("callbacks", {}).get(self.state_key)
         if state is not None and state["scheduler_state"] is not None:
             require_swappable(trainer)
@@ -145,7 +165,7 @@ class StochasticWeightAveraging(WeightOwner):
     def on_after_load(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None
     ) -> None:
-        """Go on with the average of a checkpoint."""
+        """Restore the average of a checkpoint."""
         state, self._pending = self._pending, None
         if state is None or trainer.state.fn != "fit":
             return
@@ -155,7 +175,7 @@ class StochasticWeightAveraging(WeightOwner):
             self._average.load(state["average_model_state"], state)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """See when to begin, and whether that can be done."""
+        """Determine the first and the last epoch to average at."""
         require_swappable(trainer)
         self.swa_start = first_epoch(self._swa_epoch_start, trainer.max_epochs, _WHERE)
         self.swa_end = math.inf if trainer.max_epochs < 0 else trainer.max_epochs - 1
@@ -167,7 +187,7 @@ class StochasticWeightAveraging(WeightOwner):
             )
 
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
-        """Average the weights in, from the first epoch on that is averaged at."""
+        """Update the average, from the first epoch to average at on."""
         epoch = trainer.current_epoch
         if self._scheduler is None:
             if epoch < self.swa_start:
@@ -187,11 +207,14 @@ class StochasticWeightAveraging(WeightOwner):
         self._latest_update_epoch = epoch
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
-        """Give the module the averaged weights, and compute statistics for them."""
+        """Copy the averaged weights into the module, and recompute the BatchNorm statistics."""
         average = self._average
+        # A run that leaves early is going to be resumed, with its own weights.
         if average is None or not average.count or trainer.is_leaving:
             return
         with torch.no_grad():
+            # Parameters alone: averaged BatchNorm statistics would not fit the averaged weights,
+            # so they are computed anew below.
             averaged = dict(average.module.named_parameters())
             for name, parameter in module.named_parameters():
                 parameter.copy_(averaged[name])
@@ -209,11 +232,11 @@ class StochasticWeightAveraging(WeightOwner):
         with restarted_statistics(module):
             trainer.replay_training_data()
 
-    def _new_average(self, module: Module) -> Average:
-        return Average(module, self._device, avg_fn=self._avg_fn)
+    def _new_average(self, module: Module) -> RunningAverage:
+        return RunningAverage(module, self._device, avg_fn=self._avg_fn)
 
     def _swap_schedulers(self, trainer: Trainer) -> None:
-        """Let a `SWALR` drive the optimizer instead of the module's scheduler."""
+        """Replace the module's scheduler by a `SWALR`."""
         optimizer, configs = trainer.optimizers[0], trainer.lr_scheduler_configs
         groups = len(optimizer.param_groups)
         lrs = self._swa_lrs if isinstance(self._swa_lrs, list) else [self._swa_lrs] * groups
@@ -226,4 +249,113 @@ class StochasticWeightAveraging(WeightOwner):
         )
         swapped = [type(config.scheduler).__name__ for config in configs]
         log.info("%s: SWALR takes the place of %s", _WHERE, *(swapped or ["no scheduler"]))
+        # in place: the trainer steps the schedulers of this list
         configs[:] = [LRSchedulerConfig(self._scheduler)]
+
+
+def has_statistics(module: nn.Module) -> bool:
+    """Return whether a forward would change BatchNorm statistics."""
+    return any(True for _ in _layers_with_statistics(module))
+
+
+@contextmanager
+def restarted_statistics(module: nn.Module) -> Iterator[None]:
+    """Compute BatchNorm statistics anew from the forwards in the context, as means over all.
+
+    Layers that are frozen, in eval mode or without statistics stay as they are.
+    """
+    layers = list(_layers_with_statistics(module))
+    momenta = [layer.momentum for layer in layers]
+    try:
+        for layer in layers:
+            # Momentum None makes torch average over all batches instead of exponentially.
+            layer.reset_running_stats()
+            layer.momentum = None
+        yield
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+
+
+def _layers_with_statistics(module: nn.Module) -> Iterator[_BatchNorm]:
+    for part in module.modules():
+        # no forward would fill the statistics of a layer in eval mode again after a reset
+        if isinstance(part, _BatchNorm) and part.training and part.track_running_stats:
+            yield part
+
+
+def check_swa_lrs(lrs: object, where: str, groups: int | None = None) -> float | list[float]:
+    """Return a copy of `lrs` if it is a positive number or a list of positive numbers.
+
+    Args:
+        lrs: the value of the option.
+        where: the callback that has the option, for messages.
+        groups: the number of parameter groups, which a list must match, where it is known.
+
+    Raises:
+        OptionError: it is not.
+    """
+    rates = list(lrs) if isinstance(lrs, list | tuple) else [lrs]
+    if not rates or not all(map(_is_positive, rates)):
+        raise OptionError(
+            f"swa_lrs {lrs!r} of {where}: it must be a positive number, or a list of them. Pass "
+            "the learning rate to go to, such as 0.05."
+        )
+    if groups is not None and len(rates) != groups:
+        raise OptionError(
+            f"swa_lrs {lrs!r} of {where}: the optimizer has {groups} parameter groups, so there "
+            f"must be as many. Pass a list of {groups}, or one number for all."
+        )
+    return rates if isinstance(lrs, list | tuple) else lrs  # type: ignore[return-value]
+
+
+def check_epoch_start(start: object, where: str) -> int | float:
+    """Return `start` if it is an epoch counted from 1, or a share from 0.0 to 1.0.
+
+    Raises:
+        OptionError: it is neither.
+    """
+    is_epoch = isinstance(start, int) and not isinstance(start, bool) and start >= 1
+    is_share = isinstance(start, float) and 0 <= start <= 1
+    if not is_epoch and not is_share:
+        raise OptionError(
+            f"swa_epoch_start {start!r} of {where}: it must be an int of at least 1, or a float "
+            "from 0.0 to 1.0. Pass the first epoch to average at, counted from 1, or a share of "
+            "max_epochs."
+        )
+    return start  # type: ignore[return-value]
+
+
+def first_epoch(start: int | float, max_epochs: int, where: str) -> int:
+    """Return the index of the first epoch to average at.
+
+    Raises:
+        OptionError: `start` is a share and there is no `max_epochs`.
+    """
+    if isinstance(start, float) and max_epochs < 0:
+        raise OptionError(
+            f"swa_epoch_start {start!r} of {where}: it is a share of max_epochs, and this trainer "
+            "has no such limit. Pass an int, the first epoch to average at."
+        )
+    epoch = int(max_epochs * start) if isinstance(start, float) else start
+    return max(epoch - 1, 0)
+
+
+def require_swappable(trainer: Trainer) -> None:
+    """Check that there is one optimizer and at most one scheduler.
+
+    Raises:
+        OptimizationError: there are more or fewer.
+    """
+    optimizers, schedulers = len(trainer.optimizers), len(trainer.lr_scheduler_configs)
+    if optimizers != 1 or schedulers > 1:
+        raise OptimizationError(
+            f"StochasticWeightAveraging with {optimizers} optimizers and {schedulers} schedulers: "
+            "it takes one optimizer and at most one scheduler. Return as many from "
+            "configure_optimizers, or use WeightAveraging."
+        )
+
+
+def _is_positive(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value) and value > 0  # type: ignore[arg-type, operator]

@@ -1,56 +1,66 @@
-"""WeightAveraging: evaluate and keep an average of the weights that a training goes through."""
+"""WeightAveraging and EMAWeightAveraging: evaluate with an average of the weights."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
 from trainer_hooks._log import warn
-from trainer_hooks.callbacks.averaging.average import Average, check_averaging, check_device
-from trainer_hooks.callbacks.monitoring import check_choice
-from trainer_hooks.callbacks.weight_owner import WeightOwner
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.callbacks.averaging.running_average import (
+    ExchangeableAverage,
+    RunningAverage,
+    check_averaging,
+    check_decay,
+    check_device,
+)
+from trainer_hooks.callbacks.base import WeightOwner
+from trainer_hooks.callbacks.option_checks import check_choice, check_count
+from trainer_hooks.errors import OptionError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     import torch
 
-    from trainer_hooks.callbacks.averaging.average import AvgFn, MultiAvgFn
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.callbacks.averaging.running_average import AvgFn, MultiAvgFn
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["WeightAveraging"]
+__all__ = ["EMAWeightAveraging", "WeightAveraging"]
 
 _CURRENT, _AVERAGING = "current_model_state", "averaging_state"
-"""The keys of a checkpoint that Lightning uses too."""
+
+"""The checkpoint keys of the current weights and of the average's extra state, as in Lightning."""
+
+_WHERE = "EMAWeightAveraging"
 
 
 class WeightAveraging(WeightOwner):
-    """Keep an average of the weights that a training goes through, and evaluate with it.
+    """Average the weights of the optimizer steps, and evaluate with the average.
 
     The average is updated after optimizer steps or epochs, as `should_update` says: after each step
-    unless you override it. While fit validates, the averaged weights are in the module, so that
-    metrics, early stopping and the best checkpoint are about them; then the training goes on with
-    its own. When the training is over the module has the averaged weights.
+    unless you override it. While fit validates, the module has the averaged weights, so metrics,
+    early stopping and the best checkpoint are about them; then the training goes on with its own
+    weights. When the training is over the module has the averaged weights.
 
-    A checkpoint's `state_dict` holds the averaged weights, so it loads into a plain module, and
-    what it was saved for is what it does. The weights to train on with are beside it, under
+    A checkpoint's `state_dict` holds the averaged weights, so it loads into a plain module that
+    predicts as the validated one did. The weights to train on with are beside it, under
     `current_model_state`; a file of weights alone holds the averaged ones.
 
-    As long as nothing was averaged, everything is about the module's own weights. In
-    `on_train_epoch_end` and everywhere else outside validation they are in the module too.
-    A checkpoint that was saved without this callback can be resumed from, with a warning: the
-    average then begins there. To average parameters of a module that is pruned or quantized
-    meanwhile is refused.
+    Before the first update all of this is about the module's own weights. Outside validation, also
+    in `on_train_epoch_end`, the module has its own weights. A checkpoint that was saved without
+    this callback can be resumed, with a warning: the average then begins there. Averaging the
+    parameters of a module that is pruned or quantized at the same time is refused.
 
     Args:
-        device: where the average is kept; where the module is unless given.
+        device: the device of the average; the module's own unless given.
         use_buffers: whether buffers, such as the statistics of BatchNorm, are averaged too; if not,
             those of the last update are kept.
         avg_fn: `(average, weight, number averaged before) -> average`, for one tensor; the mean of
             all unless given. `torch.optim.swa_utils` has some.
         multi_avg_fn: the same for lists of tensors, in place: faster.
 
-    State: the steps and the epoch that were last averaged after; the checkpoint itself holds both
-    kinds of weights, as Lightning's does.
+    State: the step and the epoch of the last update; the checkpoint itself holds both sets of
+    weights, as Lightning's does.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -79,13 +89,16 @@ class WeightAveraging(WeightOwner):
         self._use_buffers: bool = check_choice("use_buffers", use_buffers, where, (True, False))
         check_averaging(avg_fn, multi_avg_fn, where)
         self._avg_fn, self._multi_avg_fn = avg_fn, multi_avg_fn
-        self._forget()
+        self._average = ExchangeableAverage(self._make_average)
+        self._reset()
 
-    def _forget(self) -> None:
-        self._average: Average | None = None
-        self._owner: Module | None = None
-        self._is_exchanged = False
-        self._pending: tuple[dict[str, Any], dict[str, Any]] | None = None
+    def _make_average(self, module: Module) -> RunningAverage:
+        return RunningAverage(
+            module, self._device, self._use_buffers, self._avg_fn, self._multi_avg_fn
+        )
+
+    def _reset(self) -> None:
+        self._average.reset()
         self._latest_update_step = 0
         self._latest_update_epoch = -1
         self._latest_step = 0
@@ -93,15 +106,16 @@ class WeightAveraging(WeightOwner):
     @property
     def averaged_module(self) -> Module | None:
         """A copy of the module with the averaged weights; None before the first fit."""
-        return None if self._average is None else self._average.module
+        average = self._average.average
+        return None if average is None else average.module
 
     @property
     def num_averaged(self) -> int:
-        """How many times weights were averaged in."""
-        return 0 if self._average is None else self._average.count
+        """The number of updates of the average."""
+        return self._average.count
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
-        """Return whether to average after this step or epoch; override it to choose.
+        """Return whether to update the average after this step or epoch; override it to choose.
 
         Args:
             step_idx: the index of the optimizer step just made, from 0 on; None after an epoch.
@@ -110,7 +124,7 @@ class WeightAveraging(WeightOwner):
         return step_idx is not None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was last averaged after, and the last step that was asked about."""
+        """Return the step and epoch of the last update, and the last step seen."""
         return {
             "latest_update_step": self._latest_update_step,
             "latest_update_epoch": self._latest_update_epoch,
@@ -118,7 +132,7 @@ class WeightAveraging(WeightOwner):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it back; Lightning saves the first item alone."""
+        """Restore the state; Lightning's checkpoints have its first item alone."""
         self._latest_update_step = state_dict["latest_update_step"]
         self._latest_update_epoch = state_dict.get("latest_update_epoch", -1)
         self._latest_step = state_dict.get("latest_step", self._latest_update_step)
@@ -126,15 +140,17 @@ class WeightAveraging(WeightOwner):
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Let the current weights be those that are put into the module."""
+        """Let the trainer load the current weights and not the averaged ones."""
         if trainer.state.fn != "fit":
-            if module is self._owner:
-                self._forget()  # the module is about to have other weights
+            if module is self._average.owner:
+                self._reset()  # the average belongs to the weights that are replaced now
             return
-        self._forget()
+        self._reset()
         if _CURRENT in checkpoint and _AVERAGING in checkpoint:
-            self._pending = checkpoint["state_dict"], checkpoint[_AVERAGING]
-            checkpoint["state_dict"] = checkpoint[_CURRENT]
+            self._average.load_state_dict(
+                {"average": checkpoint["state_dict"], "average_extra": checkpoint[_AVERAGING]}
+            )
+            checkpoint["state_dict"] = checkpoint[_CURRENT]  # the trainer loads this entry next
         else:
             warn(
                 f"the checkpoint holds no average of weights: that of {type(self).__name__} begins "
@@ -145,89 +161,152 @@ class WeightAveraging(WeightOwner):
     def on_after_load(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None
     ) -> None:
-        """Copy the module, now that it is whole and where it is to be."""
+        """Copy the module, which is complete and on its device now."""
         if trainer.state.fn != "fit":
             return
-        if self._average is None or self._owner is not module:
-            self._owner, self._is_exchanged = module, False
-            self._average = Average(
-                module, self._device, self._use_buffers, self._avg_fn, self._multi_avg_fn
-            )
-        if self._pending is not None:
-            self._average.load(*self._pending)
-            self._pending = None
-        elif checkpoint is not None:
+        is_restored = self._average.has_pending_state
+        self._average.copy(module)
+        if checkpoint is not None and not is_restored:
+            # the steps before a checkpoint without an average were not seen: no update for them
             self._latest_step = trainer.global_step
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Average after an optimizer step, if that is wanted."""
+        """Update the average after an optimizer step, if `should_update` says so."""
+        # with accumulation most batches make no step
         if trainer.global_step > self._latest_step:
-            self._after_step(trainer, module)
+            self._update_after_step(trainer, module)
 
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
-        """Average after the step of a window that the epoch's end cut short."""
+        """Update the average after the step of a window that the epoch's end cut short."""
         if trainer.global_step > self._latest_step:
-            self._after_step(trainer, module)
+            self._update_after_step(trainer, module)
 
-    def _after_step(self, trainer: Trainer, module: Module) -> None:
+    def _update_after_step(self, trainer: Trainer, module: Module) -> None:
         steps = self._latest_step = trainer.global_step
         if self.should_update(step_idx=steps - 1):
-            self._update(module)
+            self._average.copy(module).update(module)
             self._latest_update_step = steps
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
-        """Average after an epoch, if that is wanted."""
+        """Update the average after an epoch, if `should_update` says so."""
         epoch = trainer.current_epoch
         if epoch > self._latest_update_epoch and self.should_update(epoch_idx=epoch):
-            self._update(module)
+            self._average.copy(module).update(module)
             self._latest_update_epoch = epoch
-
-    def _update(self, module: Module) -> None:
-        assert self._average is not None
-        self._average.update(module)
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Put the averaged weights into the module while fit validates."""
-        if trainer.state.fn == "fit" and not self._is_exchanged and self.num_averaged:
-            self._exchange()
+        if trainer.state.fn == "fit":
+            self._average.put_in()
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """Put the current weights back."""
-        self._put_back()
+        """Restore the current weights."""
+        self._average.take_out()
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
-        """Give the module the averaged weights."""
-        self._put_back()
-        if self._average is not None and self._average.count:
-            self._average.copy_to(module)
+        """Copy the averaged weights into the module."""
+        # a StopTraining inside a validation comes here without `on_validation_end`
+        self._average.take_out()
+        average = self._average.average
+        # before the first update the copy holds the weights that the training began with
+        if average is not None and average.count:
+            average.copy_to(module)
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
-        """Put the current weights back, if a validation was broken off."""
-        self._put_back()
+        """Restore the current weights, if a validation was broken off."""
+        self._average.take_out()
 
     def on_save_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Save the averaged weights as the module's, and the current ones beside them."""
-        if self._average is None or self._owner is not module:
+        average = self._average.average
+        if average is None or self._average.owner is not module:
             return
-        current, averaged = checkpoint["state_dict"], self._average.state_dict()
-        if self._is_exchanged:
+        current, averaged = checkpoint["state_dict"], average.state_dict()
+        # during a validation the module holds the average, and the copy the current weights
+        if self._average.is_exchanged:
             current, averaged = averaged, current
-        if self._average.count:
+        if average.count:
             checkpoint["state_dict"] = averaged
-        if "callbacks" in checkpoint:  # else it holds weights alone
+        if "callbacks" in checkpoint:  # else a file of weights alone is saved
             checkpoint[_CURRENT] = current
-            checkpoint[_AVERAGING] = self._average.extra_state()
+            checkpoint[_AVERAGING] = average.extra_state()
 
-    def _exchange(self) -> None:
-        assert self._average is not None
-        assert self._owner is not None
-        self._average.exchange(self._owner)
-        self._is_exchanged = not self._is_exchanged
 
-    def _put_back(self) -> None:
-        if self._is_exchanged:
-            self._exchange()
+class EMAWeightAveraging(WeightAveraging):
+    """Keep an exponential moving average of the weights, and evaluate with it.
+
+    Each update makes the average `decay` times itself plus `1 - decay` times the weights; the first
+    update copies the weights. In all else it is as `WeightAveraging`.
+
+    The average is updated after the steps that `update_every_n_steps` and `update_starting_at_step`
+    choose, and also at the end of the epochs that `update_starting_at_epoch` chooses. To average at
+    the end of epochs alone, pass `update_every_n_steps=0`.
+
+    Args:
+        device: the device of the average; the module's own unless given.
+        use_buffers: whether buffers are averaged too; if not, those of the last update are kept.
+        decay: the weight of the old average in a new one, from 0 to 1.
+        update_every_n_steps: the average is updated after steps whose index is a multiple of this;
+            0 for none.
+        update_starting_at_step: the index of the first step after which it is updated; the first
+            step unless given.
+        update_starting_at_epoch: the index of the first epoch at whose end it is updated; at no
+            epoch's end unless given.
+
+    Attributes:
+        decay: as given.
+        update_every_n_steps: as given.
+        update_starting_at_step: as given.
+        update_starting_at_epoch: as given.
+
+    State: as `WeightAveraging`.
+
+    Raises:
+        OptionError: an argument is outside its rule, or there would never be an update.
+
+    Example::
+
+        trainer = Trainer(max_epochs=2, callbacks=[EMAWeightAveraging(decay=0.99)])
+        trainer.fit(module, train_loader, val_loader)
+    """
+
+    def __init__(
+        self,
+        device: torch.device | str | int | None = None,
+        use_buffers: bool = True,
+        decay: float = 0.999,
+        update_every_n_steps: int = 1,
+        update_starting_at_step: int | None = None,
+        update_starting_at_epoch: int | None = None,
+    ) -> None:
+        check_decay(decay, _WHERE)
+        check_count("update_every_n_steps", update_every_n_steps, _WHERE)
+        for name, start in (
+            ("update_starting_at_step", update_starting_at_step),
+            ("update_starting_at_epoch", update_starting_at_epoch),
+        ):
+            if start is not None:
+                check_count(name, start, _WHERE)
+        if update_every_n_steps == 0 and update_starting_at_epoch is None:
+            raise OptionError(
+                f"update_every_n_steps {update_every_n_steps!r} of {_WHERE}: without "
+                "update_starting_at_epoch nothing would ever be averaged. Pass one of them."
+            )
+        average = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        super().__init__(device, use_buffers, multi_avg_fn=average)
+        self.decay = decay
+        self.update_every_n_steps = update_every_n_steps
+        self.update_starting_at_step = update_starting_at_step
+        self.update_starting_at_epoch = update_starting_at_epoch
+
+    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
+        """Return whether the arguments choose this step or epoch for an update."""
+        every, first = self.update_every_n_steps, self.update_starting_at_step
+        if step_idx is not None and every and step_idx % every == 0 and step_idx >= (first or 0):
+            return True
+        start = self.update_starting_at_epoch
+        return epoch_idx is not None and start is not None and epoch_idx >= start

@@ -1,1 +1,1 @@
-"""Callbacks that make a module smaller: pruning and quantization."""
+"""Callbacks that compress a module: pruning and quantization."""

@@ -9,27 +9,25 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from trainer_hooks.callbacks.compression.pruned import (
-    Pruned,
-    log_sparsity,
-    plain_state,
-    pruned_state,
-)
-from trainer_hooks.callbacks.compression.pruning_options import (
+from trainer_hooks.callbacks.base import WeightOwner
+from trainer_hooks.callbacks.compression.pruning import (
+    PrunedParameter,
+    add_unit_masks,
     check_amount,
     check_parameters,
     check_switch,
     chosen_parameters,
+    log_sparsity,
     pruning_method,
+    resolve_masks,
 )
-from trainer_hooks.callbacks.monitoring import check_choice
-from trainer_hooks.callbacks.weight_owner import WeightOwner
+from trainer_hooks.callbacks.option_checks import check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
     Parameters = Sequence[tuple[nn.Module, str]]
 
@@ -39,49 +37,49 @@ _WHERE = "ModelPruning"
 
 
 class ModelPruning(WeightOwner):
-    """Set the least important weights of a module to zero, at the end of epochs, for good.
+    """Set the least important weights of a module to zero at the end of epochs.
 
-    It is torch's `torch.nn.utils.prune`: a parameter that is pruned is kept as it was beside a mask
-    of zeros and ones, and what the module computes with is their product. When the training is
-    over, and in checkpoints, the product takes their place, so that a checkpoint loads into a plain
-    module (`make_pruning_permanent`); the masks are part of the callback's state, so a resumed
-    training goes on with them.
+    It uses `torch.nn.utils.prune`: a pruned parameter keeps its values beside a mask of zeros and
+    ones, and the module computes with their product. When the training is over, and in
+    checkpoints, the product replaces them, so that a checkpoint loads into a plain module
+    (`make_pruning_permanent`). The masks are part of the callback's state, so a resumed training
+    goes on with them.
 
-    By the lottery ticket hypothesis, what is left after pruning is put back to its values of before
-    the training. That is on unless you switch it off, and it is what a checkpoint at the end of an
-    epoch then holds: its metrics are those of before the pruning.
+    By the lottery ticket hypothesis, the weights that remain after a pruning are reset to their
+    values from before the training. This is on by default. A checkpoint at the end of an epoch then
+    holds the reset weights, but the metrics from before the pruning.
 
-    Two of one class in a trainer need two keys: override `state_key` if they have one method.
+    Two of these callbacks with one method in a trainer need two keys: override `state_key`.
 
     Args:
         pruning_fn: `"l1_unstructured"`, `"random_unstructured"`, `"ln_structured"`,
             `"random_structured"`, or a class derived from `BasePruningMethod`.
-        parameters_to_prune: pairs of a module and the name of its parameter; all that are named in
-            `parameter_names` unless given.
-        parameter_names: `"weight"`, `"bias"`, or both, which they are unless given.
-        use_global_unstructured: whether all parameters are ranked together, which unstructured
-            methods can do, and classes must; otherwise each on its own.
-        amount: the share (float) or number (int) of what is not pruned yet to prune at a time, or a
-            function that returns it for an epoch's index. Of a structured method it is a number of
-            slices along `pruning_dim`.
-        apply_pruning: whether to prune, or a function that says so for an epoch's index.
-        make_pruning_permanent: whether masks are resolved when the training ends, and in
+        parameters_to_prune: pairs of a layer and the name of its parameter; unless given, all
+            parameters with the names in `parameter_names`.
+        parameter_names: `"weight"`, `"bias"`, or both (the default).
+        use_global_unstructured: whether to rank all parameters together, which unstructured
+            methods can do and classes must, or each on its own.
+        amount: the share (float) or number (int) of the unpruned weights to prune each time, or a
+            function that returns it for an epoch's index. For a structured method an int is a
+            number of slices along `pruning_dim`.
+        apply_pruning: whether to prune, or a function that returns it for an epoch's index.
+        make_pruning_permanent: whether to resolve the masks when the training ends, and in
             checkpoints.
-        use_lottery_ticket_hypothesis: whether what is left is put back to its first values, or a
-            function that says so for an epoch's index.
-        resample_parameters: whether it is given new values by `reset_parameters` instead.
-        pruning_dim: of structured methods, the dimension of what is pruned as a whole.
-        pruning_norm: of `"ln_structured"`, the norm by which that is ranked.
+        use_lottery_ticket_hypothesis: whether to reset the remaining weights to their first values,
+            or a function that returns it for an epoch's index.
+        resample_parameters: whether to reset them by `reset_parameters` to new values instead.
+        pruning_dim: for structured methods, the dimension of the slices.
+        pruning_norm: for `"ln_structured"`, the order of the norm that ranks the slices.
         verbose: 0 logs nothing, 1 the sparsity at level INFO, 2 that of each parameter too.
-        prune_on_train_epoch_end: whether it prunes at the end of training epochs; if not, at the
-            end of the validations of fit.
+        prune_on_train_epoch_end: whether to prune at the end of training epochs, or at the end of
+            the validations of fit.
 
-    State: what is pruned, as it was and with its mask, and the first values.
+    State: the values and masks of the pruned parameters, and the first values.
 
     Raises:
         OptionError: an argument is outside its rule.
-        CallbackError: in a fit, a parameter to prune is none of the module's, or another callback
-            averages or quantizes it.
+        CallbackError: in a fit, a parameter to prune does not belong to the module, or another
+            callback averages or quantizes it.
 
     Example::
 
@@ -130,38 +128,38 @@ class ModelPruning(WeightOwner):
         self._resamples = resample_parameters
         self._verbose = check_choice("verbose", verbose, _WHERE, (0, 1, 2))
         self._prunes_at_epoch_end = prune_on_train_epoch_end
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._owner: Module | None = None
-        self._pruned: list[Pruned] = []
+        self._pruned: list[PrunedParameter] = []
         self._first: dict[str, torch.Tensor] = {}
         self._fresh_layers: dict[nn.Module, nn.Module] = {}
         self._restored: dict[str, Any] | None = None
 
     @property
     def state_key(self) -> str:
-        """The class with its method and what it is told to prune."""
+        """`ModelPruning{...}` with the method and the names of the parameters."""
         method, names = self._method.name, list(self._parameter_names)
         return self._generate_state_key(pruning_fn=method, parameter_names=names)
 
     @property
     def parameters_to_prune(self) -> list[tuple[nn.Module, str]]:
-        """The modules and names of the parameters that are pruned; empty before the first fit."""
+        """The layers and names of the parameters to prune; empty before the first fit."""
         return [(pruned.module, pruned.name) for pruned in self._pruned]
 
     @property
     def sparsity(self) -> float:
-        """The share of those parameters that is pruned now."""
+        """The share of those parameters' entries that is pruned."""
         counts = [pruned.counts() for pruned in self._pruned]
         return sum(zeros for zeros, _ in counts) / max(1, sum(total for _, total in counts))
 
     def filter_parameters_to_prune(self, parameters_to_prune: Parameters = ()) -> Parameters:
-        """Return which of the parameters to prune; override it to choose."""
+        """Return the parameters to prune; override it to choose some of them."""
         return parameters_to_prune
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is pruned, with its mask, and the first values."""
+        """Return the values and masks of the pruned parameters, and the first values."""
         if self._restored is not None:
             return dict(self._restored)
         return {
@@ -170,24 +168,24 @@ class ModelPruning(WeightOwner):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the first values back; the masks were, before the weights."""
+        """Restore the first values; `on_load_checkpoint` has restored the masks."""
         if self._owner is None:
             self._restored = state_dict
         else:
             self._first = dict(state_dict["first_values"])
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Make sure that nobody else changes the module, and forget an earlier training."""
+        """Check that no other callback changes the weights, and drop the state of earlier runs."""
         super().setup(trainer, module, stage)
         if stage == "fit":
             self._restored = None
 
     def goes_with(self, other: WeightOwner) -> bool:
-        """Return whether it prunes too: several can, each its own parameters."""
+        """Return whether the other callback prunes, too: several can, each its own parameters."""
         return isinstance(other, ModelPruning)
 
     def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
-        """Find the parameters to prune, and keep their first values."""
+        """Choose the parameters to prune, and copy their first values."""
         if trainer.state.fn != "fit" or self._owner is module:
             return
         is_structured = "dim" in self._method.options
@@ -196,7 +194,7 @@ class ModelPruning(WeightOwner):
         )
         paths = {part: path for path, part in module.named_modules()}
         self._pruned = [
-            Pruned(part, name, f"{paths[part]}.{name}".lstrip("."))
+            PrunedParameter(part, name, f"{paths[part]}.{name}".lstrip("."))
             for part, name in self.filter_parameters_to_prune(parameters)
         ]
         self._owner = module
@@ -208,44 +206,45 @@ class ModelPruning(WeightOwner):
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Let the module and the weights that are about to be restored be pruned alike."""
+        """Give the module and the weights in the checkpoint the same masks."""
+        # load_state_dict takes only weights whose names the module has
         if trainer.state.fn == "fit" and module is self._owner:
             state = checkpoint.get("callbacks", {}).get(self.state_key)
-            masked = {} if state is None else state["pruned"]
+            saved = {} if state is None else state["pruned"]
             for pruned in self._pruned:
-                pruned.follow(masked.get(pruned.path), checkpoint["state_dict"])
+                pruned.restore_mask(saved.get(pruned.path), checkpoint["state_dict"])
         weights = checkpoint["state_dict"]
-        checkpoint["state_dict"] = pruned_state(module, plain_state(module, weights))
+        checkpoint["state_dict"] = add_unit_masks(module, resolve_masks(module, weights))
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
-        """Prune, if it does at the end of training epochs."""
+        """Prune, if that is due at the end of training epochs."""
         if self._prunes_at_epoch_end:
             self._run_pruning(trainer.current_epoch)
 
     def on_validation_epoch_end(self, trainer: Trainer, module: Module) -> None:
-        """Prune, if it does at the end of the validations of fit."""
+        """Prune, if that is due at the end of the validations of fit."""
         is_in_fit = trainer.state.fn == "fit" and not trainer.sanity_checking
         if is_in_fit and not self._prunes_at_epoch_end:
             self._run_pruning(trainer.current_epoch)
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
-        """Resolve the masks, if that is wanted."""
+        """Resolve the masks if pruning is to be permanent."""
         if self._is_permanent and not trainer.is_leaving:
             self.make_pruning_permanent(module)
 
     def on_save_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Resolve the masks in what is saved, if that is wanted; the module keeps them."""
+        """Resolve the masks in the checkpoint if pruning is permanent; the module keeps them."""
         if self._is_permanent and module is self._owner:
-            checkpoint["state_dict"] = plain_state(None, checkpoint["state_dict"], self._paths())
+            checkpoint["state_dict"] = resolve_masks(None, checkpoint["state_dict"], self._paths())
 
     def apply_pruning(self, amount: int | float) -> None:
-        """Prune by an amount."""
+        """Prune the parameters by an amount."""
         before = [pruned.counts() for pruned in self._pruned]
         with torch.no_grad():
             for pruned in self._pruned:
-                pruned.recompute()  # torch ranks by the product, which is one step old
+                pruned.recompute()  # torch ranks by the product, which is older than the last step
             self._method.apply(self._pruned, amount)
         if self._verbose:
             has_details = self._verbose == 2
@@ -254,28 +253,28 @@ class ModelPruning(WeightOwner):
             )
 
     def apply_lottery_ticket_hypothesis(self) -> None:
-        """Put what is pruned back to its first values, or to new ones if it is to be resampled."""
-        fresh: dict[nn.Module, nn.Module] = {}
+        """Reset the pruned parameters to their first values, or to new ones if resampled."""
+        resampled: set[nn.Module] = set()
         for pruned in self._pruned:
             values = self._first[pruned.path]
             layer = self._fresh_layers.get(pruned.module)
             if layer is not None and callable(reset := getattr(layer, "reset_parameters", None)):
-                if layer not in fresh:
+                if layer not in resampled:  # once for weight and bias together
                     reset()
-                    fresh[layer] = layer
+                    resampled.add(layer)
                 values = getattr(layer, pruned.name)
             with torch.no_grad():
                 pruned.values().copy_(values)
 
     def make_pruning_permanent(self, module: nn.Module) -> None:
-        """Let products take the place of all masked parameters of a module."""
+        """Replace all masked parameters of a module by their products."""
         for part in module.modules():
             for name in [n.removesuffix("_mask") for n, _ in part.named_buffers(recurse=False)]:
                 if f"{name}_orig" in dict(part.named_parameters(recurse=False)):
                     prune.remove(part, name)  # type: ignore[no-untyped-call]
 
     def _run_pruning(self, epoch: int) -> None:
-        if not _switched(self._apply_pruning, epoch):
+        if not _is_switched_on(self._apply_pruning, epoch):
             return
         amount = self.amount
         if callable(amount):
@@ -283,12 +282,12 @@ class ModelPruning(WeightOwner):
         if not amount:
             return
         self.apply_pruning(amount)
-        if _switched(self._uses_lottery, epoch):
+        if _is_switched_on(self._uses_lottery, epoch):
             self.apply_lottery_ticket_hypothesis()
 
     def _paths(self) -> set[str]:
         return {pruned.path for pruned in self._pruned}
 
 
-def _switched(switch: bool | Callable[[int], bool], epoch: int) -> bool:
+def _is_switched_on(switch: bool | Callable[[int], bool], epoch: int) -> bool:
     return bool(switch(epoch)) if callable(switch) else switch

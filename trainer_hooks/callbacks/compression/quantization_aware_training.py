@@ -1,64 +1,236 @@
-"""QuantizationAwareTraining: train a module for int8, and make it one."""
+"""QuantizationAwareTraining: train a module for int8 and convert it to int8."""
 
 from __future__ import annotations
 
+import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
+from torch.ao import quantization
 
-from trainer_hooks.callbacks.compression.quantization import Quantizer, form_of, make_qconfig
-from trainer_hooks.callbacks.monitoring import check_choice, check_count
-from trainer_hooks.callbacks.weight_owner import WeightOwner
+from trainer_hooks._options import check_options, one_of
+from trainer_hooks.callbacks.base import WeightOwner
+from trainer_hooks.callbacks.option_checks import check_choice, check_count
 from trainer_hooks.errors import CallbackError, OptionError
-from trainer_hooks.runtime import map_tensors
+from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.nested_tensors import map_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["QuantizationAwareTraining"]
+__all__ = ["QuantizationAwareTraining", "Quantizer", "form_of", "make_qconfig"]
+
+
+_QUIET = (
+    "torch.ao.quantization is deprecated",
+    "Please use quant_min and quant_max",
+    "torch.quantize_per_tensor",
+    "must run observer before calling calculate_qparams",
+)
+"""Beginnings of torch's warnings that a user of this callback can do nothing about."""
+
+
+class Quantizer:
+    """Switches one module between three forms, in place.
+
+    The forms are plain, prepared (with fake quantization, for training) and converted (to int8).
+
+    Args:
+        module: the module; its layers are replaced, its own parameters are not.
+        qconfig: torch's configuration of observers and fake quantization.
+        engine: the backend whose kernels it runs with.
+        to_fuse: groups of names of layers that become one layer.
+    """
+
+    def __init__(
+        self, module: nn.Module, qconfig: Any, engine: str | None, to_fuse: Sequence[Sequence[str]]
+    ) -> None:
+        self.module = module
+        self.form = "plain"
+        self._qconfig = qconfig
+        self._engine = engine
+        self._to_fuse = [list(group) for group in to_fuse]
+        self._parts: dict[str, dict[str, nn.Module]] = {}
+
+    def prepare(self) -> None:
+        """Switch to the prepared form, which rounds as int8 does and can be trained."""
+        if self.form == "converted":
+            self._switch_to("prepared")
+            return
+        if self.form == "prepared":
+            return
+        module = self.module
+        modes = [(part, part.training) for part in module.modules()]
+        module.add_module("quant", quantization.QuantStub())
+        module.add_module("dequant", quantization.DeQuantStub())
+        with _quietly(), rng.isolated():  # new layers draw initial weights, which are replaced
+            module.train()  # torch fuses and prepares for training in train mode only
+            if self._to_fuse:
+                quantization.fuse_modules_qat(module, self._to_fuse, inplace=True)  # type: ignore[no-untyped-call]
+            module.qconfig = self._qconfig
+            quantization.prepare_qat(module, inplace=True)  # type: ignore[no-untyped-call]
+            del module.qconfig
+            self._observe_weights()
+        self.observe(is_on=False)  # until a stage begins: a model summary's forward must not count
+        for part, mode in modes:
+            part.training = mode
+        self._save_form("prepared")
+
+    def convert(self) -> None:
+        """Switch to the converted form, an int8 module with the weights and ranges learned."""
+        self.prepare()
+        training = self.module.training
+        self.module.eval()
+        with _quietly(), self.engine():
+            converted = quantization.convert(self.module)  # type: ignore[no-untyped-call]
+        self.module.train(training)
+        self._parts["converted"] = dict(converted.named_children())
+        self._switch_to("converted")
+
+    @contextmanager
+    def engine(self) -> Iterator[None]:
+        """Set torch's quantized engine to the module's backend inside the block."""
+        before = torch.backends.quantized.engine
+        if self._engine is None or before == self._engine:
+            yield
+            return
+        torch.backends.quantized.engine = self._engine
+        try:
+            yield
+        finally:
+            torch.backends.quantized.engine = before
+
+    def prepared_state(self) -> dict[str, Any]:
+        """Return the state of the prepared form, whatever the current form is."""
+        form = self.form
+        # the converted layers hold int8 weights, from which no training can go on
+        self._switch_to("prepared")
+        state = self.module.state_dict()
+        self._switch_to(form)
+        return state
+
+    def resize_ranges(self, weights: Mapping[str, Any]) -> None:
+        """Resize the buffers of ranges to the saved ones.
+
+        The number of ranges is known only after the first batch.
+        """
+        for name, buffer in self.module.named_buffers():
+            saved = weights.get(name)
+            is_range = "fake_quant" in name or "activation_post_process" in name
+            if is_range and isinstance(saved, Tensor) and saved.shape != buffer.shape:
+                buffer.resize_(saved.shape)
+
+    def observe(self, *, is_on: bool) -> None:
+        """Switch the observation of value ranges on or off."""
+        switch = quantization.enable_observer if is_on else quantization.disable_observer
+        self.module.apply(switch)
+
+    @torch.no_grad()
+    def _observe_weights(self) -> None:
+        """Observe the weights once: without a range, nothing can be rounded."""
+        for part in self.module.modules():
+            rounding = getattr(part, "weight_fake_quant", None)
+            if isinstance(rounding, nn.Module):
+                rounding(part.weight)
+
+    def _save_form(self, form: str) -> None:
+        self.form = form
+        self._parts[form] = dict(self.module.named_children())
+
+    def _switch_to(self, form: str) -> None:
+        self.form = form
+        for name, part in self._parts[form].items():
+            self.module.add_module(name, part)
+
+
+def form_of(weights: Mapping[str, Any]) -> str:
+    """Return the form of the module whose weights were saved."""
+    if any(isinstance(value, Tensor) and value.is_quantized for value in weights.values()):
+        return "converted"
+    if any(name.endswith("._packed_params") for name in weights):
+        return "converted"
+    is_prepared = any("fake_quant" in name or "activation_post_process" in name for name in weights)
+    return "prepared" if is_prepared else "plain"
+
+
+def make_qconfig(engine: str, observer_type: str) -> Any:
+    """Make torch's configuration of observers and fake quantization for an engine.
+
+    Args:
+        engine: the backend.
+        observer_type: `"average"` for moving averages of the ranges, or `"histogram"`.
+    """
+    with _quietly():
+        qconfig = quantization.get_default_qat_qconfig(engine)  # type: ignore[no-untyped-call]
+        if observer_type == "average":
+            return qconfig
+        activation = quantization.FakeQuantize.with_args(  # type: ignore[no-untyped-call]
+            observer=quantization.HistogramObserver, quant_min=0, quant_max=255,
+            reduce_range=engine != "qnnpack",
+        )  # fmt: skip
+        return quantization.QConfig(  # type: ignore[no-untyped-call]
+            activation=activation, weight=qconfig.weight
+        )
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    with warnings.catch_warnings():
+        for message in _QUIET:
+            warnings.filterwarnings("ignore", message=message)
+        yield
+
 
 _WHERE = "QuantizationAwareTraining"
 _STAGES = ("train", "validate", "test", "predict")
 
 
+_RULES = {
+    "observer_type": one_of("average", "histogram"),
+    "input_compatible": one_of(True, False),
+    "quantize_on_fit_end": one_of(True, False),
+}
+
+
 class QuantizationAwareTraining(WeightOwner):
-    """Train a module for int8: it rounds as int8 does while it learns, and becomes int8 at the end.
+    """Train a module with fake quantization, and convert it to int8 at the end.
 
-    In a fit its layers are replaced by ones that observe the ranges of their values and round them.
-    When the fit is over they are converted: the module then computes with eight-bit integers, on
-    the CPU, and has about a quarter of the size. It is torch's `torch.ao.quantization`, with all
-    that it asks of a module: the tensors that `forward` is given are quantized and what it returns
-    is turned back, so in between there must be layers and functions that can compute with such
-    tensors; a sum of two of them is to be written with `torch.ao.nn.quantized.FloatFunctional`.
+    In a fit, layers are replaced by layers that observe the ranges of their values and round them
+    as int8 does. When the fit is over they are converted: the module then computes with eight-bit
+    integers, on the CPU, and has about a quarter of the size. This uses `torch.ao.quantization`
+    with its requirements: the inputs of `forward` are quantized and its outputs dequantized, so all
+    layers and functions in between must accept quantized tensors; add two of them with
+    `torch.ao.nn.quantized.FloatFunctional`.
 
-    Checkpoints can be resumed from, before and after the end; one of weights alone that is saved
-    after the fit holds the int8 weights. To evaluate either, have this callback in the trainer. A
-    further fit goes on from what was learned.
+    A run can be resumed from checkpoints before and after the end. A checkpoint of weights alone
+    that is saved after the fit holds the int8 weights. To evaluate from either, the trainer needs
+    this callback. A further fit goes on from the trained weights and ranges.
 
     Args:
-        qconfig: the backend to be made for, such as `"fbgemm"` or `"x86"` for servers and
-            `"qnnpack"` for phones, or a `torch.ao.quantization.QConfig` of one's own.
-        observer_type: `"average"` for moving averages of the ranges, or `"histogram"`; of a
-            backend's name.
-        collect_quantization: how many forwards quantize what they are given, or a function of the
-            trainer that says whether to; all unless given.
-        modules_to_fuse: groups of names of layers that follow each other and become one, as
+        qconfig: the backend to convert for, such as `"fbgemm"` or `"x86"` for servers and
+            `"qnnpack"` for phones, or a `torch.ao.quantization.QConfig`.
+        observer_type: `"average"` for moving averages of the ranges, or `"histogram"`; used if
+            `qconfig` is a backend's name.
+        collect_quantization: the number of forwards that quantize their inputs, or a function of
+            the trainer that returns whether to; all unless given.
+        modules_to_fuse: groups of names of consecutive layers that become one layer, as
             `[["conv", "norm", "relu"]]`.
-        input_compatible: whether the converted module takes and returns ordinary tensors; if not,
+        input_compatible: whether the converted module takes and returns ordinary tensors, or
             quantized ones.
-        quantize_on_fit_end: whether it is converted when fit ends; if not, it stays as it is
-            trained.
+        quantize_on_fit_end: whether to convert the module when fit ends.
         observer_enabled_stages: the stages in which ranges are observed: some of `"train"`,
             `"validate"`, `"test"` and `"predict"`.
 
-    State: how many forwards quantized what they were given; the ranges are part of the weights.
+    State: the number of forwards that quantized their inputs; the ranges are part of the weights.
 
     Raises:
         OptionError: an argument is outside its rule.
-        CallbackError: in a fit, a layer to fuse is none of the module's, or another callback
+        CallbackError: in a fit, the module has no layer of a name to fuse, or another callback
             averages or prunes it.
 
     Example::
@@ -77,15 +249,20 @@ class QuantizationAwareTraining(WeightOwner):
         quantize_on_fit_end: bool = True,
         observer_enabled_stages: Sequence[str] = ("train",),
     ) -> None:
-        check_choice("observer_type", observer_type, _WHERE, ("average", "histogram"))
-        self._engine, self._qconfig = _checked_qconfig(qconfig, observer_type)
+        check_options(
+            _WHERE,
+            _RULES,
+            observer_type=observer_type,
+            input_compatible=input_compatible,
+            quantize_on_fit_end=quantize_on_fit_end,
+        )
+        self._engine, self._qconfig = _check_qconfig(qconfig, observer_type)
         if collect_quantization is not None and not callable(collect_quantization):
             check_count("collect_quantization", collect_quantization, _WHERE)
         self._collects = collect_quantization
-        self._to_fuse = _checked_groups(modules_to_fuse)
-        yes_no = (True, False)
-        self._is_compatible = check_choice("input_compatible", input_compatible, _WHERE, yes_no)
-        self._converts = check_choice("quantize_on_fit_end", quantize_on_fit_end, _WHERE, yes_no)
+        self._to_fuse = _check_groups(modules_to_fuse)
+        self._is_compatible = input_compatible
+        self._converts = quantize_on_fit_end
         stages = observer_enabled_stages
         if isinstance(stages, str):
             raise OptionError(
@@ -100,69 +277,69 @@ class QuantizationAwareTraining(WeightOwner):
 
     @property
     def is_converted(self) -> bool:
-        """Whether the module of the last run computes with integers now."""
+        """Whether the module of the last run is converted to int8."""
         return self._quantizer is not None and self._quantizer.form == "converted"
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how many forwards quantized what they were given."""
+        """Return the number of forwards that quantized their inputs."""
         return {"forward_calls": self._forward_calls}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it back."""
+        """Restore that number."""
         self._forward_calls = state_dict["forward_calls"]
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._forward_calls = 0
 
     def on_after_configure_model(self, trainer: Trainer, module: Module) -> None:
-        """Prepare the module that is to be trained."""
+        """Prepare the module for training."""
         if trainer.state.fn == "fit":
             self._quantizer_of(trainer, module).prepare()
 
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Give a module that is evaluated the form of the weights that are put into it."""
+        """Switch the module to the form of the weights in the checkpoint."""
         weights = checkpoint["state_dict"]
         form = form_of(weights)
         if form == "plain":
             return
         quantizer = self._quantizer_of(trainer, module)
         quantizer.prepare()
-        quantizer.make_room(weights)
+        quantizer.resize_ranges(weights)
         if trainer.state.fn != "fit" and form == "converted":
             quantizer.convert()
 
     def on_save_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Save what can be learned on from; as weights alone, what the module has."""
+        """Save the prepared form, from which training can go on, unless weights alone are saved."""
         quantizer = self._quantizer
         if quantizer is not None and quantizer.module is module and "callbacks" in checkpoint:
             checkpoint["state_dict"] = quantizer.prepared_state()
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Observe ranges in training, or not."""
+        """Switch the observation of ranges as the training stage has it."""
         self._observe("train")
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Observe ranges in validation, or not; in the sanity check never."""
+        """Switch the observation of ranges for validation; off in the sanity check."""
         self._observe("sanity_check" if trainer.sanity_checking else "validate")
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """Go back to how it is in training."""
+        """Switch the observation of ranges back to that of training."""
         self._observe("train")
 
     def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Observe ranges in the test, or not."""
+        """Switch the observation of ranges for the test."""
         self._observe("test")
 
     def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Observe ranges in prediction, or not."""
+        """Switch the observation of ranges for prediction."""
         self._observe("predict")
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
-        """Convert the module."""
+        """Convert the module, unless the run will be resumed."""
         if self._converts and not trainer.is_leaving and self._quantizer is not None:
             self._quantizer.convert()
 
@@ -172,7 +349,7 @@ class QuantizationAwareTraining(WeightOwner):
             quantizer.observe(is_on=stage in self._observed_stages)
 
     def _quantizer_of(self, trainer: Trainer, module: Module) -> Quantizer:
-        """Return what takes the module from form to form; its forward is wrapped once."""
+        """Return the module's quantizer; make it and wrap the module's forward on first use."""
         if self._quantizer is None or self._quantizer.module is not module:
             _require_layers(module, self._to_fuse)
             self._quantizer = Quantizer(module, self._qconfig, self._engine, self._to_fuse)
@@ -182,9 +359,9 @@ class QuantizationAwareTraining(WeightOwner):
     def _wrapped(
         self, trainer: Trainer, quantizer: Quantizer, forward: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """Return the forward with tensors quantized before and turned back after."""
+        """Return a forward that quantizes its inputs and dequantizes its outputs."""
 
-        def quantizing(*args: Any, **kwargs: Any) -> Any:
+        def quantizing_forward(*args: Any, **kwargs: Any) -> Any:
             module = quantizer.module
             is_converted = quantizer.form == "converted"
             if quantizer.form == "plain" or (is_converted and not self._is_compatible):
@@ -194,12 +371,12 @@ class QuantizationAwareTraining(WeightOwner):
                 if not self._is_collecting(trainer):
                     return forward(*args, **kwargs)
                 self._forward_calls += 1
-            args, kwargs = map_tensors((args, kwargs), lambda tensor: _stubbed(module, tensor))
+            args, kwargs = map_tensors((args, kwargs), lambda tensor: _quantized(module, tensor))
             with quantizer.engine():
                 dequantize: Any = module.dequant
                 return map_tensors(forward(*args, **kwargs), dequantize)
 
-        return quantizing
+        return quantizing_forward
 
     def _is_collecting(self, trainer: Trainer) -> bool:
         collects = self._collects
@@ -208,14 +385,14 @@ class QuantizationAwareTraining(WeightOwner):
         return collects is None or self._forward_calls < collects
 
 
-def _stubbed(module: Any, tensor: torch.Tensor) -> torch.Tensor:
-    """Quantize a tensor of floats; what counts or names classes stays."""
+def _quantized(module: Any, tensor: torch.Tensor) -> torch.Tensor:
+    """Quantize a tensor of floats; return integers, such as class indices, unchanged."""
     quantized: torch.Tensor = module.quant(tensor) if tensor.is_floating_point() else tensor
     return quantized
 
 
-def _checked_qconfig(qconfig: Any, observer_type: str) -> tuple[str | None, Any]:
-    """Return the engine that a qconfig names, or None, and the qconfig.
+def _check_qconfig(qconfig: Any, observer_type: str) -> tuple[str | None, Any]:
+    """Return the engine that `qconfig` names (None for a QConfig), and the QConfig.
 
     Raises:
         OptionError: it is neither an engine of this torch nor a QConfig.
@@ -233,24 +410,25 @@ def _checked_qconfig(qconfig: Any, observer_type: str) -> tuple[str | None, Any]
     return qconfig, make_qconfig(qconfig, observer_type)
 
 
-def _checked_groups(groups: Any) -> list[list[str]]:
-    """Return groups of names.
+def _check_groups(groups: Any) -> list[list[str]]:
+    """Return `modules_to_fuse` as lists of names.
 
     Raises:
-        OptionError: they are none.
+        OptionError: it is not a list of lists of at least two names.
     """
     if groups is None:
         return []
-    found = [list(group) if isinstance(group, list | tuple) else [] for group in groups]
-    if not all(len(g) > 1 and all(isinstance(n, str) for n in g) for g in found):
+    names = [list(group) if isinstance(group, list | tuple) else [] for group in groups]
+    if not all(len(g) > 1 and all(isinstance(n, str) for n in g) for g in names):
         raise OptionError(
             f"modules_to_fuse {groups!r} of {_WHERE}: it must be a list of lists of at least two "
             "names. Pass the layers that follow each other, as [['conv', 'norm', 'relu']]."
         )
-    return found
+    return names
 
 
 def _require_layers(module: torch.nn.Module, groups: list[list[str]]) -> None:
+    """Raise CallbackError for a name in the groups that is no layer of the module."""
     names = {name for name, _ in module.named_modules()}
     for group in groups:
         for name in group:

@@ -1,1 +1,1 @@
-"""Modules as others can run them, and runs as others can compare them."""
+"""Export modules to files that run without their code: TorchScript, ONNX, torch.export."""

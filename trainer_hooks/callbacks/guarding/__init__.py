@@ -1,1 +1,1 @@
-"""Callbacks that keep a run from harm."""
+"""Callbacks that guard a training: non-finite values, loss spikes, memory."""

@@ -1,111 +1,127 @@
-"""NaNGuard: look for NaN and infinity, and raise, end the run, skip the step, or go back."""
+"""NaNGuard: find NaN and infinity in a training; raise, stop, skip the step, or roll back."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
+from torch import Tensor
 
 from trainer_hooks._log import log
+from trainer_hooks._options import check_options, one_of, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.guarding.finite import (
-    any_broken,
-    broken_weights,
+from trainer_hooks.callbacks.base import require_whole_weights, union_over_ranks
+from trainer_hooks.callbacks.guarding.finite_checks import (
+    any_non_finite,
     clear_gradients,
-    described,
+    describe_non_finite,
     gradients_of,
+    non_finite_weights,
     read_flags,
 )
-from trainer_hooks.callbacks.guarding.good_state import GoodState
-from trainer_hooks.callbacks.guarding.nan_options import (
-    ACTIONS,
-    CHECKS,
-    check_device,
-    found_by_any,
-    give_up,
-    stop,
-)
-from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_several
-from trainer_hooks.callbacks.weight_owner import require_whole_weights
-from trainer_hooks.context import NEVER
-from trainer_hooks.errors import NonFiniteError, OptionError
-from trainer_hooks.hooks import Band
+from trainer_hooks.callbacks.option_checks import check_choices, check_count
+from trainer_hooks.context.plan import NEVER
+from trainer_hooks.errors import NonFiniteError, OptionError, StopTraining
+from trainer_hooks.hooks.band import Band
+from trainer_hooks.runtime.nested_tensors import map_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from torch import Tensor
     from torch.optim import Optimizer
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["NaNGuard"]
+__all__ = [
+    "ACTIONS",
+    "CHECKS",
+    "NaNGuard",
+    "TrainingSnapshot",
+    "check_snapshot_device",
+    "raise_non_finite",
+    "stop_for_non_finite",
+]
 
+ACTIONS = ("raise", "stop", "skip", "rollback")
+"""The actions of NaNGuard."""
+CHECKS = ("loss", "gradients", "parameters")
+"""The tensors that NaNGuard can check."""
 _WHERE = "NaNGuard"
 _MOST_EVENTS = 100
 _EVERY = 50
-"""Steps between two looks where the loggers are given none."""
+"""Steps between two checks where no logger takes metrics."""
+
+
+_RULES = {
+    "action": one_of(*ACTIONS),
+    "snapshot_every_n_steps": whole_number(1),
+    "patience": whole_number(),
+    "save_snapshot": one_of(True, False),
+}
 
 
 class NaNGuard(Callback):
-    """Look for NaN and infinity in a training, and raise, end the run, skip the step, or go back.
+    """Find NaN and infinity in a training, and raise, stop the run, skip the step, or roll back.
 
-    Losses are looked at in every batch, but the answer stays on the device. Every so many steps,
+    Losses are checked in every batch, but the answer stays on the device. Every so many steps,
     before the optimizer steps, the gradients of the window, the trainable parameters and the
-    buffers (for NaN alone, since masks hold infinity) are looked at too, and all answers are copied
-    to the host as one number: that is what a GPU is waited for. What breaks in between is found
-    then, for a broken step leaves broken parameters. So something is found at most
-    `check_every_n_steps` steps late, and at the end of an epoch's batches at the latest, before the
-    epoch is validated and saved. A checkpoint that is saved between two looks may hold what is
-    broken.
+    buffers (for NaN alone, since masks hold infinity) are checked too, and all answers are copied
+    to the host as one number: only for that the host waits for a GPU. A non-finite step in between
+    is found then, for it leaves non-finite parameters. So a finding is at most
+    `check_every_n_steps` steps late, and comes at the end of an epoch's batches at the latest,
+    before the epoch is validated and saved. A checkpoint that is saved between two checks may hold
+    non-finite values.
 
-    What is done about it:
+    The actions:
 
-    - `"raise"`: a `NonFiniteError` says what is broken, by name.
+    - `"raise"`: a `NonFiniteError` names the non-finite tensors.
     - `"stop"`: the run ends in order, and `trainer.stop_reason` says why. A checkpoint of that
       moment ends a fit that resumes it as well: resume from an earlier one.
-    - `"skip"`: the optimizer does not step with these gradients: it finds none. It is asked at each
-      step, so this costs a wait at each. The step counts, as a step of a scheduler too. Broken
-      parameters cannot be mended so, and raise.
-    - `"rollback"`: parameters, buffers and what the optimizers remember are put back, bit for bit,
-      as they were when they were last found whole and copied. The training goes on from there with
-      the next batch; counters, data and learning rates stay where they are.
+    - `"skip"`: the optimizer does not step with these gradients: they are removed. The check runs
+      at each step, so each step waits for the device. The step counts, as a step of a scheduler
+      too. Non-finite parameters cannot be mended so, and raise.
+    - `"rollback"`: parameters, buffers and optimizer states are restored, bit for bit, from the
+      last snapshot, which was taken when all was finite. The training goes on from there with the
+      next batch; counters, data and learning rates stay where they are.
 
-    More than `patience` such findings in a row, with nothing good in between, raise in each case.
-    What was logged of a broken batch is logged, so the mean of that epoch may be NaN. Copies of the
-    weights that other callbacks keep are not put back.
+    More than `patience` findings in a row raise in each case. The metrics of a non-finite batch are
+    logged, so the mean of that epoch may be NaN. Copies of the weights in other callbacks are not
+    restored.
 
-    In several processes all do what is to be done where any of them finds something: a look costs
-    one reduction of three numbers more.
+    In several processes all ranks act when any of them finds a non-finite value: a check costs one
+    reduction of three numbers more.
 
-    With `precision="16-mixed"` infinite gradients are how the scale of the loss is found, and the
-    optimizer skips them by itself: gradients are not looked at.
+    With `precision="16-mixed"` infinite gradients are how the loss scaler finds its scale, and the
+    optimizer skips them by itself: gradients are not checked.
 
     Args:
         action: `"raise"`, `"stop"`, `"skip"` or `"rollback"`.
-        check: what to look at: of `"loss"`, `"gradients"` and `"parameters"` one or more.
-        check_every_n_steps: how many optimizer steps lie between two looks. Unless given, the
-            trainer's `log_every_n_steps`, where a GPU is waited for anyway; 1 with `"skip"`.
-        snapshot_every_n_steps: how many steps at least lie between two copies for `"rollback"`.
-            They are made at a look that finds nothing, so as often as that at most.
-        patience: how many findings in a row are borne by `"skip"` and `"rollback"`.
-        snapshot_device: where the copy is kept, such as `"cpu"`; beside the weights unless given.
-        save_snapshot: whether the copy is part of checkpoints, which makes them about twice as
-            large. Without it a resumed run makes its first copy of what it resumes from, so that a
-            rollback soon after is not the one of the run that was cut.
+        check: one or more of `"loss"`, `"gradients"` and `"parameters"`.
+        check_every_n_steps: the number of optimizer steps between two checks. Unless given, the
+            trainer's `log_every_n_steps`, where the host waits for a GPU anyway; 1 with `"skip"`.
+        snapshot_every_n_steps: the least number of steps between two snapshots for `"rollback"`.
+            They are taken at a check that finds all finite, so as often as that at most.
+        patience: the number of findings in a row that `"skip"` and `"rollback"` tolerate.
+        snapshot_device: the device of the snapshot, such as `"cpu"`; the weights' own unless given.
+        save_snapshot: whether the snapshot is part of checkpoints, which makes them about twice as
+            large. Without it a resumed run takes its first snapshot of the resumed state, so that a
+            rollback soon after differs from the rollback of an uninterrupted run.
 
     Attributes:
-        events: what was found, the newest 100, each a dict with `step`, `found` and `action`.
-        skipped_steps: how many steps were skipped.
-        rollbacks: how often it went back.
+        events: the newest 100 findings, each a dict with `step`, `found` and `action`.
+        skipped_steps: the number of skipped steps.
+        rollbacks: the number of rollbacks.
 
     Raises:
         OptionError: an argument is outside its rule.
-        NonFiniteError: in a run, something was found and is not to be borne.
+        NonFiniteError: in a run, non-finite values were found and the action does not tolerate
+            them.
 
-    State: what was found, answers that are still to be read, and the copy to go back to.
+    State: the findings, loss answers that were not read yet, and the snapshot.
 
     Example::
 
@@ -127,8 +143,16 @@ class NaNGuard(Callback):
         snapshot_device: str | torch.device | None = None,
         save_snapshot: bool = True,
     ) -> None:
-        self.action: str = check_choice("action", action, _WHERE, ACTIONS)
-        self.check = check_several("check", check, _WHERE, CHECKS)
+        check_options(
+            _WHERE,
+            _RULES,
+            action=action,
+            snapshot_every_n_steps=snapshot_every_n_steps,
+            patience=patience,
+            save_snapshot=save_snapshot,
+        )
+        self.action: str = action
+        self.check = check_choices("check", check, _WHERE, CHECKS)
         if check_every_n_steps is not None:
             check_count("check_every_n_steps", check_every_n_steps, _WHERE, least=1)
             if action == "skip" and check_every_n_steps != 1:
@@ -138,122 +162,132 @@ class NaNGuard(Callback):
                     "action 'rollback'."
                 )
         self.check_every_n_steps = check_every_n_steps
-        self.snapshot_every_n_steps = check_count(
-            "snapshot_every_n_steps", snapshot_every_n_steps, _WHERE, least=1
-        )
-        self.patience = check_count("patience", patience, _WHERE)
-        self.snapshot_device = check_device(snapshot_device, _WHERE)
-        self.save_snapshot: bool = check_choice(
-            "save_snapshot", save_snapshot, _WHERE, (True, False)
-        )
+        self.snapshot_every_n_steps = snapshot_every_n_steps
+        self.patience = patience
+        self.snapshot_device = check_snapshot_device(snapshot_device, _WHERE)
+        self.save_snapshot: bool = save_snapshot
         self._every = 1
         self.events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
         self.skipped_steps = self.rollbacks = self._in_a_row = 0
-        self._loss_is_broken: Tensor | None = None
-        self._is_unchecked = self._is_to_clear = False
-        self._good: GoodState | None = None
+        self._is_loss_non_finite: Tensor | None = None
+        self._has_unchecked_step = self._must_clear_gradients = False
+        self._snapshot: TrainingSnapshot | None = None
 
     @property
     def state_key(self) -> str:
-        """The class with what it does, and about what."""
+        """The class name with the action and the checks."""
         return self._generate_state_key(action=self.action, check=self.check)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was found, what is still to be read, and the copy to go back to."""
-        is_kept = self._good is not None and self.save_snapshot
+        """Return the findings, the unread answers, and the snapshot."""
+        snapshot = self._snapshot
         return {
             "events": [dict(event) for event in self.events],
             "skipped_steps": self.skipped_steps,
             "rollbacks": self.rollbacks,
             "in_a_row": self._in_a_row,
-            "loss_is_broken": self._loss_is_broken,
-            "is_unchecked": self._is_unchecked,
-            "snapshot": self._good.state_dict() if self._good is not None and is_kept else None,
+            "loss_is_broken": self._is_loss_non_finite,
+            "is_unchecked": self._has_unchecked_step,
+            "snapshot": None
+            if snapshot is None or not self.save_snapshot
+            else snapshot.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it back."""
+        """Restore the findings, the unread answers, and the snapshot."""
         self.events = deque(state_dict["events"], _MOST_EVENTS)
         self.skipped_steps = state_dict["skipped_steps"]
         self.rollbacks = state_dict["rollbacks"]
         self._in_a_row = state_dict["in_a_row"]
-        self._loss_is_broken = state_dict["loss_is_broken"]
-        self._is_unchecked = state_dict["is_unchecked"]
-        good = state_dict["snapshot"]
-        self._good = None if good is None else GoodState.from_state(good)
+        self._is_loss_non_finite = state_dict["loss_is_broken"]
+        self._has_unchecked_step = state_dict["is_unchecked"]
+        snapshot = state_dict["snapshot"]
+        self._snapshot = None if snapshot is None else TrainingSnapshot.from_state(snapshot)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Forget an earlier training when a new one begins, and see how often to look."""
+        """Reset the state when a new training begins, and determine how often to check."""
         if self.action == "rollback":
             require_whole_weights(trainer, self)
         if trainer.progress.is_fresh:
-            self._forget()
+            self._reset()
         logged = trainer.log_every_n_steps
+        # NEVER: no metrics are flushed, so no other moment makes the host wait for the device
         default = 1 if self.action == "skip" else logged if logged < NEVER else _EVERY
         self._every = self.check_every_n_steps or default
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Make the first copy.
+        """Take the first snapshot; stop again if the resumed run had been stopped.
 
         Raises:
-            NonFiniteError: the weights are broken already.
+            NonFiniteError: the weights are non-finite already.
         """
-        self._is_to_clear = False
+        self._must_clear_gradients = False
         if self.action == "stop" and self.events:
             last = self.events[-1]
-            stop(trainer, last["found"], last.get("epoch", trainer.current_epoch))
-        if self.action == "rollback" and self._good is None:
-            if read_flags({"parameters": broken_weights(module)}):
+            stop_for_non_finite(trainer, last["found"], last.get("epoch", trainer.current_epoch))
+        if self.action == "rollback" and self._snapshot is None:
+            if read_flags({"parameters": non_finite_weights(module)}):
                 raise NonFiniteError(
-                    f"NaN or infinity in {described(module, ['parameters'])} before the first "
-                    f"batch: {_WHERE}('rollback') has nothing to go back to. Begin with other "
-                    "weights, or resume from an earlier checkpoint."
+                    f"NaN or infinity in {describe_non_finite(module, ['parameters'])} before the "
+                    f"first batch: {_WHERE}('rollback') has nothing to go back to. Begin with "
+                    "other weights, or resume from an earlier checkpoint."
                 )
-            self._copy(trainer, module)
+            self._take_snapshot(trainer, module)
 
     def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
-        """Note whether the loss is whole, where it is."""
+        """Check the loss, and leave the answer on its device."""
         if "loss" in self.check:
-            is_broken = torch.isfinite(loss.detach()).logical_not()
-            before = self._loss_is_broken
-            self._loss_is_broken = (
-                is_broken if before is None else is_broken | before.to(is_broken.device)
+            is_non_finite = torch.isfinite(loss.detach()).logical_not()
+            before = self._is_loss_non_finite
+            self._is_loss_non_finite = (
+                # The answers of all batches since the last check are combined on the device.
+                is_non_finite if before is None else is_non_finite | before.to(is_non_finite.device)
             )
 
     def on_before_optimizer_step(
         self, trainer: Trainer, module: Module, optimizer: Optimizer
     ) -> None:
-        """Look, if it is time."""
-        self._is_unchecked = True
+        """Check gradients and parameters, if a check is due."""
+        self._has_unchecked_step = True
+        # by the trainer's counter, so that a resumed run checks at the same steps
         if (trainer.progress.batches_stepped + 1) % self._every:
             return
-        flags = {"loss": self._loss_is_broken}
+        # before clipping, which by value would turn infinity into a finite number
+        flags = {"loss": self._is_loss_non_finite}
         if "gradients" in self.check and trainer.precision != "16-mixed":
-            flags["gradients"] = any_broken(gradients_of(optimizer))
-        if self._look(trainer, module, flags, trainer.global_step + 1):
-            self._is_to_clear = module.automatic_optimization
-            if not self._is_to_clear:
+            # With 16-mixed the loss scaler makes infinite gradients on purpose and skips those
+            # steps itself.
+            flags["gradients"] = any_non_finite(gradients_of(optimizer))
+        if self._read_and_act(trainer, module, flags, trainer.global_step + 1):
+            self._must_clear_gradients = module.automatic_optimization
+            # With automatic optimization clipping still follows, which needs the gradients: they
+            # are removed in on_after_train_batch. A module that steps itself steps right after
+            # this hook.
+            if not self._must_clear_gradients:
                 clear_gradients(trainer.optimizers if self.action == "rollback" else [optimizer])
 
     def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
-        """Leave the optimizer nothing to step with, once what clips has had its gradients."""
-        if self._is_to_clear:
-            self._is_to_clear = False
+        """Remove the gradients of a bad step, after gradient clipping has used them."""
+        if self._must_clear_gradients:
+            self._must_clear_gradients = False
             clear_gradients(trainer.optimizers)
 
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
-        """Look at what the last steps of the epoch left, before it is validated and saved."""
-        if self._is_unchecked and self.action != "skip":
-            self._look(trainer, module, {"loss": self._loss_is_broken}, trainer.global_step)
+        """Check the last steps of the epoch, before it is validated and saved."""
+        # the action "skip" has checked each step before it was made
+        if self._has_unchecked_step and self.action != "skip":
+            self._read_and_act(
+                trainer, module, {"loss": self._is_loss_non_finite}, trainer.global_step
+            )
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Forget answers that nobody will ask for."""
-        self._loss_is_broken = None
+        """Drop an answer that was not read."""
+        self._is_loss_non_finite = None
 
-    def _look(
+    def _read_and_act(
         self, trainer: Trainer, module: Module, flags: dict[str, Tensor | None], step: int
     ) -> bool:
-        """Read the answers; return whether something is broken, which has then been dealt with.
+        """Read the answers and act on them; return whether non-finite values were found.
 
         Args:
             trainer: the trainer.
@@ -262,70 +296,231 @@ class NaNGuard(Callback):
             step: the optimizer step up to which they reach, the first being 1.
         """
         if "parameters" in self.check:
-            flags["parameters"] = broken_weights(module)
-        found = found_by_any(trainer, read_flags(flags))
-        self._loss_is_broken, self._is_unchecked = None, False
-        if found:
-            self._act(trainer, module, found, step)
+            flags["parameters"] = non_finite_weights(module)
+        findings = union_over_ranks(trainer, read_flags(flags), CHECKS)
+        self._is_loss_non_finite, self._has_unchecked_step = None, False
+        if findings:
+            self._act(trainer, module, findings, step)
             return True
         self._in_a_row = 0
-        good = self._good
-        if good is not None and trainer.global_step - good.step >= self.snapshot_every_n_steps:
-            self._copy(trainer, module)
+        snapshot = self._snapshot
+        if snapshot is not None:
+            age = trainer.global_step - snapshot.step
+            if age >= self.snapshot_every_n_steps:
+                self._take_snapshot(trainer, module)
         return False
 
-    def _act(self, trainer: Trainer, module: Module, found: list[str], step: int) -> None:
-        """Do what is to be done.
+    def _act(self, trainer: Trainer, module: Module, findings: list[str], step: int) -> None:
+        """Carry out the action for a finding.
 
         Raises:
-            NonFiniteError: that is to raise, or it was done too often in a row.
+            NonFiniteError: the action is to raise, or there were too many findings in a row.
         """
         if self.action == "stop":
-            self.end_run(trainer, found)
+            self.end_run(trainer, findings)
         self._in_a_row += 1
-        what = described(module, found)
-        where = f"epoch {trainer.current_epoch}, up to optimizer step {step}"
-        if self.action == "raise" or (self.action == "skip" and "parameters" in found):
-            give_up(f"{what} ({where})")
+        names = describe_non_finite(module, findings)
+        position = f"epoch {trainer.current_epoch}, up to optimizer step {step}"
+        if self.action == "raise" or (self.action == "skip" and "parameters" in findings):
+            raise_non_finite(f"{names} ({position})")
         if self._in_a_row > self.patience:
-            give_up(f"{what} ({where})", self._in_a_row, self.patience)
-        self.events.append({"step": trainer.global_step, "found": found, "action": self.action})
+            raise_non_finite(f"{names} ({position})", self._in_a_row, self.patience)
+        self.events.append({"step": trainer.global_step, "found": findings, "action": self.action})
         if self.action == "skip":
             self.skipped_steps += 1
-            log.warning("%s: NaN or infinity in %s (%s); the step is skipped", _WHERE, what, where)
+            log.warning(
+                "%s: NaN or infinity in %s (%s); the step is skipped", _WHERE, names, position
+            )
             return
-        assert self._good is not None
-        self._good.put_back(module, trainer.optimizers)
+        assert self._snapshot is not None
+        self._snapshot.restore(module, trainer.optimizers)
         self.rollbacks += 1
         log.warning(
             "%s: NaN or infinity in %s (%s); went back to the weights of step %d",
             _WHERE,
-            what,
-            where,
-            self._good.step,
+            names,
+            position,
+            self._snapshot.step,
         )
 
-    def end_run(self, trainer: Trainer, found: list[str]) -> None:
-        """End the run because of what was found; once it is to end, for the first reason.
+    def end_run(self, trainer: Trainer, findings: list[str]) -> None:
+        """Record a finding and stop the run, unless it is stopping for an earlier finding.
 
         Raises:
-            StopTraining: it is to end.
+            StopTraining: the run is to stop.
         """
         if trainer.should_stop and self.events:
             return
         epoch = trainer.current_epoch
         self.events.append(
-            {"step": trainer.global_step, "epoch": epoch, "found": found, "action": "stop"}
+            {"step": trainer.global_step, "epoch": epoch, "found": findings, "action": "stop"}
         )
-        stop(trainer, found, epoch)
+        stop_for_non_finite(trainer, findings, epoch)
 
-    def _copy(self, trainer: Trainer, module: Module) -> None:
-        self._good = GoodState.of(
+    def _take_snapshot(self, trainer: Trainer, module: Module) -> None:
+        self._snapshot = TrainingSnapshot.of(
             module, trainer.optimizers, trainer.global_step, self.snapshot_device
         )
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.events.clear()
         self.skipped_steps = self.rollbacks = self._in_a_row = 0
-        self._loss_is_broken = self._good = None
-        self._is_unchecked = False
+        self._is_loss_non_finite = self._snapshot = None
+        self._has_unchecked_step = False
+
+
+def stop_for_non_finite(trainer: Trainer, findings: list[str], epoch: int) -> NoReturn:
+    """Stop a run in order because of non-finite values.
+
+    Args:
+        trainer: the trainer of the run.
+        findings: the items of `CHECKS` that are non-finite.
+        epoch: the index of the epoch, for the reason.
+
+    Raises:
+        StopTraining: always.
+    """
+    name = "training loss" if findings[0] == "loss" else findings[0]
+    verb = "is NaN or infinite" if name.endswith("loss") else "hold NaN or infinity"
+    reason = f"the {name} {verb} (epoch {epoch})"
+    trainer.stop(reason)
+    raise StopTraining(reason)
+
+
+def raise_non_finite(names: str, in_a_row: int = 0, patience: int = 0) -> NoReturn:
+    """Raise an error about non-finite values.
+
+    Args:
+        names: the names of the non-finite tensors.
+        in_a_row: the number of findings in a row, if these exceed the patience.
+        patience: the value of the option.
+
+    Raises:
+        NonFiniteError: always.
+    """
+    if in_a_row:
+        raise NonFiniteError(
+            f"NaN or infinity in {names}: found {in_a_row} times in a row, and patience={patience} "
+            "of NaNGuard is used up. Lower the learning rate, clip the gradients, or look at the "
+            "data of these steps."
+        )
+    raise NonFiniteError(
+        f"NaN or infinity in {names}: a training cannot go on from there. Lower the learning rate, "
+        "clip the gradients, look at the data of these steps, or use NaNGuard('rollback')."
+    )
+
+
+def check_snapshot_device(device: object, where: str) -> torch.device | None:
+    """Return the device of the option `snapshot_device`, or None.
+
+    Raises:
+        OptionError: it is no device.
+    """
+    if device is None or isinstance(device, torch.device):
+        return device
+    try:
+        return torch.device(device)  # type: ignore[call-overload, no-any-return]
+    except (RuntimeError, TypeError) as error:
+        raise OptionError(
+            f"snapshot_device {device!r} of {where}: it must be the name of a device. Pass one "
+            "such as 'cpu'."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSnapshot:
+    """Copies of the parameters, the buffers and the optimizers' states at one moment.
+
+    The optimizers' options, such as learning rates, are not part of it: schedules go on.
+
+    Attributes:
+        step: the number of optimizer steps done at that moment.
+        tensors: copies of the parameters and buffers, by name.
+        optimizers: for each optimizer, copies of its state of each parameter, by the parameter's
+            index.
+    """
+
+    step: int
+    tensors: dict[str, Tensor]
+    optimizers: list[dict[int, dict[str, Any]]]
+
+    @classmethod
+    def of(
+        cls,
+        module: torch.nn.Module,
+        optimizers: Sequence[Optimizer],
+        step: int,
+        device: torch.device | None = None,
+    ) -> TrainingSnapshot:
+        """Return a snapshot of the present state.
+
+        Args:
+            module: the module.
+            optimizers: its optimizers.
+            step: the number of optimizer steps done.
+            device: the device of the copies; each tensor's own unless given.
+        """
+
+        def copied(tensor: Tensor) -> Tensor:
+            return tensor.detach().to(device or tensor.device, copy=True)
+
+        return cls(
+            step,
+            {name: copied(tensor) for name, tensor in _named_tensors(module)},
+            [
+                {
+                    number: map_tensors(dict(optimizer.state[parameter]), copied)
+                    for number, parameter in enumerate(_parameters_of(optimizer))
+                    if parameter in optimizer.state
+                }
+                for optimizer in optimizers
+            ],
+        )
+
+    @torch.no_grad()
+    def restore(self, module: torch.nn.Module, optimizers: Sequence[Optimizer]) -> None:
+        """Copy the snapshot into the same parameters, buffers and optimizer states."""
+        for name, tensor in _named_tensors(module):
+            if name in self.tensors:
+                copy = self.tensors[name]
+                if tensor.shape != copy.shape:  # a buffer that grows
+                    tensor.resize_(copy.shape)
+                tensor.copy_(copy)
+        for optimizer, states in zip(optimizers, self.optimizers, strict=True):
+            for number, parameter in enumerate(_parameters_of(optimizer)):
+                if number in states:
+                    now = optimizer.state.get(parameter, {})
+                    optimizer.state[parameter] = {
+                        name: _restored_value(value, now.get(name), parameter)
+                        for name, value in states[number].items()
+                    }
+                else:
+                    # no state at the snapshot: the optimizer makes a new one at its next step
+                    optimizer.state.pop(parameter, None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the snapshot as plain data and tensors."""
+        return {"step": self.step, "tensors": self.tensors, "optimizers": self.optimizers}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> TrainingSnapshot:
+        """Return the snapshot that `state_dict` returned the data of."""
+        return cls(state["step"], dict(state["tensors"]), list(state["optimizers"]))
+
+
+def _restored_value(value: Any, now: Any, parameter: Tensor) -> Any:
+    """Return a copy of an optimizer's value, in the present tensor or on its device."""
+    if isinstance(value, Tensor):
+        if isinstance(now, Tensor) and now.shape == value.shape and now.dtype == value.dtype:
+            return now.copy_(value)
+        if not value.ndim:  # a step counter, as Adam's: on the CPU beside CUDA parameters
+            return value.clone()
+    return map_tensors(value, lambda tensor: tensor.to(parameter.device, copy=True))
+
+
+def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return chain(module.named_parameters(), module.named_buffers())
+
+
+def _parameters_of(optimizer: Optimizer) -> Iterator[Tensor]:
+    return (parameter for group in optimizer.param_groups for parameter in group["params"])

@@ -1,4 +1,4 @@
-"""SpikeDetection: find the batches whose loss spikes, and keep them out of the training."""
+"""SpikeDetection: find batches whose loss spikes, and exclude them from the training."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
+from trainer_hooks._options import check_options, finite_number, one_of, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_number
-from trainer_hooks.checkpoint import is_remote
+from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.errors import OptionError, TrainerHooksError, UsageError
-from trainer_hooks.hooks import Band
-from trainer_hooks.module import needs_closure
+from trainer_hooks.hooks.band import Band
+from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["SpikeDetection", "TrainingSpikeException"]
 
@@ -34,7 +34,7 @@ class TrainingSpikeException(TrainerHooksError, RuntimeError):  # noqa: N818 - L
     """Raised for a batch whose loss spikes.
 
     Attributes:
-        batch_idx: the batch's number, counted from 0 over all epochs.
+        batch_idx: the batch's index, counted from 0 over all epochs.
     """
 
     def __init__(self, batch_idx: int, loss: float, expected: float | None) -> None:
@@ -47,40 +47,52 @@ class TrainingSpikeException(TrainerHooksError, RuntimeError):  # noqa: N818 - L
         self._loss = loss
         self._expected = expected
 
+    # pickling would otherwise pass the message alone to __init__
     def __reduce__(self) -> tuple[type[TrainingSpikeException], tuple[int, float, float | None]]:
         return type(self), (self.batch_idx, self._loss, self._expected)
 
 
+_RULES = {
+    "mode": one_of("min", "max"),
+    "window": whole_number(1),
+    "warmup": whole_number(),
+    "atol": finite_number(0).or_none(),
+    "rtol": finite_number(0).or_none(),
+    "finite_only": one_of(True, False),
+    "on_spike": one_of("raise", "skip"),
+}
+
+
 class SpikeDetection(Callback):
-    """Find the batches whose loss spikes, keep a list of them, and skip those on the list.
+    """Find batches whose loss spikes, keep a list of them, and skip the batches on the list.
 
     A loss spikes if it is worse than the last one, and differs from the mean of the last `window`
     by at least `atol`, and by at least `rtol` times that mean; or if it is not finite. Batches are
     numbered from 0 over all epochs.
 
     With `on_spike="raise"` a spike ends the run with a `TrainingSpikeException`, before its
-    gradients are computed. The batch and the one before it, whose step may be the cause, come on
-    the list, which is written to a file. Start the program again with `ckpt_path="last"`: the
-    training goes on from the last checkpoint, and leaves out what is on the list. With
+    gradients are computed. The batch and the one before it, whose step may be the cause, are added
+    to the list, which is written to a file. Start the program again with `ckpt_path="last"`: the
+    training goes on from the last checkpoint, without the batches on the list. With
     `on_spike="skip"` the run goes on: the batch takes no part in the step.
 
-    In manual optimization, a spike is seen when the batch is done; it cannot be skipped there.
-    To decide on a batch, its loss must be known, so the host waits for the device at each batch.
+    In manual optimization, a spike is found when the batch is done; it cannot be skipped there.
+    To judge a batch, its loss must be known, so the host waits for the device at each batch.
 
     Args:
-        mode: `"min"` where a loss falls, `"max"` for a score that rises.
-        window: how many losses the mean is of.
-        warmup: how many batches are not judged at first, unless their loss is not finite.
-        atol: the difference that makes a spike; None: any.
-        rtol: the difference that makes one, as a multiple of the mean; None: any.
-        exclude_batches_path: the file of the list, or a folder for one; `skip_batches.json` in the
+        mode: `"min"` for a loss that falls, `"max"` for a score that rises.
+        window: the number of losses in the mean.
+        warmup: the number of first batches that are not judged, unless their loss is not finite.
+        atol: the least difference of a spike; None: any.
+        rtol: the least difference of a spike, as a multiple of the mean; None: any.
+        exclude_batches_path: the file of the list, or a folder for it; `skip_batches.json` in the
             trainer's root unless given.
         finite_only: whether a loss that is not finite is a spike.
         on_spike: `"raise"` or `"skip"`.
 
     Attributes:
         bad_batches: the list, in order.
-        last_val: the last loss that was none, or None.
+        last_val: the last loss that was not a spike, or None.
 
     State: the list, the losses of the window, and the last loss.
 
@@ -111,24 +123,35 @@ class SpikeDetection(Callback):
         *,
         on_spike: str = "raise",
     ) -> None:
-        self.mode: str = check_choice("mode", mode, _WHERE)
-        self.window = check_count("window", window, _WHERE, least=1)
-        self.warmup = check_count("warmup", warmup, _WHERE)
-        self.atol = None if atol is None else check_number("atol", atol, _WHERE, least=0)
-        self.rtol = None if rtol is None else check_number("rtol", rtol, _WHERE, least=0)
-        self.finite_only: bool = check_choice("finite_only", finite_only, _WHERE, (True, False))
-        self.on_spike: str = check_choice("on_spike", on_spike, _WHERE, ("raise", "skip"))
+        check_options(
+            _WHERE,
+            _RULES,
+            mode=mode,
+            window=window,
+            warmup=warmup,
+            atol=atol,
+            rtol=rtol,
+            finite_only=finite_only,
+            on_spike=on_spike,
+        )
+        self.mode: str = mode
+        self.window = window
+        self.warmup = warmup
+        self.atol = atol
+        self.rtol = rtol
+        self.finite_only: bool = finite_only
+        self.on_spike: str = on_spike
         self.exclude_batches_path = _checked_path(exclude_batches_path)
         self.bad_batches: list[int] = []
         self.last_val: float | None = None
         self._values: deque[float] = deque(maxlen=window)
-        self._taken_in = 0
-        self._judged = -1
+        self._losses_seen = 0
+        self._judged_batch = -1
         self._scale: Any = None
 
     @property
     def state_key(self) -> str:
-        """The class's name with the mode and the file, which two of them cannot share."""
+        """The class name with the mode and the file, which two callbacks cannot share."""
         return self._generate_state_key(mode=self.mode, path=self.exclude_batches_path)
 
     def state_dict(self) -> dict[str, Any]:
@@ -137,22 +160,22 @@ class SpikeDetection(Callback):
             "bad_batches": list(self.bad_batches),
             "values": list(self._values),
             "last_val": self.last_val,
-            "taken_in": self._taken_in,
+            "taken_in": self._losses_seen,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on comparing with what was."""
+        """Restore the list and the losses to compare with."""
         self.bad_batches = list(state_dict["bad_batches"])
         self._values = deque(state_dict["values"], maxlen=self.window)
         self.last_val = state_dict["last_val"]
-        self._taken_in = state_dict["taken_in"]
+        self._losses_seen = state_dict["taken_in"]
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Begin anew with a new training; know what is on the list of earlier runs."""
+        """Reset the state in a new training, and read the list of earlier runs."""
         if trainer.progress.is_fresh:
-            self.bad_batches, self.last_val, self._taken_in = [], None, 0
+            self.bad_batches, self.last_val, self._losses_seen = [], None, 0
             self._values.clear()
-        self._judged = -1
+        self._judged_batch = -1
         closed = any(map(needs_closure, trainer.optimizers))
         if self.on_spike == "skip" and (closed or not module.automatic_optimization):
             how = "an optimizer that evaluates the loss itself" if closed else "manual optimization"
@@ -160,6 +183,7 @@ class SpikeDetection(Callback):
                 f"{_WHERE}(on_spike='skip') with {how}: its gradients cannot be left out. Use "
                 "on_spike='raise'."
             )
+        # the loss scaler of 16-mixed, or None
         self._scale = getattr(trainer.precision_plugin, "scaler", None)
         listed = self._read(trainer)
         if listed:
@@ -170,29 +194,33 @@ class SpikeDetection(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
     ) -> None:
-        """Leave the batch out if it is on the list."""
+        """Skip the batch if it is on the list."""
         if self.bad_batches and trainer.progress.batches_completed in self.bad_batches:
             trainer.skip_batch()
 
     def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
-        """Judge the loss, unless the module steps itself, with losses of all kinds."""
-        number = trainer.progress.batches_completed
-        if module.automatic_optimization and number != self._judged:
+        """Judge the loss in automatic optimization."""
+        batch_number = trainer.progress.batches_completed
+        # A closure, as LBFGS has one, calls this hook several times a batch; the first loss is
+        # judged.
+        if module.automatic_optimization and batch_number != self._judged_batch:
             scale = 1.0 if self._scale is None else self._scale.get_scale()
+            # The hook receives the loss divided by the window's length and multiplied by the loss
+            # scale.
             self._judge(trainer, float(loss.detach()) * trainer.accumulate_grad_batches / scale)
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Judge the loss of a module that steps itself."""
+        """Judge the loss that a module in manual optimization returned."""
         if not module.automatic_optimization and "loss" in outputs:
             self._judge(trainer, float(outputs["loss"]), is_done=True)
 
     def is_spike(self, loss: float) -> bool:
-        """Return whether a loss spikes, by those before it."""
+        """Return whether a loss spikes, compared with the losses before it."""
         if not math.isfinite(loss):
             return self.finite_only
-        if self.last_val is None or self._taken_in < self.warmup:
+        if self.last_val is None or self._losses_seen < self.warmup:
             return False
         change = loss - self.last_val
         if change <= 0 if self.mode == "min" else change >= 0:
@@ -203,18 +231,24 @@ class SpikeDetection(Callback):
         return is_far and (self.rtol is None or off >= abs(self.rtol * mean))
 
     def _judge(self, trainer: Trainer, loss: float, *, is_done: bool = False) -> None:
-        """Take a loss in, or put its batch on the list."""
-        number = trainer.progress.batches_completed - is_done
-        self._judged = number
+        """Add a loss to the window, or put its batch on the list.
+
+        Args:
+            trainer: the trainer.
+            loss: the batch's loss.
+            is_done: whether the batch is counted as completed already.
+        """
+        batch_number = trainer.progress.batches_completed - is_done
+        self._judged_batch = batch_number
         if not self.is_spike(loss):
             if math.isfinite(loss):
                 self.last_val = loss
                 self._values.append(loss)
-                self._taken_in += 1
+                self._losses_seen += 1
             return
         skips = self.on_spike == "skip"
-        # its loss was computed with what the step before it made of the weights
-        bad = {number} if skips else {max(0, number - 1), number}
+        # its loss was computed with the weights after the step before, which may be the cause
+        bad = {batch_number} if skips else {max(0, batch_number - 1), batch_number}
         self.bad_batches = sorted({*self.bad_batches, *bad})
         if trainer.is_global_zero:
             path = self._path(trainer)
@@ -224,17 +258,17 @@ class SpikeDetection(Callback):
             trainer.skip_batch()
             return
         mean = sum(self._values) / len(self._values) if self._values else None
-        raise TrainingSpikeException(number, loss, mean)
+        raise TrainingSpikeException(batch_number, loss, mean)
 
     def _path(self, trainer: Trainer) -> Path:
         """Return the file of the list.
 
         Raises:
-            UsageError: none was given, and the trainer's root is in another store.
+            UsageError: no path was given, and the trainer's root is remote.
         """
         if self.exclude_batches_path is not None:
-            given = Path(self.exclude_batches_path)
-            return given / _FILE if given.is_dir() else given
+            path = Path(self.exclude_batches_path)
+            return path / _FILE if path.is_dir() else path
         root = trainer.default_root_dir
         if is_remote(root):
             raise UsageError(
@@ -247,7 +281,7 @@ class SpikeDetection(Callback):
         """Return the list of earlier runs.
 
         Raises:
-            OptionError: the file holds something else.
+            OptionError: the file does not hold a list of batch numbers.
         """
         path = self._path(trainer)
         if not path.exists():
@@ -266,10 +300,10 @@ class SpikeDetection(Callback):
 
 
 def _checked_path(path: object) -> str | None:
-    """Return the path of the list.
+    """Return the path of the list as text.
 
     Raises:
-        OptionError: it is none.
+        OptionError: it is not a path.
     """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if text is not None and (not isinstance(text, str) or not text):

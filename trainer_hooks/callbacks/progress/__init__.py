@@ -1,1 +1,1 @@
-"""Progress bars."""
+"""Progress bars, and callbacks that print metrics and progress."""

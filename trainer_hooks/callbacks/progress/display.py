@@ -1,83 +1,183 @@
-"""Display: which bars are open at which moment of a run, whatever they are drawn with."""
+"""Display and DisplayedProgressBar: when bars of a run are opened, drawn and closed.
+
+A canvas draws the bars: `tqdm_progress` and `rich_progress` have one each, and `PlainLines`
+writes lines where there is no terminal.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import math
+from enum import StrEnum
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
 
-from trainer_hooks.callbacks.progress.bar_drawing import Phase
-from trainer_hooks.callbacks.progress.open_bars import OpenBars
-from trainer_hooks.callbacks.progress.pace import Pace
-from trainer_hooks.callbacks.progress.run_length import RunTime, last_batch
-from trainer_hooks.clock import EpochStage
+from trainer_hooks.callbacks.progress.bar_timing import Pace, RunTimeEstimate, last_batch_of_run
+from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
+from trainer_hooks.callbacks.progress.stream_redirection import StreamRedirection
+from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.errors import CallbackError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import TextIO
 
-    from trainer_hooks.callbacks.progress.open_bars import Canvas
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["Display", "DrawnBar"]
+__all__ = [
+    "Canvas",
+    "Display",
+    "DisplayedProgressBar",
+    "OpenBars",
+    "Phase",
+    "PlainLines",
+    "check_whole_number",
+    "format_metrics",
+    "rate_of",
+    "run_of",
+    "times_of",
+]
 
 
-class DrawnBar(Protocol):
-    """A progress bar, as its display sees it."""
+class Phase(StrEnum):
+    """The phase of a run whose batches a bar counts."""
+
+    SANITY = "sanity"
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+    PREDICT = "predict"
+
+
+class DisplayedProgressBar(ProgressBar):
+    """Base class of progress bars that a `Display` draws: it passes their hooks on.
+
+    Attributes:
+        display: the display, which `__init__` of a subclass makes.
+    """
 
     display: Display
 
     @property
     def is_enabled(self) -> bool:
-        """Whether it is shown."""
+        """Return whether the bar is shown; a refresh rate of 0 switches it off too."""
+        return self._is_enabled and self.display.refresh_rate > 0
+
+    def disable(self) -> None:
+        """Close all bars and show none from now on."""
+        self.display.close_all()
+        super().disable()
+
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Store the trainer, and close bars of a run that never came to its end."""
+        self.display.close_all()
+        super().setup(trainer, module, stage)
 
     @property
-    def sanity_check_description(self) -> str:
-        """What stands before the bar of the sanity check."""
+    def refresh_rate(self) -> int:
+        """Return the number of batches between two drawings, at least."""
+        return self.display.refresh_rate
 
-    @property
-    def train_description(self) -> str:
-        """What stands before the bar of an epoch."""
+    def on_sanity_check_start(self, trainer: Trainer, module: Module) -> None:
+        """Open the bar of the sanity check."""
+        totals = trainer.num_sanity_val_batches
+        self.display.begin(Phase.SANITY, self.sanity_check_description, totals)
 
-    @property
-    def validation_description(self) -> str:
-        """What stands before the bar of a validation."""
+    def on_sanity_check_end(self, trainer: Trainer, module: Module) -> None:
+        """Erase the bar of the sanity check."""
+        self.display.end(trainer, module, Phase.SANITY)
 
-    @property
-    def test_description(self) -> str:
-        """What stands before the bar of a test."""
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Open the bar of an epoch in which a resumed run begins, without its start hook."""
+        self.display.resume_inside_epoch(trainer)
 
-    @property
-    def predict_description(self) -> str:
-        """What stands before the bar of a prediction."""
+    def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
+        """Open the bar of an epoch."""
+        self.display.begin_epoch(trainer)
 
-    @property
-    def total_train_batches(self) -> int | float:
-        """The training batches of an epoch."""
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
+    ) -> None:
+        """Draw the bar, if a drawing is due."""
+        self.display.count_trained(trainer, module, batch_idx)
 
-    def get_metrics(self, trainer: Trainer, module: Module) -> dict[str, int | str | float]:
-        """Return what is shown beside the bar."""
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        module: Module,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Count the batch, and draw the bar if a drawing is due."""
+        self._evaluated = batch_idx + 1
+        self.display.count(batch_idx, dataloader_idx)
 
-    def has_dataloader_changed(self, dataloader_idx: int) -> bool:
-        """Return whether another loader is in use since this was asked last."""
+    # bound again: the aliases of the base class refer to the base class's function
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
-    def reset_dataloader_idx_tracker(self) -> None:
-        """Forget which loader was in use."""
+    def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
+        """Draw the last batch, unless it was drawn as such."""
+        self.display.end_batches(trainer, module)
+
+    def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
+        """Draw the metrics of the epoch, unless a terminal showed some just now."""
+        self.display.end_epoch(trainer, module)
+
+    def on_train_end(self, trainer: Trainer, module: Module) -> None:
+        """Draw the last state and close the bar."""
+        self.display.end_training(trainer, module)
+
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
+        """Open the bar of a validation, below that of the training if there is one."""
+        self.display.begin_validation(trainer)
+
+    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
+        """Close the bar of a validation."""
+        self.display.end_validation(trainer, module)
+
+    def on_test_start(self, trainer: Trainer, module: Module) -> None:
+        """Open the bar of a test."""
+        self.display.begin(Phase.TEST, self.test_description, trainer.num_test_batches)
+
+    def on_test_end(self, trainer: Trainer, module: Module) -> None:
+        """Draw the last state and close the bar."""
+        self.display.end(trainer, module, Phase.TEST)
+
+    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
+        """Open the bar of a prediction."""
+        totals = trainer.num_predict_batches
+        self.display.begin(Phase.PREDICT, self.predict_description, totals)
+
+    def on_predict_end(self, trainer: Trainer, module: Module) -> None:
+        """Draw the last state and close the bar."""
+        self.display.end(trainer, module, Phase.PREDICT)
+
+    def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
+        """Draw and close all bars, so that they do not mix with the traceback."""
+        self.display.close_all()
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Close bars that are still open, whatever ended the run."""
+        self.display.close_all()
 
 
 class Display:
-    """Open, draw and close a bar for each phase on a canvas.
+    """The bars of a run: it opens, draws and closes one for each phase on a canvas.
 
-    A batch at which nothing is drawn costs a fraction of a microsecond: metrics, which must be
-    copied from the device, are read only when something is drawn. Drawing takes at most 5% of the
-    time, however slow the terminal is. Where the output is no terminal, a line is written at the
-    end of each epoch and every 10 s. What is printed or logged meanwhile goes above the bars.
+    A batch at which no bar is drawn costs a fraction of a microsecond: metrics, which must be
+    copied from the device, are read only for a drawing. Drawing takes at most 5% of the time,
+    however slow the terminal is. Where the output is no terminal, a line is written at the end of
+    each epoch and every 10 s. Text that is printed or logged meanwhile goes above the bars.
 
     The rate and the times of an epoch are those of its training batches in this run: validations
-    are not in them, nor what a resumed run skips before its first batch. Where the run ends inside
-    an epoch, so does its bar; where it has more epochs, the time left of all of it is shown too.
+    are not in them, nor the batches that a resumed run skips first. Where the run ends inside
+    an epoch, so does its bar; where it has more epochs, the time left of the whole run is shown.
 
     Args:
-        bar: says what is shown, and whether.
-        canvas: what to draw on.
+        bar: the progress bar callback, which has the descriptions and metrics.
+        canvas: the object that draws the bars.
         refresh_rate: draw at every such batch, but not more often than every 0.1 s; 0 for no bar.
         leave: whether the bar of each epoch stays on the screen.
 
@@ -85,30 +185,31 @@ class Display:
         refresh_rate: as given.
     """
 
-    def __init__(self, bar: DrawnBar, canvas: Canvas, refresh_rate: int, leave: bool) -> None:
+    def __init__(self, bar: ProgressBar, canvas: Canvas, refresh_rate: int, leave: bool) -> None:
         self._bar = bar
         self.refresh_rate, self._leave = refresh_rate, leave
         self._bars = OpenBars(canvas)
         self._train = Pace()
         self._evaluation = Pace()
-        self._run = RunTime()
+        self._run = RunTimeEstimate()
         self._phase = Phase.VALIDATION
         self._description = ""
         self._totals: Sequence[int | float] = ()
 
-    def is_written(self, phase: Phase) -> bool:
-        """Return whether lines are written in place of a bar that is open."""
+    def is_plain_text(self, phase: Phase) -> bool:
+        """Return whether lines are written in place of an open bar of this phase."""
         return self._bars.are_lines and phase in self._bars.paces
 
     def close_all(self) -> None:
-        """Draw how far each bar that is open came, and close it."""
+        """Draw and close all open bars."""
         self._bars.close_all()
 
     # --- Training
 
-    def go_on_inside(self, trainer: Trainer) -> None:
-        """Open the bar where a run is resumed inside an epoch, whose start is not told again."""
+    def resume_inside_epoch(self, trainer: Trainer) -> None:
+        """Open the bar of an epoch in which a resumed run begins, without its start hook."""
         self._run.start(trainer)
+        # CLOSING: only the epoch's end hooks are left, which draw this bar too
         if trainer.progress.stage in {EpochStage.BATCHES, EpochStage.CLOSING}:
             self.begin_epoch(trainer, is_resumed=True)
 
@@ -120,25 +221,27 @@ class Display:
                 Phase.TRAIN,
                 self._train,
                 bar.train_description,
-                min(bar.total_train_batches, last_batch(trainer)),
+                min(bar.total_train_batches, last_batch_of_run(trainer)),
                 done,
                 self.refresh_rate,
                 is_resumed,
             )
 
     def count_trained(self, trainer: Trainer, module: Module, batch_idx: int) -> None:
-        """Draw, if it is time."""
+        """Draw the training's bar, if a drawing is due."""
         if self._train.is_due(batch_idx + 1):
             self._draw_train(trainer, module)
 
     def end_batches(self, trainer: Trainer, module: Module) -> None:
-        """Draw the last batch, if it could not be known that it would be the last."""
+        """Draw the last batch, unless it was drawn as such."""
         self._train.pause()
+        # On a terminal the bar must not stop short of the last batch; a log gets a line at the
+        # epoch's end.
         if not self._bars.are_lines and self._train.drawn != self._train.count:
             self._draw_train(trainer, module)
 
     def end_epoch(self, trainer: Trainer, module: Module) -> None:
-        """Draw the metrics of the epoch, unless one on a terminal was drawn just now."""
+        """Draw the metrics of the epoch, unless a terminal showed some just now."""
         if self._bars.are_lines or self._leave or self._train.is_time:
             self._draw_train(trainer, module)
 
@@ -166,37 +269,39 @@ class Display:
                 self._train.go_on()
 
     def begin(self, phase: Phase, description: str, totals: Sequence[int | float]) -> None:
-        """Open the bar of an evaluation, of loaders that have so many batches."""
+        """Open the bar of an evaluation; `totals` are the batches of each loader."""
         self._phase, self._description, self._totals = phase, description, totals
         self._bar.reset_dataloader_idx_tracker()
         if totals:
+            # sets the tracker, so that the first batch does not count as a change
             self._bar.has_dataloader_changed(0)
             self._begin_loader(0)
 
     def count(self, batch_idx: int, dataloader_idx: int) -> None:
-        """Draw, if it is time."""
+        """Draw the evaluation's bar, if a drawing is due."""
         if self._bar.has_dataloader_changed(dataloader_idx):
             self._begin_loader(dataloader_idx)
         if self._evaluation.is_due(batch_idx + 1):
             self._bars.draw(self._phase, None)
 
     def end(self, trainer: Trainer, module: Module, phase: Phase) -> None:
-        """Draw the last state and close the bar; that of the sanity check leaves no trace."""
+        """Draw the last state and close the bar; that of the sanity check is erased."""
         if phase not in self._bars.paces:
             return
+        # metrics of a validation inside an epoch are shown by the training's bar
         if len(self._bars.paces) == 1 and phase is not Phase.SANITY:
             has_metrics = phase is not Phase.PREDICT
             self._bars.draw(phase, self._bar.get_metrics(trainer, module) if has_metrics else None)
         self._bars.close(phase)
 
     def _begin_loader(self, dataloader_idx: int) -> None:
-        which = f" DataLoader {dataloader_idx}" if len(self._totals) > 1 else ""
+        suffix = f" DataLoader {dataloader_idx}" if len(self._totals) > 1 else ""
         total = self._totals[dataloader_idx]
         if self._bar.is_enabled:
             self._bars.begin(
                 self._phase,
                 self._evaluation,
-                self._description + which,
+                self._description + suffix,
                 total,
                 every=self.refresh_rate,
             )
@@ -204,7 +309,183 @@ class Display:
     def _draw_train(self, trainer: Trainer, module: Module) -> None:
         if Phase.TRAIN in self._bars.paces:
             if self._train.total is not None and self._train.count > self._train.total:
-                # steps were left out, so that it takes more batches
-                self._train.total = int(min(self._bar.total_train_batches, last_batch(trainer)))
+                # skipped batches do not count as steps, so `max_steps` takes more batches
+                self._train.total = int(
+                    min(self._bar.total_train_batches, last_batch_of_run(trainer))
+                )
             self._train.run_left = self._run.left(trainer)
             self._bars.draw(Phase.TRAIN, self._bar.get_metrics(trainer, module))
+
+
+class OpenBars:
+    """The open bars of a run, drawn on a canvas or written as lines.
+
+    Args:
+        canvas: the object that draws them on a terminal.
+
+    Attributes:
+        paces: the timing of each open bar, in the order of opening.
+    """
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._lines: PlainLines | None = None
+        self._streams = StreamRedirection(canvas.write_above)
+        self.paces: dict[Phase, Pace] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave open bars out of copies and pickles."""
+        # a callback that is copied or sent to another process starts without open bars
+        return {**vars(self), "_lines": None, "paces": {}}
+
+    @property
+    def are_lines(self) -> bool:
+        """Whether lines are written in place of bars."""
+        return self._lines is not None
+
+    def begin(
+        self,
+        phase: Phase,
+        pace: Pace,
+        description: str,
+        total: int | float,
+        count: int = 0,
+        every: int = 1,
+        is_resumed: bool = False,
+    ) -> None:
+        """Open a bar, or restart the open bar of this phase.
+
+        Args:
+            phase: the phase.
+            pace: the timing of the bar.
+            description: the text before the bar.
+            total: the number of batches, infinity if unknown.
+            count: the number of batches done already.
+            every: draw at multiples of this number of batches.
+            is_resumed: whether a resumed run begins inside an epoch.
+        """
+        if not self.paces:  # the standard output may be another one than in the last run
+            self._lines = None if self._canvas.is_terminal() else PlainLines()
+            stream = self._canvas.stream()
+            if self._lines is None and stream is not None:
+                self._streams.start(stream)
+        self.paces[phase] = pace
+        known_total = None if math.isinf(total) else int(total)
+        pace.start(
+            count, known_total, every, is_terminal=self._lines is None, is_resumed=is_resumed
+        )
+        (self._lines or self._canvas).open_bar(phase, description, pace)
+
+    def draw(self, phase: Phase, metrics: Mapping[str, object] | None) -> None:
+        """Draw an open bar, and measure how long that takes."""
+        # The time of a drawing decides how soon the next one is due.
+        pace, began = self.paces[phase], monotonic()
+        (self._lines or self._canvas).draw_bar(phase, pace, metrics)
+        pace.note_drawing(began)
+
+    def close(self, phase: Phase) -> None:
+        """Close an open bar; with the last one, restore the standard streams."""
+        self.paces.pop(phase).stop()
+        try:
+            (self._lines or self._canvas).close_bar(phase)
+        finally:
+            if not self.paces:
+                self._streams.stop()
+
+    def close_all(self) -> None:
+        """Draw and close all open bars, the last opened first."""
+        for phase in reversed(list(self.paces)):
+            try:
+                # a stream that cannot be written any more must not leave the bar open
+                self.draw(phase, None)
+            finally:
+                self.close(phase)
+
+
+class Canvas(Protocol):
+    """The interface of an object that draws bars."""
+
+    def is_terminal(self) -> bool:
+        """Return whether a line that was written can be drawn over."""
+
+    def stream(self) -> TextIO | None:
+        """Return the stream of the bars, or None where text and bars do not share one."""
+
+    def open_bar(self, phase: Phase, description: str, pace: Pace) -> None:
+        """Show a bar, or restart the open bar of this phase."""
+
+    def draw_bar(self, phase: Phase, pace: Pace, metrics: Mapping[str, object] | None) -> None:
+        """Draw a bar; without `metrics` the metrics of the last drawing stay."""
+
+    def close_bar(self, phase: Phase) -> None:
+        """Close a bar; a nested one and that of the sanity check are erased."""
+
+    def write_above(self, text: str, stream: TextIO) -> None:
+        """Write whole lines above the bars."""
+
+
+class PlainLines:
+    """Lines written now and then in place of bars, where a line cannot be drawn over."""
+
+    def __init__(self) -> None:
+        self._descriptions: dict[Phase, str] = {}
+
+    def open_bar(self, phase: Phase, description: str, pace: Pace) -> None:
+        """Store the description; no line is written."""
+        self._descriptions[phase] = description
+
+    def draw_bar(self, phase: Phase, pace: Pace, metrics: Mapping[str, object] | None) -> None:
+        """Write a line."""
+        total = "" if pace.total is None else f"/{pace.total}"
+        shown = [times_of(pace), rate_of(pace), run_of(pace), format_metrics(metrics or {})]
+        details = ", ".join(part for part in shown if part)
+        print(f"{self._descriptions[phase]}: {pace.count}{total} [{details}]", flush=True)
+
+    def close_bar(self, phase: Phase) -> None:
+        """Drop the description; no line is written."""
+        del self._descriptions[phase]
+
+
+def format_metrics(metrics: Mapping[str, object], spec: str = ".4g", delimiter: str = ", ") -> str:
+    """Return `"loss=0.123, v_num=2"`; `spec` is the format of floats."""
+    return delimiter.join(
+        f"{name}={value:{spec}}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in metrics.items()
+    )
+
+
+def times_of(pace: Pace) -> str:
+    """Return the elapsed time and, where it is known, the time left: `"00:12<01:23"`."""
+    left = pace.seconds_left
+    return _clock_time(pace.seconds) + ("" if left is None else f"<{_clock_time(left)}")
+
+
+def rate_of(pace: Pace) -> str:
+    """Return the rate, `"12.34it/s"`, or an empty text while it is unknown."""
+    rate = pace.rate
+    return "" if rate is None else f"{rate:.2f}it/s"
+
+
+def run_of(pace: Pace) -> str:
+    """Return the time left of the whole run, `"run<1:02:03"`, or an empty text."""
+    return "" if pace.run_left is None else f"run<{_clock_time(pace.run_left)}"
+
+
+def _clock_time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
+
+
+def check_whole_number(argument: str, value: object, owner: type) -> int:
+    """Return `value` if it is an integer of at least 0.
+
+    Raises:
+        CallbackError: it is not.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise CallbackError(
+            f"{argument} {value!r} of {owner.__qualname__}: must be a whole number from 0 on. "
+            "Leave it out to have the usual one."
+        )
+    return value

@@ -1,4 +1,7 @@
-"""RichBars: what rich draws, with the metrics below a bar where its line has no room for them."""
+"""RichBars: rich's progress display, with metrics below a bar whose line has no room for them.
+
+It imports rich at its top, so `rich_progress` imports it only when a bar is drawn.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["RichBars"]
 
 _BOUNDLESS = 10_000
-"""Columns in which any line has room."""
+"""A console width in characters in which any line has room."""
 
 _LEAST = 3
-"""Parts of a line that stay however narrow it is: what it is, the bar, and the count."""
+"""The number of columns that stay on the narrowest terminal: description, bar and count."""
 
 
 class RichBars(Progress):
-    """Draw each task in a line: its columns, and then its metrics if they fit.
+    """A progress display that draws each task in a line: its columns, and its metrics if they fit.
 
     Args:
         columns: the columns.
-        style: that of the metrics.
-        console: what to draw on.
+        style: the style of the metrics.
+        console: the console to draw on.
     """
 
     def __init__(
@@ -42,19 +45,19 @@ class RichBars(Progress):
         super().__init__(
             *self._whole,
             console=console,
-            auto_refresh=False,  # a thread would be in the way of workers that are forked
-            redirect_stdout=False,  # what others write is led above the bars by the canvas
+            auto_refresh=False,  # its thread could hold a lock when workers are forked
+            redirect_stdout=False,  # `StreamRedirection` does that, also for logging
             redirect_stderr=False,
         )
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Return what is drawn: a table, and below each bar what it has no room for.
+        """Return the renderables: a table, or a line for each bar and its metrics below.
 
         On a very narrow terminal the last columns are left out.
         """
         self.columns = self._whole
         whole = self.make_tasks_table(self.tasks)
-        if not self.tasks or self._fits(whole):  # without tasks, rich is still being made
+        if not self.tasks or self._fits(whole):  # without tasks: called by rich's __init__
             yield whole
             return
         self.columns = self._own

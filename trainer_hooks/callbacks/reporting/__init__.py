@@ -1,1 +1,1 @@
-"""Callbacks that leave something in the run's folder to be read later."""
+"""Callbacks that report on a run: manifest, journal, samples, notifications, MLPerf."""

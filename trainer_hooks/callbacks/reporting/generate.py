@@ -1,4 +1,4 @@
-"""Generate: show what a generative module makes of given prompts, as it learns."""
+"""Generate: log the output of a generative module for some prompts, at an interval."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callbacks.monitoring import check_count, is_training
-from trainer_hooks.callbacks.on_cue import OnCue
-from trainer_hooks.clock import TimeUnit, When, parse_when
+from trainer_hooks.callbacks.base import ScheduledCallback, is_real_fit
+from trainer_hooks.callbacks.option_checks import check_count
+from trainer_hooks.clock.schedules import When, parse_when
+from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import ModuleError, OptionError
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["Generate"]
 
@@ -24,28 +25,28 @@ _WHERE = "Generate"
 _COLUMNS = ["prompt", "generation"]
 
 
-class Generate(OnCue):
-    """Log what the module generates for some prompts, at an interval, as a table `generations`.
+class Generate(ScheduledCallback):
+    """Log the module's generations for some prompts, at an interval, as a table `generations`.
 
     It calls `module.generate(inputs, **generate_kwargs)` in evaluation mode and without gradients.
     The inputs are the prompts of one batch. If the module has a `tokenizer` as those of
-    transformers, they go through it, `generate` is called with what it returns as keywords, and
-    `tokenizer.batch_decode` makes texts of the result, one for each prompt; without one,
-    `generate` takes the list of prompts and returns as many texts. Random numbers that are drawn
-    are put back, so the training goes on as it would without. It is called outside autocast.
+    transformers, the prompts go through it, `generate` is called with its result as keyword
+    arguments, and `tokenizer.batch_decode` turns the generations into texts, one for each prompt;
+    without one, `generate` takes the list of prompts and returns as many texts. The random state is
+    restored afterwards, so the training goes on as it would without. It is called outside autocast.
 
     Args:
-        prompts: the texts to start from; one may stand alone.
+        prompts: the texts to start from; a single text is one prompt.
         interval: a time such as `"500ba"` or `"1ep"`, a number of epochs, a filter, or a function
             of `trainer.clock` that returns whether to generate.
-        batch_size: how many prompts are given to `generate` at once; by default all.
-        **generate_kwargs: handed to `generate`.
+        batch_size: the number of prompts for one call of `generate`; by default all.
+        **generate_kwargs: further arguments of `generate`.
 
     Raises:
         OptionError: an argument is outside its rule.
         ModuleError: in a run, the module has no `generate`, or it returned another number of texts.
 
-    State: the counts when it last looked whether it is due.
+    State: the clock's counts at the last check of the interval.
 
     Example::
 
@@ -62,13 +63,13 @@ class Generate(OnCue):
         batch_size: int | None = None,
         **generate_kwargs: Any,
     ) -> None:
-        several = [prompts] if isinstance(prompts, str) else prompts
-        is_list = isinstance(several, list | tuple) and bool(several)
-        if not is_list or not all(isinstance(prompt, str) for prompt in several):
+        texts = [prompts] if isinstance(prompts, str) else prompts
+        is_list = isinstance(texts, list | tuple) and bool(texts)
+        if not is_list or not all(isinstance(prompt, str) for prompt in texts):
             raise OptionError(
                 f"prompts {prompts!r} of {_WHERE}: they must be texts. Pass one or a list of them."
             )
-        self.prompts = tuple(several)
+        self.prompts = tuple(texts)
         self.interval = parse_when(interval, "interval", _WHERE, bare=TimeUnit.EPOCH)
         if batch_size is not None:
             check_count("batch_size", batch_size, _WHERE, least=1)
@@ -78,11 +79,11 @@ class Generate(OnCue):
 
     @property
     def state_key(self) -> str:
-        """The class with its interval and prompts."""
+        """The class name with the interval and the prompts."""
         return self._generate_state_key(interval=repr(self.interval), prompts=list(self.prompts))
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Make sure that the module can generate, before anything is trained."""
+        """Check that the module has a `generate`, before anything is trained."""
         if not callable(getattr(module, "generate", None)):
             raise ModuleError(
                 f"module {type(module).__qualname__} of {_WHERE}: it must have a method "
@@ -99,11 +100,12 @@ class Generate(OnCue):
         self._generate_if_due(trainer, module)
 
     def _generate_if_due(self, trainer: Trainer, module: Module) -> None:
-        if not self._cue.is_due(trainer.clock) or not is_training(trainer):
+        if not self._schedule.is_due(trainer.clock) or not is_real_fit(trainer):
             return
         size = self.batch_size or len(self.prompts)
         rows: list[list[str]] = []
-        with rng.isolated(), torch.no_grad(), _Evaluating(module):
+        # isolated: sampling must not change the random numbers of the training
+        with rng.isolated(), torch.no_grad(), _EvaluationMode(module):
             for first in range(0, len(self.prompts), size):
                 prompts = list(self.prompts[first : first + size])
                 rows += [
@@ -114,16 +116,17 @@ class Generate(OnCue):
             logger.log_table("generations", list(_COLUMNS), rows, step=step)
 
     def _texts(self, module: Any, prompts: list[str]) -> list[str]:
-        """Return what the module makes of some prompts."""
+        """Return the module's generations for some prompts."""
         tokenizer = getattr(module, "tokenizer", None)
         if tokenizer is None:
-            found = module.generate(prompts, **self.generate_kwargs)
+            generations = module.generate(prompts, **self.generate_kwargs)
         else:
+            # padding: prompts of different lengths make one batch
             tokens = tokenizer(prompts, return_tensors="pt", padding=True)
             inputs = {name: value.to(module.device) for name, value in tokens.items()}
-            made = module.generate(**inputs, **self.generate_kwargs)
-            found = tokenizer.batch_decode(made, skip_special_tokens=True)
-        texts = [str(text) for text in found]
+            sequences = module.generate(**inputs, **self.generate_kwargs)
+            generations = tokenizer.batch_decode(sequences, skip_special_tokens=True)
+        texts = [str(text) for text in generations]
         if len(texts) != len(prompts):
             raise ModuleError(
                 f"{len(texts)} generations of {type(module).__qualname__} for {len(prompts)} "
@@ -132,10 +135,11 @@ class Generate(OnCue):
         return texts
 
 
-class _Evaluating:
-    """Put a module into evaluation mode for a while, and each part back as it was."""
+class _EvaluationMode:
+    """Context with a module in evaluation mode; it restores each submodule's mode afterwards."""
 
     def __init__(self, module: torch.nn.Module) -> None:
+        # each submodule's mode: `module.train()` would put frozen parts into training mode too
         self._modes: Iterable[tuple[torch.nn.Module, bool]] = [
             (part, part.training) for part in module.modules()
         ]

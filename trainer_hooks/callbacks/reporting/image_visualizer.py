@@ -1,4 +1,4 @@
-"""ImageVisualizer: log the pictures that are trained on, and the masks that are predicted."""
+"""ImageVisualizer: log the images of training batches, and predicted segmentation masks."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks.callbacks.monitoring import check_choice, check_count
-from trainer_hooks.callbacks.on_cue import OnCue
-from trainer_hooks.callbacks.reporting.mask_views import as_classes, beside, coloured
-from trainer_hooks.callbacks.reporting.sample_views import check_key, picked, picture
-from trainer_hooks.clock import Filter, TimeUnit, parse_when
+from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks.callbacks.base import ScheduledCallback
+from trainer_hooks.callbacks.reporting.sample_images import (
+    check_key,
+    class_masks,
+    color_mask,
+    pick_part,
+    side_by_side,
+    to_image,
+)
+from trainer_hooks.clock.schedules import DueCondition, parse_when
+from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import DataError, ModuleError, OptionError
-from trainer_hooks.runtime import first_tensor
+from trainer_hooks.runtime.nested_tensors import first_tensor
 
 if TYPE_CHECKING:
-    from trainer_hooks.callbacks.reporting.sample_views import Key
-    from trainer_hooks.clock import When
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.callbacks.reporting.sample_images import Key
+    from trainer_hooks.clock.schedules import When
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["ImageVisualizer"]
 
@@ -27,39 +34,47 @@ _MODES = ("input", "segmentation")
 _CHANNELS = (1, 3, 4)
 
 
-class ImageVisualizer(OnCue):
-    """Log the pictures that are trained on, at an interval, under Composer's names.
+_RULES = {
+    "mode": one_of(*_MODES),
+    "num_images": whole_number(1),
+    "channels_last": one_of(True, False),
+}
 
-    With a time as the interval, the first batch of a training is shown, and each that begins where
-    a multiple of it was come to: `"100ba"` shows the batches 0, 100, 200 and so on. They go to the
-    loggers as `Images/Train`. The first batch of each validation, whatever the interval, is
+
+class ImageVisualizer(ScheduledCallback):
+    """Log the images of training batches, at an interval, under Composer's names.
+
+    With a time as the interval, the first batch of a training is shown, and each batch that begins
+    at a multiple of the time: `"100ba"` shows the batches 0, 100, 200 and so on. The loggers get
+    them as `Images/Train`. The first batch of each validation, whatever the interval, is
     `Images/Eval`; with several loaders `Images/Eval/label`, the evaluator's label or
     `dataloader_idx_0`. The sanity check is left out.
 
-    With `mode="segmentation"` each picture stands beside two masks, the target's and the predicted
-    one, with a colour for each class: class 0 is black, and grey what is below it. Masks have the
+    With `mode="segmentation"` each image stands beside two masks, the target's and the predicted
+    one, with a colour for each class: class 0 is black, negative classes are grey. Masks have the
     shape (N, H, W), or (N, C, H, W) with a value for each class; of floats with one channel, those
     above 0 belong to the object, or above 0.5 if all are from 0 to 1. Predictions are the first
-    tensor of what the module's forward returns, or of what its own `training_step` and
-    `validation_step` return, in a dict beside the loss.
+    tensor of the forward's outputs, or of the outputs of the module's own `training_step` and
+    `validation_step`, in a dict beside the loss.
 
-    Pictures have the shape (N, H, W) or (N, C, H, W) with 1, 3 or 4 channels. Colours beyond 0 to 1
-    are stretched to that, of each picture by itself, and the caption says so.
+    Images have the shape (N, H, W) or (N, C, H, W) with 1, 3 or 4 channels. Colours beyond 0 to 1
+    are rescaled to that range, for each image by itself, and the caption says so.
 
     Args:
         interval: how often training batches are shown: a time such as `"100ba"` or `"1ep"`, a
             number of epochs, a filter, or a function of the clock.
-        mode: `"input"` for the pictures alone, or `"segmentation"`.
-        num_images: how many of a batch, the first ones.
-        channels_last: whether the channels of pictures and target masks are the last dimension.
-        input_key: where the pictures lie in a batch: an index, a key, or a function of the batch.
-        target_key: where the target masks lie, likewise.
+        mode: `"input"` for the images alone, or `"segmentation"`.
+        num_images: the number of images of a batch, from the first on.
+        channels_last: whether the channels of images and target masks are the last dimension.
+        input_key: the location of the images in a batch: an index, a key, or a function of it.
+        target_key: the location of the target masks, likewise.
 
-    State: the counts when it last looked whether it is due, and whether the first batch was shown.
+    State: the clock's counts at the last check of the interval, and whether the first batch was
+    shown.
 
     Raises:
         OptionError: an argument is outside its rule.
-        DataError: in a run, there are no pictures or masks at the place that was given.
+        DataError: in a run, there are no images or masks at that location.
         ModuleError: in a run, the module's own step returns no masks.
 
     Example::
@@ -81,12 +96,17 @@ class ImageVisualizer(OnCue):
     ) -> None:
         self.interval = interval
         super().__init__(parse_when(interval, "interval", _WHERE, bare=TimeUnit.EPOCH))
-        self._begins = not (isinstance(interval, Filter) or callable(interval))
-        self.mode: str = check_choice("mode", mode, _WHERE, _MODES)
-        self.num_images = check_count("num_images", num_images, _WHERE, least=1)
-        self.channels_last: bool = check_choice(
-            "channels_last", channels_last, _WHERE, (True, False)
+        self._shows_first_batch = not (isinstance(interval, DueCondition) or callable(interval))
+        check_options(
+            _WHERE,
+            _RULES,
+            mode=mode,
+            num_images=num_images,
+            channels_last=channels_last,
         )
+        self.mode: str = mode
+        self.num_images = num_images
+        self.channels_last: bool = channels_last
         self.input_key = check_key("input_key", input_key, _WHERE)
         self.target_key = check_key("target_key", target_key, _WHERE)
         if target_key is None:
@@ -100,20 +120,20 @@ class ImageVisualizer(OnCue):
 
     @property
     def state_key(self) -> str:
-        """The class with what it shows and when."""
-        return self._generate_state_key(interval=str(self._cue.when), mode=self.mode)
+        """The class name with the interval and the mode."""
+        return self._generate_state_key(interval=str(self._schedule.when), mode=self.mode)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counts when it last looked, and whether it has shown anything."""
+        """Return the clock's counts at the last check, and whether a batch was shown."""
         return {**super().state_dict(), "has_begun": self._has_begun}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take them back."""
+        """Restore the clock's counts, and whether a batch was shown."""
         super().load_state_dict(state_dict)
         self._has_begun = bool(state_dict["has_begun"])
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Begin anew with a new training."""
+        """Reset the state when a new training begins."""
         super().on_fit_start(trainer, module)
         if trainer.progress.is_fresh:
             self._has_begun = False
@@ -121,8 +141,11 @@ class ImageVisualizer(OnCue):
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
     ) -> None:
-        """Show the batch, if it is due; where masks are wanted, with what is to be predicted."""
-        is_due = self._cue.is_due(trainer.clock) or (self._begins and not self._has_begun)
+        """Show the batch, if it is due; with masks wait for the predictions."""
+        # asked even if no logger takes images: `is_due` records that this batch was considered
+        is_due = self._schedule.is_due(trainer.clock) or (
+            self._shows_first_batch and not self._has_begun
+        )
         self._has_begun = True
         if not is_due or not trainer.loggers:
             return
@@ -130,10 +153,11 @@ class ImageVisualizer(OnCue):
         if self.mode == "input":
             self._show(trainer, "Images/Train", self._step, batch)
         else:
+            # until the forward, or the module's own step, returns the predictions
             self._batch = batch
 
     def on_after_forward(self, trainer: Trainer, module: Module, outputs: Any) -> None:
-        """Show the batch with the masks that the forward returned; of parts of it the first."""
+        """Show the batch with the forward's masks; with microbatches those of the first."""
         if self._batch is not None:
             batch, self._batch = self._batch, None
             self._show(trainer, "Images/Train", self._step, batch, first_tensor(outputs))
@@ -145,7 +169,7 @@ class ImageVisualizer(OnCue):
         if self._batch is None:
             return
         batch, self._batch = self._batch, None
-        if outputs:  # it was not skipped
+        if outputs:  # empty if the batch was skipped
             masks = _masks_in(outputs, module, "training_step")
             self._show(trainer, "Images/Train", self._step, batch, masks)
 
@@ -169,42 +193,42 @@ class ImageVisualizer(OnCue):
         self._show(trainer, name, trainer.progress.batches_stepped, batch, masks)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Let go of a batch that was never done."""
+        """Release a batch that was not completed."""
         self._batch = None
 
     def _show(
         self, trainer: Trainer, name: str, step: int, batch: Any, predicted: Any = None
     ) -> None:
-        """Give the first pictures of a batch to the loggers."""
+        """Log the first images of a batch."""
         if not trainer.is_global_zero:
             return
-        pictures, remarks = self._pictures(batch)
-        captions = [f"image {number}" for number in range(len(pictures))]
+        images, remarks = self._images_of(batch)
+        captions = [f"image {number}" for number in range(len(images))]
         if self.mode == "segmentation":
-            target = self._picked(batch, self.target_key, "target_key")
+            target = self._pick(batch, self.target_key, "target_key")
             if isinstance(target, Tensor) and target.ndim == 4 and self.channels_last:
                 target = target.movedim(-1, 1)
-            targets = as_classes(target, len(pictures), "target_key", _WHERE)
-            masks = as_classes(predicted, len(pictures), "outputs", _WHERE)
-            pictures = [
-                beside(pixels, coloured(wanted), coloured(given))
-                for pixels, wanted, given in zip(pictures, targets, masks, strict=False)
+            targets = class_masks(target, len(images), "target_key", _WHERE)
+            masks = class_masks(predicted, len(images), "outputs", _WHERE)
+            images = [
+                side_by_side(pixels, color_mask(target_mask), color_mask(predicted_mask))
+                for pixels, target_mask, predicted_mask in zip(images, targets, masks, strict=False)
             ]
-            captions = [f"{caption}, target, prediction" for caption in captions[: len(pictures)]]
-        told = [
+            captions = [f"{caption}, target, prediction" for caption in captions[: len(images)]]
+        captions = [
             f"{caption} ({remark})" if remark else caption
             for caption, remark in zip(captions, remarks, strict=False)
         ]
         for logger in trainer.loggers:
-            logger.log_image(name, pictures, step, captions=told)
+            logger.log_image(name, images, step, captions=captions)
 
-    def _pictures(self, batch: Any) -> tuple[list[Tensor], list[str]]:
-        """Return the first pictures of a batch, of shape (C, H, W), and a remark on each.
+    def _images_of(self, batch: Any) -> tuple[list[Tensor], list[str]]:
+        """Return the first images of a batch, of shape (C, H, W), and a remark on each.
 
         Raises:
-            DataError: there are no pictures at that place.
+            DataError: there are no images at that location.
         """
-        images = self._picked(batch, self.input_key, "input_key")
+        images = self._pick(batch, self.input_key, "input_key")
         if isinstance(images, Tensor) and images.ndim == 4 and self.channels_last:
             images = images.movedim(-1, 1)
         if (
@@ -212,32 +236,32 @@ class ImageVisualizer(OnCue):
             or images.ndim not in (3, 4)
             or (images.ndim == 4 and images.shape[1] not in _CHANNELS)
         ):
-            found = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+            form = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
             raise DataError(
-                f"input_key of {_WHERE}: pictures must be a tensor of shape (N, H, W), or of "
-                f"(N, C, H, W) with 1, 3 or 4 channels, not {found}. Say where they are with a key "
+                f"input_key of {_WHERE}: images must be a tensor of shape (N, H, W), or of "
+                f"(N, C, H, W) with 1, 3 or 4 channels, not {form}. Say where they are with a key "
                 "or a function, and pass channels_last=True if the channels come last."
             )
-        pairs = [picture(image, None, None) for image in images[: self.num_images]]
+        pairs = [to_image(image, None, None) for image in images[: self.num_images]]
         return [pixels for pixels, _ in pairs], [remark for _, remark in pairs]
 
-    def _picked(self, batch: Any, key: Key, what: str) -> Any:
-        # a batch that is one tensor has no items but its samples
+    def _pick(self, batch: Any, key: Key, option: str) -> Any:
+        # a batch that is one tensor is the images: its items are the samples
         is_all = isinstance(batch, Tensor) and not callable(key)
-        return batch if is_all else picked(batch, key, what, _WHERE)
+        return batch if is_all else pick_part(batch, key, option, _WHERE)
 
 
 def _masks_in(outputs: Any, module: Module, step: str) -> Tensor:
-    """Return the masks in what a step returned.
+    """Return the masks in the outputs of a step.
 
     Raises:
         ModuleError: there are none.
     """
-    found = first_tensor(outputs)
-    if found is None:
+    masks = first_tensor(outputs)
+    if masks is None:
         raise ModuleError(
             f"{type(module).__qualname__}.{step} returned no predictions, which {_WHERE} shows in "
             "the mode 'segmentation'. Return them beside the loss, as in {'loss': loss, 'outputs': "
             "predicted}, or define forward(batch) and loss(outputs, batch)."
         )
-    return found
+    return masks

@@ -1,4 +1,4 @@
-"""Journal: a file of JSON lines that grows, and of which a killed process leaves all but a line."""
+"""Journal: a file of JSON lines to which records are appended, whole even after a kill."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 __all__ = ["JOURNAL", "Journal"]
 
 JOURNAL = "run.jsonl"
-"""The journal's name in a run's folder."""
+"""The journal's file name in a run's folder."""
 
-_RIGHTS = 0o666
+_FILE_MODE = 0o666
 
 
 class Journal:
-    """Add records to a file, each as one line and by one write, so that none is half of another's.
+    """A file of JSON lines; each record is appended by a single write.
 
-    Nothing is kept open in between. A line that a killed process cut off is ended first.
+    Nothing is kept open in between. A last line that a killed process left incomplete gets its end
+    first.
 
     Args:
         path: the file; its folder is made with the first record.
@@ -29,29 +30,30 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._is_begun = False
+        self._has_written = False
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write a record; what JSON has no form for is written as its text.
+        """Append a record; a value that JSON cannot hold is written as its text.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         line = json.dumps(record, default=str).encode() + b"\n"
-        if not self._is_begun:
+        if not self._has_written:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _RIGHTS)
+        # O_APPEND: the records of two processes may alternate, but do not overwrite each other.
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _FILE_MODE)
         try:
-            if not self._is_begun and _is_cut_off(file):
+            if not self._has_written and _is_cut_off(file):
                 line = b"\n" + line
             while line:
                 line = line[os.write(file, line) :]
         finally:
             os.close(file)
-        self._is_begun = True
+        self._has_written = True
 
 
 def _is_cut_off(file: int) -> bool:
-    """Return whether a file's last line has no end."""
+    """Return whether a file's last line is incomplete."""
     size = os.fstat(file).st_size
     return size > 0 and os.pread(file, 1, size - 1) != b"\n"

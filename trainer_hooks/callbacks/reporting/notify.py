@@ -1,50 +1,76 @@
-"""Notify: tell somebody that a run is over, by a command or a web address."""
+"""Notify: run a command or call a web address when a run has ended.
+
+It uses the standard library and not apprise, which knows the services' addresses better but is
+no dependency here: `body` is plain JSON that a webhook takes as it is, every wait has a limit,
+an address with a secret stays out of logs, checkpoints and the process list, and a failure
+never ends a run. To use apprise, pass `command=["apprise", "--config", FILE]`, which sends its
+standard input to the addresses in a file.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from trainer_hooks._log import log
+from trainer_hooks._options import TEXT, check_options
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitoring import check_number, check_several, check_text
-from trainer_hooks.callbacks.reporting.notify_options import (
-    check_command,
-    check_mapping,
-    check_url,
-)
-from trainer_hooks.callbacks.reporting.sending import SendError, post, run_command
-from trainer_hooks.errors import OptionError, message_of
-from trainer_hooks.hooks import Band
+from trainer_hooks.callbacks.option_checks import check_choices, check_number
+from trainer_hooks.errors import OptionError, error_message
+from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["Notify"]
+__all__ = [
+    "Notify",
+    "SendError",
+    "check_command",
+    "check_mapping",
+    "check_url",
+    "post",
+    "run_command",
+]
 
+_MOST_SHOWN = 500
 _WHERE = "Notify"
-_MOMENTS = ("end", "exception")
+_ENDINGS = ("end", "exception")
 _STAGES = ("fit", "validate", "test", "predict")
 _FIELDS = ("status", "run", "stage", "epoch", "step", "reason", "metrics", "exception")
 _MOST_IN_TEXT = 5
 _LONGEST_MESSAGE = 1000
 
 
+_RULES = {
+    "text_field": TEXT,
+    "name": TEXT,
+}
+
+
 class Notify(Callback):
     """Run a command or call a web address when a run has ended, well or with an exception.
 
-    What is sent is a JSON object:
+    The message is a JSON object:
 
     - `status`: `"finished"`, `"failed"`, or `"interrupted"` (Ctrl-C, SIGTERM, SystemExit);
     - `run`, `stage`: the run's name, and `"fit"`, `"validate"`, `"test"` or `"predict"`;
-    - `epoch`, `step`: how far the training got;
-    - `reason`: why it was asked to stop, or an empty text;
-    - `metrics`: `trainer.callback_metrics` as numbers; what JSON has no number for is a text;
+    - `epoch`, `step`: the progress of the training;
+    - `reason`: the reason of a stop request, or an empty text;
+    - `metrics`: `trainer.callback_metrics` as numbers; NaN and infinity are texts;
     - `exception`: None, or its `type` and `message`;
     - `text`: all of that in a sentence, under the name that `text_field` gives it: `"text"` for
       Slack, Mattermost and Teams, `"content"` for Discord.
@@ -52,18 +78,17 @@ class Notify(Callback):
     An address gets it by POST, a command at its standard input; beside it, a command finds status,
     run and text in `TRAINER_HOOKS_STATUS`, `TRAINER_HOOKS_RUN` and `TRAINER_HOOKS_TEXT`.
 
-    Whatever becomes of it, the run ends as it would without: an error is told in the log, and
-    nothing is waited for longer than `timeout` seconds. Of several processes the first alone
-    notifies. Nothing is sent with `fast_dev_run`. The address, which may hold a secret, is never
-    logged nor saved.
+    The run ends as it would without: an error of the notification is logged, and it waits no longer
+    than `timeout` seconds. Rank 0 alone notifies. Nothing is sent with `fast_dev_run`. The address,
+    which may hold a secret, is never logged nor saved.
 
     Args:
         command: a command and its arguments, as a list or as one text, which is split as a shell
             would; no shell runs it.
         url: a web address, `http://...` or `https://...`.
-        on: when: `"end"`, `"exception"`, or both.
-        stages: of which entry points.
-        timeout: how many seconds to wait at most, for each of the two.
+        on: when to notify: `"end"`, `"exception"`, or both.
+        stages: one or more of `"fit"`, `"validate"`, `"test"` and `"predict"`.
+        timeout: the longest wait in seconds, for each of the two.
         text_field: the name of the sentence in the object; None to leave it out.
         name: the run's name; unless given, the first logger's name and version, or the module's
             class.
@@ -85,13 +110,13 @@ class Notify(Callback):
         print(Path("ended.json").read_text())
     """
 
-    band: ClassVar[Band] = Band.SAVE  # when the others have torn down
+    band: ClassVar[Band] = Band.SAVE  # the last band: notify when all others have torn down
 
     def __init__(
         self,
         command: str | Sequence[str] | None = None,
         url: str | None = None,
-        on: str | Sequence[str] = _MOMENTS,
+        on: str | Sequence[str] = _ENDINGS,
         stages: str | Sequence[str] = "fit",
         timeout: float = 5.0,
         text_field: str | None = "text",
@@ -105,15 +130,21 @@ class Notify(Callback):
             )
         self.command = check_command(command)
         self._url = check_url(url)
-        self.on = check_several("on", on, _WHERE, _MOMENTS)
-        self.stages = check_several("stages", stages, _WHERE, _STAGES)
+        self.on = check_choices("on", on, _WHERE, _ENDINGS)
+        self.stages = check_choices("stages", stages, _WHERE, _STAGES)
         if not check_number("timeout", timeout, _WHERE) > 0:
             raise OptionError(
                 f"timeout {timeout!r} of {_WHERE}: it must be above zero. Pass seconds, as 5.0."
             )
         self.timeout = timeout
-        self.text_field = check_text("text_field", text_field, _WHERE)
-        self.name = check_text("name", name, _WHERE)
+        check_options(
+            _WHERE,
+            _RULES,
+            text_field=text_field,
+            name=name,
+        )
+        self.text_field = text_field
+        self.name = name
         self._headers = check_mapping("headers", headers, str)
         self._extra = check_mapping("extra", extra, object)
         self._check_fields()
@@ -122,19 +153,19 @@ class Notify(Callback):
 
     @property
     def state_key(self) -> str:
-        """The class with when it notifies, and of what."""
+        """The class name with the moments, the stages and the name."""
         return self._generate_state_key(on=self.on, stages=self.stages, name=self.name)
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Begin to wait for the end."""
+        """Expect the end of the run that begins."""
         self._is_due, self._error = True, None
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
-        """Note what ends the run; that may be before it was set up."""
+        """Remember the exception that ends the run, which may come before `setup`."""
         self._is_due, self._error = True, exception
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Tell it."""
+        """Send the notification, if this end of the run calls for one."""
         is_due, error = self._is_due, self._error
         self._is_due, self._error = False, None
         if not is_due or stage not in self.stages:
@@ -145,7 +176,7 @@ class Notify(Callback):
         if ("end" if status == "finished" else "exception") in self.on:
             try:
                 self._send(self.body(trainer, module, stage, status, error))
-            except Exception as failure:  # noqa: BLE001 - what tells of a run never ends it
+            except Exception as failure:  # noqa: BLE001 - a notification never ends the run
                 log.warning("%s: nothing was sent: %s", _WHERE, failure)
 
     def body(
@@ -156,14 +187,14 @@ class Notify(Callback):
         status: str,
         error: BaseException | None = None,
     ) -> dict[str, Any]:
-        """Return what is sent. Override it for a service that wants another form.
+        """Return the message as a dict. Override it for a service that wants another form.
 
         Args:
             trainer: the trainer.
             module: the module.
-            stage: the entry point.
+            stage: `"fit"`, `"validate"`, `"test"` or `"predict"`.
             status: `"finished"`, `"failed"` or `"interrupted"`.
-            error: what ended the run, if anything did.
+            error: the exception that ended the run, or None.
         """
         body: dict[str, Any] = {
             "status": status,
@@ -172,12 +203,14 @@ class Notify(Callback):
             "epoch": trainer.current_epoch,
             "step": trainer.global_step,
             "reason": trainer.stop_reason,
-            "metrics": {name: _plain(value) for name, value in trainer.callback_metrics.items()},
+            "metrics": {
+                name: _json_value(value) for name, value in trainer.callback_metrics.items()
+            },
             "exception": None,
         }
         if error is not None:
-            said = message_of(error)[:_LONGEST_MESSAGE]
-            body["exception"] = {"type": type(error).__qualname__, "message": said}
+            message = error_message(error)[:_LONGEST_MESSAGE]
+            body["exception"] = {"type": type(error).__qualname__, "message": message}
         if self.text_field is not None:
             body[self.text_field] = _sentence(body)
         return {**body, **self._extra}
@@ -191,6 +224,7 @@ class Notify(Callback):
                 "TRAINER_HOOKS_RUN": body.get("run", ""),
                 "TRAINER_HOOKS_TEXT": text,
             }
+            # An environment variable cannot hold a null character.
             clean = {name: str(value).replace("\0", "") for name, value in variables.items()}
             try:
                 run_command(self.command, message, clean, self.timeout)
@@ -205,13 +239,13 @@ class Notify(Callback):
                 )
 
     def _check_fields(self) -> None:
-        """Make sure that no field of the object has the name of another.
+        """Check that no two fields of the message have one name.
 
         Raises:
-            OptionError: one has.
+            OptionError: two have.
         """
-        for option, given in (("text_field", [self.text_field]), ("extra", list(self._extra))):
-            for field in given:
+        for option, fields in (("text_field", [self.text_field]), ("extra", list(self._extra))):
+            for field in fields:
                 if field in _FIELDS or (option == "extra" and field == self.text_field):
                     raise OptionError(
                         f"{option} {field!r} of {_WHERE}: the object that is sent has a field of "
@@ -220,7 +254,7 @@ class Notify(Callback):
 
 
 def _status(trainer: Trainer, error: BaseException | None) -> str:
-    if error is None:  # a signal that was heeded in order is told by the trainer alone
+    if error is None:  # a run that a signal stopped in order raises no exception
         return "interrupted" if trainer.interrupted else "finished"
     return "failed" if isinstance(error, Exception) else "interrupted"
 
@@ -234,24 +268,178 @@ def _run_name(trainer: Trainer, module: Module) -> str:
     return f"{logger.name}/{shown}" if shown else str(logger.name)
 
 
-def _plain(value: Any) -> float | str:
-    """Return a metric as a number of JSON, or in words where it is none."""
+def _json_value(value: Any) -> float | str:
+    """Return a metric as a number for JSON, or as text where JSON has no such number."""
     try:
         number = float(value)
-    except (TypeError, ValueError, RuntimeError) as error:  # a device that has failed, too
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # RuntimeError: the metric's device failed
         return f"unknown ({type(error).__name__})"
     return number if math.isfinite(number) else str(number)
 
 
 def _sentence(body: Mapping[str, Any]) -> str:
-    """Return all of a body in a sentence for people."""
-    place = f"epoch {body.get('epoch')}, step {body.get('step')}"
-    told = f"{body.get('run')}: {body.get('stage')} {body.get('status')} at {place}"
+    """Return the content of a message as a sentence."""
+    position = f"epoch {body.get('epoch')}, step {body.get('step')}"
+    text = f"{body.get('run')}: {body.get('stage')} {body.get('status')} at {position}"
     metrics = list((body.get("metrics") or {}).items())[:_MOST_IN_TEXT]
     if metrics:
         shown = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in metrics)
-        told += f" ({', '.join(shown)})"
+        text += f" ({', '.join(shown)})"
     exception = body.get("exception")
     if exception:
-        told += f". {exception['type']}: {exception['message']}"
-    return f"{told}. {body['reason']}" if body.get("reason") else told
+        text += f". {exception['type']}: {exception['message']}"
+    return f"{text}. {body['reason']}" if body.get("reason") else text
+
+
+def check_command(command: object) -> list[str] | None:
+    """Return a command and its arguments as a list, or None.
+
+    Raises:
+        OptionError: it is no command, or cannot be split.
+    """
+    if command is None:
+        return None
+    words: Any = command
+    if isinstance(command, str):
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            words = None
+    is_list = isinstance(words, list | tuple) and bool(words)
+    if is_list and all(isinstance(part, str) for part in words) and words[0]:
+        return list(words)
+    raise OptionError(
+        f"command {command!r} of Notify: it must be a command with its arguments. Pass a list of "
+        "texts such as ['notify-send', 'done']."
+    )
+
+
+def check_url(url: object) -> str | None:
+    """Return a web address, or None.
+
+    Raises:
+        OptionError: it is no http address; the message leaves out the value, which may be secret.
+    """
+    if url is None:
+        return None
+    parts = None
+    if isinstance(url, str):
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            parts = None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OptionError(
+            f"url of Notify, of type {type(url).__name__}: it must be an address that begins "
+            "with http:// or https://. Pass the whole of it."
+        )
+    return str(url)
+
+
+def check_mapping(name: str, value: object, of: type) -> dict[str, Any]:
+    """Return a copy of a dict with strings as keys and values of one type; empty for None.
+
+    Raises:
+        OptionError: it is no such dict.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, dict) and all(
+        isinstance(key, str) and isinstance(item, of) for key, item in value.items()
+    ):
+        return dict(value)
+    raise OptionError(f"{name} of Notify: it must be a dict of texts. Pass one, or leave it out.")
+
+
+class SendError(Exception):
+    """Raised where a message was not delivered; gives the reason, but no address."""
+
+
+def run_command(
+    command: Sequence[str], message: bytes, variables: Mapping[str, str], timeout: float
+) -> None:
+    """Run a command with the message at its standard input, and kill it after `timeout` seconds.
+
+    Args:
+        command: the command and its arguments.
+        message: the bytes for its standard input.
+        variables: environment variables to add.
+        timeout: seconds.
+
+    Raises:
+        SendError: it cannot be run, failed, or took too long.
+    """
+    # A file and not a pipe: processes that the command left behind could keep a pipe open.
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env={**os.environ, **variables},
+                start_new_session=True,  # a process group, so that its children are killed with it
+            )
+        except OSError as error:
+            raise SendError(f"it cannot be run: {error.strerror or error}") from error
+        try:
+            # a command that does not read its input closes it
+            with contextlib.suppress(BrokenPipeError):
+                process.communicate(message, timeout)
+        except subprocess.TimeoutExpired as error:
+            raise SendError(f"it took longer than {timeout:g} s and was killed") from error
+        finally:
+            _kill(process)
+        if process.returncode:
+            errors.seek(0)
+            output = errors.read()[-_MOST_SHOWN:].decode(errors="replace").strip()
+            details = f": {output}" if output else ""
+            raise SendError(f"it ended with {process.returncode}{details}")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that has not ended, with the processes that it started."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)
+
+
+def post(url: str, message: bytes, headers: Mapping[str, str], timeout: float) -> None:
+    """Send a JSON message to a web address, and wait for an answer for `timeout` seconds.
+
+    Raises:
+        SendError: there was no answer in time, or no success.
+    """
+    request = Request(
+        url,
+        data=message,
+        headers={"Content-Type": "application/json", "User-Agent": "trainer-hooks", **headers},
+        method="POST",
+    )
+    outcome: list[str] = []
+
+    def send() -> None:
+        try:
+            with urlopen(request, timeout=timeout):
+                outcome.append("")
+        except HTTPError as error:
+            with error:
+                outcome.append(f"it answered {error.code} {error.reason}")
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            outcome.append(f"it was not reached: {getattr(error, 'reason', None) or error}")
+
+    # urlopen's `timeout` limits each socket operation and no name look-up: limit the whole wait;
+    # a daemon, as a request that hangs must not keep the process alive
+    thread = threading.Thread(target=send, name="trainer_hooks-notify", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if not outcome:
+        raise SendError(f"there was no answer within {timeout:g} s")
+    if outcome[0]:
+        raise SendError(outcome[0])

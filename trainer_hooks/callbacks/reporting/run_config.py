@@ -1,4 +1,4 @@
-"""RunConfig: keep the config that a run was made from, in its folder and its checkpoints."""
+"""RunConfigCallback: keep the config of a run in its folder and its checkpoints."""
 
 from __future__ import annotations
 
@@ -8,38 +8,40 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
 from trainer_hooks.callback import Callback
-from trainer_hooks.checkpoint import is_remote
+from trainer_hooks.checkpoint.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["RunConfig"]
+__all__ = ["RunConfigCallback"]
 
 _KEY = "config"
 _ABSENT = object()
 _SHOWN = 8
-"""Differences that one line tells."""
+"""The largest number of differences in a log line."""
 
 
-class RunConfig(Callback):
-    """Keep the config that a run was made from; the command line of a training adds one.
+class RunConfigCallback(Callback):
+    """Keep the config of a run; the command line of a training adds this callback.
 
-    It is written to the run's folder as a run begins; nothing is overwritten there: where another
-    one stands already, it gets a number. It is part of each checkpoint, under `"config"`. A fit
-    that goes on from a checkpoint whose config was another says in what they differ.
+    The config is written to the run's folder as a run begins. No file is overwritten: where another
+    config stands already, the new file gets a number. It is part of each checkpoint, under
+    `"config"`. A fit that resumes a checkpoint with another config logs the differences.
 
     Args:
-        text: the config as the file in the run's folder holds it.
+        text: the config as the content of the file in the run's folder.
         values: the same as plain data, without secrets, for checkpoints.
         shown: the same as text, without secrets, for journal and report.
-        identity: what of it tells this run from others; `ckpt_path="auto"` goes by that.
+        identity: the values that distinguish this run from others; `ckpt_path="auto"` compares
+            them.
         filename: the name of the file.
-        overwrite: whether to write over another one.
+        overwrite: whether to overwrite another config.
     """
 
+    # a record of the run must not end the run: an error only disables this callback
     on_error: str = "disable"
 
     def __init__(
@@ -60,40 +62,41 @@ class RunConfig(Callback):
         self._is_fit = False
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Note whether it is a fit."""
+        """Note whether the run is a fit."""
         self._is_fit = stage == "fit"
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Write the config down."""
+        """Write the config."""
         self._write(trainer)
 
     def on_evaluation_run_start(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Write the config down."""
+        """Write the config."""
         self._write(trainer)
 
     def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Write the config down."""
+        """Write the config."""
         self._write(trainer)
 
     def on_save_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Add the config."""
+        """Add the config to the checkpoint."""
         checkpoint[_KEY] = self.values
 
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Say in what the config differs from the one of the checkpoint."""
+        """Log how the config differs from the checkpoint's."""
         before = checkpoint.get(_KEY)
         if not self._is_fit or not isinstance(before, dict):
             return
-        found = list(_differences(before, self.values))
-        if found:
-            rest = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        differences = list(_differences(before, self.values))
+        if differences:
+            hidden = len(differences) - _SHOWN
+            rest = f"; and {hidden} more" if hidden > 0 else ""
             log.info(
                 "the config differs from the one of the checkpoint: %s%s",
-                "; ".join(found[:_SHOWN]),
+                "; ".join(differences[:_SHOWN]),
                 rest,
             )
 
@@ -103,7 +106,7 @@ class RunConfig(Callback):
             return
         if not trainer.loggers or is_remote(folder):
             return
-        path = self._free(Path(folder))
+        path = self._unused_path(Path(folder))
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._write_to(path)
@@ -111,8 +114,8 @@ class RunConfig(Callback):
     def _write_to(self, path: Path) -> None:
         replace_file(path, lambda file: file.write(self.text))
 
-    def _free(self, folder: Path) -> Path | None:
-        """Return the file to write; None where the config stands there already."""
+    def _unused_path(self, folder: Path) -> Path | None:
+        """Return the file to write; None where the same config stands already."""
         path, number = folder / self.filename, 1
         while path.exists() and not self.overwrite:
             if path.read_text(encoding="utf-8") == self.text:
@@ -124,10 +127,11 @@ class RunConfig(Callback):
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Give in words what another config says otherwise."""
-    old, new = dict(_flat(before)), dict(_flat(now))
+    """Yield each difference between two configs as text."""
+    old, new = dict(_flattened(before)), dict(_flattened(now))
     for key in [*new, *(key for key in old if key not in new)]:
         was, is_ = old.get(key, _ABSENT), new.get(key, _ABSENT)
+        # a resume names the checkpoint that it resumes: no difference of the training
         if key == "ckpt_path" or was == is_:
             continue
         if was is _ABSENT:
@@ -136,12 +140,15 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[
             yield f"{key} is {'gone' if is_ is _ABSENT else repr(is_)}, was {was!r}"
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict) and value:
-            yield from _flat(value, f"{key}.")
+            yield from _flattened(value, f"{key}.")
+        # lists of dicts, such as callbacks, are compared item by item
         elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            yield from _flat({str(number): item for number, item in enumerate(value)}, f"{key}.")
+            yield from _flattened(
+                {str(number): item for number, item in enumerate(value)}, f"{key}."
+            )
         else:
             yield key, value

@@ -1,4 +1,4 @@
-"""What a run is made with: versions, code, command, seeds, machine. Plain data, no secrets."""
+"""Facts about a run: versions, code, command, seeds, machine; as plain data without secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "environment",
     "git_state",
     "hardware",
-    "process_started",
+    "process_start_time",
     "seeds",
     "versions",
     "without_secrets",
@@ -53,10 +53,10 @@ _VARIABLES = (
     "TRAINER_HOOKS_DISABLE_PLUGINS",
     "WORLD_SIZE",
 )
-"""The environment variables that are told. None holds a secret; all others are left out."""
+"""The environment variables of a manifest. None holds a secret; all others are left out."""
 
 HIDDEN = "***"
-"""What stands where a secret was left out."""
+"""The text in place of a secret."""
 _SECRET = re.compile(
     r"-{0,2}(?:.*[-_.])?(?:password|passwd|pwd|secret|token|key|apikey|credentials?)", re.IGNORECASE
 )
@@ -64,47 +64,48 @@ _ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _GIT_SECONDS = 5.0
 _BRANCH, _COMMIT = "# branch.head ", "# branch.oid "
 _STARTED_AT = 19
-"""Where /proc/PID/stat has the start of a process, counted after its name."""
+"""The field of /proc/PID/stat with the process's start time, counted after its name."""
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, trainer_hooks, torch, and every package that is loaded."""
-    found = {
+    """Return the versions of Python, trainer_hooks, torch, and every loaded package."""
+    packages = {
         name: str(version)
         for name, module in sorted(sys.modules.items())
-        # not getattr: a module that loads its parts when asked would do so
+        # vars and not getattr: a lazy module would import its parts
         if "." not in name and name not in sys.stdlib_module_names and not name.startswith("_")
         if isinstance(module, ModuleType)
         and isinstance(version := vars(module).get("__version__"), str)
     }
-    return {"python": platform.python_version(), **found, "trainer_hooks": __version__}
+    return {"python": platform.python_version(), **packages, "trainer_hooks": __version__}
 
 
 def command(arguments: Sequence[str] | None = None) -> list[str]:
-    """Return the command line of this process.
+    """Return the command line of this process without secrets.
 
     The value after an option whose name ends in password, secret, token, key or credentials is left
-    out, and so are names and passwords in addresses. Nothing else is.
+    out, and so are names and passwords in addresses. All else stays.
 
     Args:
-        arguments: the command line to tell; this process's unless given.
+        arguments: the command line to show; this process's unless given.
     """
-    told: list[str] = []
+    shown: list[str] = []
     hides_next = False
+    # orig_argv: sys.argv lacks the interpreter and its options
     for argument in sys.orig_argv if arguments is None else arguments:
         name, separator, _ = argument.partition("=")
         if hides_next and not argument.startswith("-"):
-            told.append(HIDDEN)
+            shown.append(HIDDEN)
         elif separator and _SECRET.fullmatch(name):
-            told.append(f"{name}={HIDDEN}")
+            shown.append(f"{name}={HIDDEN}")
         else:
-            told.append(_ADDRESS.sub(HIDDEN, argument))
+            shown.append(_ADDRESS.sub(HIDDEN, argument))
         hides_next = argument.startswith("-") and _SECRET.fullmatch(argument) is not None
-    return told
+    return shown
 
 
 def without_secrets(value: Any) -> Any:
-    """Return plain data with the texts left out that `command` would leave out."""
+    """Return plain data without the texts that `command` would leave out."""
     if isinstance(value, dict):
         return {
             name: HIDDEN
@@ -118,15 +119,15 @@ def without_secrets(value: Any) -> Any:
 
 
 def git_state() -> dict[str, Any] | None:
-    """Return the commit, the branch and how many tracked files were changed since; None without.
+    """Return the git commit, the branch and the number of changed tracked files; None without git.
 
-    It is that of the working directory, or else of the folder of the program.
+    The repository is that of the working directory, or else of the program's folder.
     """
     script = Path(sys.argv[0] if sys.argv else "").absolute().parent
     for folder in dict.fromkeys([Path.cwd(), script]):
-        told = _git_status(folder)
-        if told is not None:
-            lines = told.splitlines()
+        status = _git_status(folder)
+        if status is not None:
+            lines = status.splitlines()
             facts = {
                 key: next((x.removeprefix(start) for x in lines if x.startswith(start)), "")
                 for key, start in (("commit", _COMMIT), ("branch", _BRANCH))
@@ -141,6 +142,7 @@ def _git_status(folder: Path) -> str | None:
     try:
         done = subprocess.run(
             ("git", "-C", str(folder), *options),
+            # no lock file: another git command of the user may run at the same time
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -153,21 +155,22 @@ def _git_status(folder: Path) -> str | None:
 
 
 def seeds() -> dict[str, int | None]:
-    """Return the seed that `seed_everything` was given, if it was, and torch's own."""
-    told = os.environ.get("PL_GLOBAL_SEED", "")
+    """Return the seed that `seed_everything` got, if it was called, and torch's initial seed."""
+    # where `seed_everything` records its seed, as Lightning's does
+    seed = os.environ.get("PL_GLOBAL_SEED", "")
     return {
-        "seed_everything": int(told) if told.isdecimal() else None,
+        "seed_everything": int(seed) if seed.isdecimal() else None,
         "torch": torch.initial_seed(),
     }
 
 
 def environment() -> dict[str, str]:
-    """Return those environment variables that say how a run computes; a short list, no secrets."""
+    """Return the environment variables that affect a computation: a short list without secrets."""
     return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
 def hardware(device: torch.device) -> dict[str, Any]:
-    """Return what the machine is, and on which device the run computes."""
+    """Return facts about the machine and the device of the run."""
     facts: dict[str, Any] = {
         "host": socket.gethostname(),
         "system": platform.platform(),
@@ -182,22 +185,23 @@ def hardware(device: torch.device) -> dict[str, Any]:
         facts["cuda"] = torch.version.cuda
         facts["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
         facts["gpus"] = [
-            {"name": found.name, "memory_bytes": found.total_memory}
-            for found in map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+            {"name": gpu.name, "memory_bytes": gpu.total_memory}
+            for gpu in map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
         ]
     return facts
 
 
-def process_started(pid: int) -> str | None:
-    """Return when a process was started, in its machine's own count; None if that is not told.
+def process_start_time(pid: int) -> str | None:
+    """Return the start time of a process in the machine's clock ticks since boot; None if unknown.
 
-    With it, another process that got the same number later is told apart.
+    It distinguishes the process from a later one with the same pid.
     """
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = told.rpartition(")")[2].split()
+    # the name may hold spaces and parentheses: the fields begin after the last parenthesis
+    fields = stat.rpartition(")")[2].split()
     return fields[_STARTED_AT] if len(fields) > _STARTED_AT else None
 
 

@@ -1,9 +1,10 @@
-"""RunManifest: note what a run was made with, and how it went, beside its metrics."""
+"""RunManifest: record a run's versions, code, command and machine, and its journal."""
 
 from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
 import time
 import uuid
@@ -12,63 +13,59 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitoring import check_choice
+from trainer_hooks.callbacks.option_checks import check_choice
+from trainer_hooks.callbacks.reporting import run_facts
 from trainer_hooks.callbacks.reporting.journal import JOURNAL, Journal
-from trainer_hooks.callbacks.reporting.run_records import (
-    ending_of,
-    manifest_of,
-    place_of,
-    start_record,
-)
-from trainer_hooks.checkpoint import is_remote
-from trainer_hooks.errors import OptionError, TerminationSignal, TrainerHooksWarning
+from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
+from trainer_hooks.checkpoint.paths import is_remote
+from trainer_hooks.errors import OptionError, TerminationSignal, TrainerHooksWarning, error_message
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["RunManifest"]
+__all__ = ["RunManifest", "ending_record", "make_manifest", "progress_record", "start_record"]
 
+_LONGEST_MESSAGE = 2000
 _WHERE = "RunManifest"
 _LEAST_SECONDS = 1.0
 _SHARE_OF_RUN = 1 / 200
 
 
 class RunManifest(Callback):
-    """Note what a run is made with, and how it goes: into the run's folder and its checkpoints.
+    """Record how a run was made and how it goes, in the run's folder and its checkpoints.
 
-    The manifest: versions of the packages that are loaded, the git commit, the command, the seeds,
-    the machine, a short list of environment variables. It goes into every checkpoint, with a list
-    of all starts of the training.
+    The manifest: versions of the loaded packages, the git commit, the command, the seeds, the
+    machine, a short list of environment variables. It goes into every checkpoint, with a list of
+    all starts of the training.
 
-    Beside it, `run.jsonl` in the log folder is a journal to which lines are added: when a run
-    started, from which checkpoint and at which step, with which callbacks and plugins; how fast it
-    was; what it saved; how it ended. A process that is killed leaves the lines before. The command
+    Beside it, `run.jsonl` in the log folder is a journal to which lines are appended: the start of
+    a run, with its checkpoint, step, callbacks and plugins; its speed; the checkpoints that it
+    saved; its end. A process that is killed leaves the lines before. The command
     `trainer-hooks report` shows it.
 
-    A trainer has one of its own that keeps the journal and leaves the checkpoints alone, unless
+    A trainer has a default one that keeps the journal and leaves the checkpoints alone, unless
     there is no logger, or it was made with `enable_run_manifest=False`, or `fast_dev_run` is on.
-    Nothing is done at a batch: the speed is looked at when metrics are handed to the loggers, and
-    written down at most once a second, in long runs at every 200th part of their time. Validation,
-    test and prediction on their own add to a journal that is there, and begin none.
+    It does no work at a batch: the speed is recorded when metrics are flushed to the loggers, at
+    most once a second, in long runs at every 200th part of their time. Validation, test and
+    prediction on their own append to an existing journal, and begin none.
 
-    The command line is kept as it is, but for what follows an option such as `--api-key` or
-    `--password`; the environment is not kept, but for a list of variables that hold no secrets. If
-    the journal cannot be written, that is warned of once, and the run goes on.
+    The command line is recorded as it is, except for values after an option such as `--api-key` or
+    `--password`; of the environment only a list of variables that hold no secrets is recorded. If
+    the journal cannot be written, there is one warning, and the run goes on.
 
     Args:
         dirpath: the folder for the journal; that of the first logger that has one unless given.
         in_checkpoint: whether the manifest is part of each checkpoint.
 
     Attributes:
-        manifest: what the run under way, or the last one, is made with; empty before.
+        manifest: the manifest of the running or the last run; empty before.
         starts: the starts of this training, those of resumed runs included, the oldest first.
 
     State: the manifest and the starts.
 
     Raises:
-        OptionError: an argument breaks its rule, or as a fit begins, nothing can be written to
-            `dirpath`.
+        OptionError: an argument breaks its rule, or as a fit begins, `dirpath` cannot be written.
 
     Example::
 
@@ -81,6 +78,7 @@ class RunManifest(Callback):
         print(Path(trainer.log_dir, "run.jsonl").read_text())
     """
 
+    # a record of the run must not end the run: an error only disables this callback
     on_error: str = "disable"
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({"manifest", "starts"})
@@ -102,9 +100,9 @@ class RunManifest(Callback):
         self.starts: list[dict[str, Any]] = []
         self._run = ""
         self._journal: Journal | None = None
-        self._end: dict[str, Any] = {}
-        self._sample_at = math.inf
-        self._began = 0.0
+        self._ending: dict[str, Any] = {}
+        self._next_progress_at = math.inf
+        self._started_at = 0.0
         self._validating_since: float | None = None
         self._validated_for = 0.0
 
@@ -114,48 +112,49 @@ class RunManifest(Callback):
         return self.in_checkpoint
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the manifest and all starts; nothing where they are no part of checkpoints."""
+        """Return the manifest and all starts; empty where they are not part of checkpoints."""
         if not self.in_checkpoint:
             return {}
         return {"manifest": dict(self.manifest), "starts": [dict(start) for start in self.starts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take them back; the manifest is made anew when a run begins."""
+        """Restore the starts, and the manifest until the next run makes its own."""
         self.manifest = dict(state_dict.get("manifest", {}))
         self.starts = [dict(start) for start in state_dict.get("starts", ())]
 
     # --- the beginning ---
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Make the manifest, and begin the journal."""
+        """Make the manifest, and write the start of the run."""
         if trainer.progress.is_fresh:
             self.starts = []
         self._begin(trainer, module, "fit")
 
     def on_evaluation_run_start(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Note a validation or a test of its own, in a journal that is there."""
+        """Write the start of a validation or test to an existing journal."""
         self._begin(trainer, module, stage)
 
     def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Note a prediction, in a journal that is there."""
+        """Write the start of a prediction to an existing journal."""
         self._begin(trainer, module, "predict")
 
     def _begin(self, trainer: Trainer, module: Module, stage: str) -> None:
         is_dry = not trainer.is_global_zero or trainer.fast_dev_run
         folder = None if is_dry else self._folder(trainer)
         is_journaled = folder is not None and (stage == "fit" or (folder / JOURNAL).exists())
-        self._journal, self._end = None, {}
+        self._journal, self._ending = None, {}
         self._validated_for, self._validating_since = 0.0, None
         self._run = uuid.uuid4().hex[:12]
+        # making the manifest runs git and lists all loaded modules: not without a use
         if not is_journaled and not (self.in_checkpoint and stage == "fit"):
             return
-        self.manifest = manifest_of(trainer)
+        self.manifest = make_manifest(trainer)
         if stage == "fit":
             self.starts.append(
                 {
                     "run": self._run,
                     "time": time.time(),
-                    **place_of(trainer),
+                    **progress_record(trainer),
                     "resumed_from": trainer.ckpt_path,
                     "host": self.manifest["hardware"]["host"],
                     "command": self.manifest["command"],
@@ -168,104 +167,175 @@ class RunManifest(Callback):
     # --- on the way ---
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Look at the clock for the first time, and at how many samples make a batch."""
+        """Start the clock, and record the batch size."""
         if self._journal is None:
             return
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         size = getattr(trainer.train_dataloader, "batch_size", None)
-        self._sample(trainer, {"batch_size": size} if isinstance(size, int) else {})
+        self._record_progress(trainer, {"batch_size": size} if isinstance(size, int) else {})
 
     def on_log(
         self, trainer: Trainer, module: Module, metrics: dict[str, float], step: int
     ) -> None:
-        """Note how far the training is, if that is due."""
-        if time.monotonic() >= self._sample_at:
-            self._sample(trainer)
+        """Record the progress of the training, if that is due."""
+        if time.monotonic() >= self._next_progress_at:
+            self._record_progress(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
-        """Note how far the training is, if that is due; it may be that nothing is logged."""
-        if time.monotonic() >= self._sample_at:
-            self._sample(trainer)
+        """Record the progress of the training, if that is due; a module may log no metric."""
+        if time.monotonic() >= self._next_progress_at:
+            self._record_progress(trainer)
 
     def on_validation_run_start(self, trainer: Trainer, module: Module) -> None:
-        """Stop the clock of the training."""
+        """Stop the training's clock."""
         self._validating_since = time.monotonic()
 
     def on_validation_run_end(self, trainer: Trainer, module: Module) -> None:
-        """Let the clock of the training go on."""
+        """Restart the training's clock."""
         if self._validating_since is not None:
             self._validated_for += time.monotonic() - self._validating_since
             self._validating_since = None
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
-        """Note what was saved, and where."""
+        """Record the path of a saved checkpoint."""
         if self._journal is not None:
-            self._note(trainer, "saved", {"path": path, **place_of(trainer)})
+            self._record(trainer, "saved", {"path": path, **progress_record(trainer)})
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
-        """Note how far the training came."""
-        self._stop_clock(trainer)
+        """Record the final progress of the training."""
+        self._end_training(trainer)
 
-    def _stop_clock(self, trainer: Trainer) -> None:
-        if self._sample_at < math.inf:
-            self._sample(trainer)
-            self._sample_at = math.inf
+    def _end_training(self, trainer: Trainer) -> None:
+        if self._next_progress_at < math.inf:
+            self._record_progress(trainer)
+            self._next_progress_at = math.inf
 
-    def _sample(self, trainer: Trainer, more: dict[str, Any] | None = None) -> None:
+    def _record_progress(self, trainer: Trainer, more: dict[str, Any] | None = None) -> None:
         now = time.monotonic()
-        elapsed = now - self._began
+        elapsed = now - self._started_at
         since = self._validating_since
         validated = self._validated_for + (0.0 if since is None else now - since)
-        self._sample_at = now + max(_LEAST_SECONDS, elapsed * _SHARE_OF_RUN)
+        # the pause grows with the run, so that the journal of a long run stays small
+        self._next_progress_at = now + max(_LEAST_SECONDS, elapsed * _SHARE_OF_RUN)
         seconds = {"seconds": round(elapsed, 4), "validation_seconds": round(validated, 4)}
-        self._note(trainer, "sample", {**place_of(trainer), **seconds, **(more or {})})
+        self._record(trainer, "sample", {**progress_record(trainer), **seconds, **(more or {})})
 
     # --- the end ---
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
-        """Keep how the run ends, until it has."""
-        self._end = ending_of(exception)
+        """Remember how the run ends, for `teardown`."""
+        self._ending = ending_record(exception)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Note how the run ended."""
-        self._stop_clock(trainer)
+        """Record how the run ended."""
+        self._end_training(trainer)
         if self._journal is None:
             return
         error = sys.exception()
-        if not self._end and trainer.interrupted and isinstance(error, TerminationSignal):
-            self._end = ending_of(error)  # a fit that made way in order
-        lost = [
+        if not self._ending and trainer.interrupted and isinstance(error, TerminationSignal):
+            # a signal stopped the fit in order: `on_exception` was not called
+            self._ending = ending_record(error)
+        disabled = [
             {"name": r.name, "hook": r.hook, "error": r.error}
             for r in trainer.callback_report
             if not r.is_active
         ]
-        more = {**place_of(trainer), "stop_reason": trainer.stop_reason, "disabled": lost}
-        self._note(trainer, "end", {"status": "finished", **self._end, **more})
+        more = {
+            **progress_record(trainer),
+            "stop_reason": trainer.stop_reason,
+            "disabled": disabled,
+        }
+        self._record(trainer, "end", {"status": "finished", **self._ending, **more})
         self._journal = None
 
-    def _note(self, trainer: Trainer, event: str, values: dict[str, Any]) -> None:
+    def _record(self, trainer: Trainer, event: str, values: dict[str, Any]) -> None:
         self._write(trainer, {"event": event, "run": self._run, "time": time.time(), **values})
 
     def _folder(self, trainer: Trainer) -> Path | None:
         if self.dirpath is not None:
             return Path(self.dirpath)
-        found = (logger.log_dir for logger in trainer.loggers)
-        return next((Path(x) for x in found if x is not None and not is_remote(x)), None)
+        folders = (logger.log_dir for logger in trainer.loggers)
+        return next((Path(x) for x in folders if x is not None and not is_remote(x)), None)
 
     def _write(self, trainer: Trainer, record: dict[str, Any]) -> None:
-        """Add a record to the journal."""
+        """Append a record to the journal."""
         folder = self._folder(trainer)
         if folder is None:
             return
         path = folder / JOURNAL
         try:
+            # a logger may move to another folder when a second run took its number
             if self._journal is None or self._journal.path != path:
                 self._journal = Journal(path)
             self._journal.append(record)
         except OSError as error:
-            self._journal, self._sample_at = None, math.inf
+            # No further attempt: one warning, not one a second.
+            self._journal, self._next_progress_at = None, math.inf
             warn(
                 f"the journal of the run could not be written to {str(path)!r}: {error}. Check "
                 "that the folder is writable and has room. The run itself is not affected.",
                 TrainerHooksWarning,
             )
+
+
+def make_manifest(trainer: Trainer) -> dict[str, Any]:
+    """Return the manifest of a run: versions, code, command, seeds, machine, config."""
+    configs = (c.shown for c in trainer.callbacks if isinstance(c, RunConfigCallback))
+    return {
+        "versions": run_facts.versions(),
+        "git": run_facts.git_state(),
+        "command": run_facts.command(),
+        "seeds": run_facts.seeds(),
+        "hardware": run_facts.hardware(trainer.device),
+        "environment": run_facts.environment(),
+        "precision": trainer.precision,
+        "config": next(configs, None),
+    }
+
+
+def start_record(
+    trainer: Trainer, module: Module, stage: str, run: str, manifest: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the journal's first record of a run: its position, its callbacks and its manifest."""
+    active = [report for report in trainer.callback_report if report.is_active]
+    plugin_keys = ("distribution", "version", "name", "status", "reason", "seconds")
+    return {
+        "event": "start",
+        "run": run,
+        "time": time.time(),
+        "stage": stage,
+        "pid": os.getpid(),
+        # with the pid it tells whether the run is still running, even after the pid was reused
+        "process": run_facts.process_start_time(os.getpid()),
+        "module": type(module).__qualname__,
+        **progress_record(trainer),
+        "resumed_from": trainer.ckpt_path,
+        "max_epochs": trainer.max_epochs,
+        "max_steps": trainer.max_steps,
+        **manifest,
+        "callbacks": [{"name": r.name, "supplier": r.supplier, "band": r.band} for r in active],
+        "plugins": [
+            {key: getattr(plugin, key) for key in plugin_keys} for plugin in trainer.plugins
+        ],
+    }
+
+
+def progress_record(trainer: Trainer) -> dict[str, int]:
+    """Return the progress of a training; `step` is the x axis of the loggers."""
+    progress = trainer.progress
+    return {
+        "epoch": progress.epochs_completed,
+        "batches": progress.batches_completed,
+        "global_step": progress.steps_completed,
+        "step": progress.batches_stepped,
+    }
+
+
+def ending_record(error: BaseException) -> dict[str, Any]:
+    """Return the journal's record of an exception that ends a run."""
+    if isinstance(error, TerminationSignal):
+        return {"status": "signal", "signal": signal.Signals(error.signum).name}
+    if isinstance(error, KeyboardInterrupt):
+        return {"status": "signal", "signal": signal.SIGINT.name}
+    details = {"type": type(error).__qualname__, "message": error_message(error)[:_LONGEST_MESSAGE]}
+    return {"status": "failed", "error": details}

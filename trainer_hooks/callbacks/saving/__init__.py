@@ -1,1 +1,1 @@
-"""Callbacks that save the run."""
+"""Callbacks that save and load checkpoints of a run, and the retention of saved files."""

@@ -1,4 +1,4 @@
-"""Checkpoint: what every callback that saves checkpoints derives from."""
+"""Checkpoint: the base class of all callbacks that save checkpoints."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.hooks import Band
+from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["Checkpoint"]
 
@@ -19,8 +19,8 @@ __all__ = ["Checkpoint"]
 class Checkpoint(Callback):
     """Mark a callback as one that saves checkpoints.
 
-    The trainer finds it under `trainer.checkpoint_callbacks`, adds no checkpointing of its own if
-    there is one, and gives it its turn last, so that what it saves holds what the others did.
+    The trainer lists it under `trainer.checkpoint_callbacks`, adds no checkpointing of its own if
+    there is one, and calls it last, so that a checkpoint holds the effects of all other callbacks.
 
     State: none of its own.
 
@@ -38,32 +38,32 @@ class Checkpoint(Callback):
 
     @property
     def has_named_folder(self) -> bool:
-        """Whether the user named the folder that it saves to, so that all in it is this run's.
+        """Whether the user named its folder, so that all files in it are this run's.
 
-        The folders that a trainer chooses lie beside those of other runs; `ckpt_path="auto"` takes
-        of them only what this run saved.
+        Default folders lie beside those of other runs; `ckpt_path="auto"` takes only files of this
+        run from them.
         """
         return True
 
     def folders(self) -> list[str]:
-        """Return the folders that it saves to, from `setup` on.
+        """Return the folders that it saves to, from `setup` on; the base class returns none.
 
-        A fit tries to write to them before it begins. This one names none; override it.
+        A fit checks that it can write to them before it begins.
         """
         return []
 
     def candidates(self, trainer: Trainer) -> list[str]:
-        """Return files that it may have saved, now or in an earlier process, in any order.
+        """Return the files that it may have saved, now or in an earlier process, in any order.
 
-        `ckpt_path="last"`, `"best"` and `"auto"` choose among them. This one names none; override
-        it to have its checkpoints found.
+        `ckpt_path="last"`, `"best"` and `"auto"` choose among them. The base class returns none;
+        override it to have the callback's checkpoints found.
         """
         return []
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
         """Save a checkpoint because `trainer.request_checkpoint()` was called; override it.
 
-        It is called in a saver's slot, after the slot's hook. This one saves nothing, and says so.
+        It is called in a saver's slot, after the slot's hook. The base class only warns.
         """
         warn(
             f"trainer.request_checkpoint() was called, but {type(self).__name__} (state_key "
@@ -75,8 +75,8 @@ class Checkpoint(Callback):
     def save_before_leaving(self, trainer: Trainer, module: Module) -> bool:
         """Save because the process is told to end (SIGTERM, SIGUSR1); return whether it did.
 
-        It is called after the batch in work, of one callback after the other until one saves. This
-        one calls `save_now` where that is overridden.
+        It is called after the current batch, for one callback after the other until one saves. The
+        base class calls `save_now` where that is overridden.
         """
         if type(self).save_now is Checkpoint.save_now:
             return False

@@ -1,4 +1,4 @@
-"""LoadCheckpoint: start a training from a checkpoint, or take its weights at some moment of it."""
+"""LoadCheckpoint: start a training from a checkpoint, or load its weights at an event."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import log, warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.saving.saver_options import check_flags, check_source
-from trainer_hooks.checkpoint import (
+from trainer_hooks.checkpoint.file import load_checkpoint
+from trainer_hooks.checkpoint.weights import (
     IgnoreKeys,
     check_ignore_keys,
-    leave_out,
-    load_checkpoint,
     load_weights,
+    remove_keys,
 )
-from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning, nearest
-from trainer_hooks.hooks import Event
+from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning, did_you_mean
+from trainer_hooks.hooks.event import Event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["LoadCheckpoint"]
+__all__ = ["LoadCheckpoint", "restore_weights_and_optimizers"]
+
 
 _WHERE = "LoadCheckpoint"
 _NO_MODULE = frozenset(
@@ -35,33 +36,33 @@ _OPTIONAL = ("state_dict/", "optimizer_states", "lr_schedulers", "callbacks")
 
 
 class LoadCheckpoint(Callback):
-    """Go on from a checkpoint as `fit(ckpt_path=...)` does, or load its weights at an event.
+    """Resume from a checkpoint as `fit(ckpt_path=...)` does, or load its weights at an event.
 
-    It is done once in a training: a resumed one has done it already, and where the run was given a
-    checkpoint by `ckpt_path` that one counts. The loggers begin a new run, other than with
-    `fit(ckpt_path=...)`. Files of Lightning are taken too, as everywhere.
+    It acts once in a training: a resumed training has loaded the file already, and a checkpoint
+    passed as `ckpt_path` takes precedence. The loggers begin a new run, unlike with
+    `fit(ckpt_path=...)`. Lightning checkpoints are accepted, as everywhere.
 
     Args:
         load_path: the checkpoint: a path, or an address such as `s3://bucket/run/last.ckpt`.
-        load_weights_only: whether only the module's weights are loaded, and all else begins anew.
-        strict_model_weights: whether every weight must be on both sides. Those that are ignored
-            need not be; shapes must be the same anyway.
-        ignore_keys: what is left out: patterns of keys, such as `"state_dict/head.*"`,
+        load_weights_only: whether only the module's weights are loaded, and the rest starts anew.
+        strict_model_weights: whether every weight must be on both sides. Ignored weights need not
+            be; shapes must match in any case.
+        ignore_keys: keys to leave out: patterns such as `"state_dict/head.*"`,
             `"optimizer_states"` or `"callbacks/EarlyStopping*"`; the module and the trainer keep
-            what they have of it. Or a function that is given the checkpoint and changes it.
-        event: when, as an `Event` or its name here or in Composer. All but the weights can be
-            loaded at `"before_load"` alone, where a run gets what it goes on from.
+            their present values for these. Or a function that gets the checkpoint and changes it.
+        event: when to load, as an `Event` or its name here or in Composer. Everything but the
+            weights can be loaded at `"before_load"` alone, where a run is resumed.
 
     Attributes:
-        load_path: as given.
+        load_path: as passed.
         event: as an `Event`.
-        is_loaded: whether it was done.
+        is_loaded: whether it has loaded the checkpoint.
 
-    State: whether it was done.
+    State: whether it has loaded the checkpoint.
 
     Raises:
         OptionError: an argument is outside its rule.
-        CheckpointError: in a run, the file is not there, damaged, or does not fit.
+        CheckpointError: in a run, the file is missing, damaged, or does not fit.
 
     Example::
 
@@ -95,23 +96,24 @@ class LoadCheckpoint(Callback):
         self.is_loaded = False
         self._is_chosen = False
         if self.event is not Event.BEFORE_LOAD:
+            # on the instance: only hooks that a callback overrides are called, and this is one
             setattr(self, self.event.value, self._load_at_event)
 
     @property
     def state_key(self) -> str:
-        """The class with the file and the event."""
+        """The class name with the file and the event."""
         return self._generate_state_key(load_path=self.load_path, event=self.event.value)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return whether it was done."""
+        """Return whether it has loaded the checkpoint."""
         return {"is_loaded": self.is_loaded}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back whether it was done."""
+        """Restore whether it has loaded the checkpoint."""
         self.is_loaded = state_dict["is_loaded"]
 
     def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
-        """Begin anew with a new training, and load if it is time."""
+        """Reset for a new training, and load if this is the event."""
         if trainer.state.fn == "fit" and trainer.progress.is_fresh:
             self.is_loaded = False
         if self.event is not Event.BEFORE_LOAD or self.is_loaded:
@@ -121,13 +123,13 @@ class LoadCheckpoint(Callback):
         elif self.load_weights_only:
             self._load_weights(module)
         else:
-            trainer.ckpt_path = self.load_path
+            trainer.ckpt_path = self.load_path  # from here on the run resumes as with ckpt_path=
             self._is_chosen = True
 
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Take out of its checkpoint what is to be ignored."""
+        """Remove the ignored keys from its checkpoint."""
         if not self._is_chosen:
             return
         before = set(checkpoint)
@@ -136,14 +138,15 @@ class LoadCheckpoint(Callback):
             "optimizer_states": trainer.optimizers,
             "lr_schedulers": [config.scheduler for config in trainer.lr_scheduler_configs],
         }
+        # an ignored part is replaced by the run's present state: a resume requires every part
         for key in (before - set(checkpoint)) & set(present):
             checkpoint[key] = [item.state_dict() for item in present[key]]
         if "callbacks" in checkpoint:
-            # it took no part in the run that saved this
+            # without a state of its own, the load report would list this callback as missing
             checkpoint["callbacks"].setdefault(self.state_key, {"is_loaded": True})
 
     def on_after_load(self, trainer: Trainer, module: Module, checkpoint: Any) -> None:
-        """Note that it is done."""
+        """Record that it has loaded the checkpoint."""
         if self._is_chosen:
             self._is_chosen, self.is_loaded = False, True
 
@@ -164,9 +167,9 @@ class LoadCheckpoint(Callback):
         log.info("%s: took the weights of %r at %s", _WHERE, self.load_path, self.event.value)
 
     def _take_out(self, checkpoint: dict[str, Any], module: Module) -> None:
-        """Leave out what is ignored; the module's own weights stand in for those that are."""
+        """Remove the ignored keys; the module's present weights replace ignored ones."""
         saved = list(checkpoint["state_dict"])
-        unmatched = leave_out(checkpoint, self.ignore_keys) if self.ignore_keys else []
+        unmatched = remove_keys(checkpoint, self.ignore_keys) if self.ignore_keys else []
         if unmatched:
             warn(
                 f"ignore_keys {', '.join(map(repr, unmatched))} of {_WHERE}: nothing in "
@@ -181,38 +184,38 @@ class LoadCheckpoint(Callback):
 
 
 def _checked_event(event: object, load_weights_only: bool) -> Event:
-    """Return the event that `event` names.
+    """Return the event with a name.
 
     Raises:
-        OptionError: there is none of that name, or what is asked for cannot be done there.
+        OptionError: there is none of that name, or the load is not possible at this event.
     """
     try:
-        found = Event(event)  # type: ignore[arg-type]
+        checked = Event(event)  # type: ignore[arg-type]
     except ValueError:
-        names = nearest(str(event), [item.value for item in Event])
+        names = did_you_mean(str(event), [item.value for item in Event])
         raise OptionError(
             f"event {event!r} of {_WHERE}: it must be an Event or its name, such as 'before_load' "
             f"or 'on_train_epoch_start'.{names}"
         ) from None
-    if found in _NO_MODULE:
+    if checked in _NO_MODULE:
         raise OptionError(
-            f"event {found.value!r} of {_WHERE}: there is no module then. Use 'before_load', or an "
-            "event of the training."
+            f"event {checked.value!r} of {_WHERE}: there is no module then. Use 'before_load', or "
+            "an event of the training."
         )
-    if found is not Event.BEFORE_LOAD and not load_weights_only:
+    if checked is not Event.BEFORE_LOAD and not load_weights_only:
         raise OptionError(
-            f"event {found.value!r} of {_WHERE}: counters, optimizers and the place in the data "
+            f"event {checked.value!r} of {_WHERE}: counters, optimizers and the place in the data "
             "can be loaded at 'before_load' alone. Leave event out, or pass "
             "load_weights_only=True."
         )
-    return found
+    return checked
 
 
 def _require_optional(keys: IgnoreKeys | None) -> None:
-    """Make sure that patterns leave what a training cannot go on without.
+    """Raise if a pattern matches a part that a resume needs.
 
     Raises:
-        OptionError: one does not.
+        OptionError: one does.
     """
     for pattern in keys if isinstance(keys, list | tuple) else ():
         if not pattern.startswith(_OPTIONAL):
@@ -221,3 +224,26 @@ def _require_optional(keys: IgnoreKeys | None) -> None:
                 f"can be left out begins with {', '.join(map(repr, _OPTIONAL))}; or pass "
                 "load_weights_only=True."
             )
+
+
+def restore_weights_and_optimizers(trainer: Trainer, module: Module, path: str) -> None:
+    """Load a file's weights into the module, and its optimizer and scheduler states into the run.
+
+    Counters, random states and callbacks stay as they are.
+
+    Args:
+        trainer: the trainer with the optimizers and schedulers.
+        module: the module.
+        path: a checkpoint, or a file of weights alone.
+
+    Raises:
+        CheckpointError: there is no such file, or it does not fit the module.
+    """
+    checkpoint = load_checkpoint(path)
+    load_weights(module, checkpoint["state_dict"], path, strict=module.strict_loading)
+    states = checkpoint.get("optimizer_states", ())
+    for optimizer, state in zip(trainer.optimizers, states, strict=False):
+        optimizer.load_state_dict(state)
+    states = checkpoint.get("lr_schedulers", ())
+    for config, state in zip(trainer.lr_scheduler_configs, states, strict=False):
+        config.scheduler.load_state_dict(state)

@@ -1,29 +1,35 @@
-"""ModelCheckpoint: save checkpoints as the training goes, and keep the best."""
+"""ModelCheckpoint: save checkpoints during a training, and keep the best."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainer_hooks.callbacks.monitoring import check_choice, check_monitor
-from trainer_hooks.callbacks.saving import shown
+from trainer_hooks._files import replace_file
+from trainer_hooks._log import log
+from trainer_hooks._options import METRIC_NAME, check_options, one_of
+from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
+from trainer_hooks.callbacks.monitored_metric import MonitoredMetric, monitorable_metrics
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
-from trainer_hooks.callbacks.saving.folder import Folder
-from trainer_hooks.callbacks.saving.ledger import Ledger
-from trainer_hooks.callbacks.saving.names import FileNames
-from trainer_hooks.callbacks.saving.planner import Planner
-from trainer_hooks.callbacks.saving.saved_files import remove_or_warn
+from trainer_hooks.callbacks.saving.checkpoint_folder import remove_or_warn
+from trainer_hooks.callbacks.saving.save_schedule import SaveSchedule, SaveTriggers
 from trainer_hooks.callbacks.saving.saver_options import (
     check_dirpath,
     check_filename,
     check_flags,
     check_top_k,
 )
-from trainer_hooks.callbacks.saving.saves import Saves
-from trainer_hooks.callbacks.saving.triggers import Schedule, Triggers
-from trainer_hooks.callbacks.saving.writer import Writer
-from trainer_hooks.callbacks.saving.yaml_file import write_best
-from trainer_hooks.callbacks.watched_metric import WatchedMetric
-from trainer_hooks.checkpoint import exists
+from trainer_hooks.callbacks.saving.saver_parts import (
+    CheckpointFolder,
+    CheckpointRanking,
+    FileNames,
+    RankingAttributes,
+    SavePlan,
+    SaveTracker,
+)
+from trainer_hooks.checkpoint.paths import exists, is_remote, join_path
+from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     import os
@@ -32,20 +38,29 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from trainer_hooks.clock import Time, When
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.clock.schedules import When
+    from trainer_hooks.clock.timing import Time
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["ModelCheckpoint"]
+
 
 _WHERE = "ModelCheckpoint"
 
 
-class ModelCheckpoint(Checkpoint):
-    """Save checkpoints as the training goes, and keep the best.
+_RULES = {
+    "mode": one_of("min", "max"),
+    "monitor": METRIC_NAME.or_none(),
+    "save_last": one_of(None, True, False, "link"),
+}
 
-    A new file is durable before an old one is removed. Only files of its own folder are removed,
-    and never the one that the run was resumed from. A name that is taken gets a version: `-v1`.
+
+class ModelCheckpoint(Checkpoint):
+    """Save checkpoints during a training, and keep the best.
+
+    A new file is durable before an old one is deleted. Only files of its own folder are deleted,
+    and never the one that the run resumed from. A name that is taken gets a version: `-v1`.
 
     Args:
         dirpath: the folder, or an address such as `s3://bucket/run`; by default `checkpoints` in
@@ -54,35 +69,35 @@ class ModelCheckpoint(Checkpoint):
         monitor: the metric that ranks checkpoints; without one the newest counts as the best.
         verbose: whether each decision is logged at level INFO.
         save_last: True to save each time a second file, `last.ckpt`; `"link"` to make it a link to
-            the newest of the best. Where epochs set off the saves, it is saved after each epoch,
+            the newest of the best. Where epochs trigger the saves, it is saved after each epoch,
             whatever `every_n_epochs` is, so that it is never further behind than that.
         save_top_k: how many of the best to keep: -1 all, 0 none; without a monitor -1, 0 or 1.
-        save_on_exception: whether whatever breaks a fit off, Ctrl-C too, leaves a checkpoint,
+        save_on_exception: whether any error that ends a fit, Ctrl-C too, leaves a checkpoint,
             `exception-epoch=E-step=S.ckpt`, under `last_exception_path`. SIGTERM always does.
-        save_weights_only: leave out what only a resume needs.
+        save_weights_only: leave out everything that only a resume needs.
         mode: `"min"` or `"max"`: which values of `monitor` are better. NaN is never the best.
         auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
-        every_n_train_steps: save after every so many optimizer steps.
-        train_time_interval: save when so much time has passed: `"30m"`, a `Time` or a timedelta.
-        every_n_epochs: save after every so many epochs; 1 where no trigger is given. These three
-            and `save_interval` exclude each other; 0 switches one off.
+        every_n_train_steps: save after every N optimizer steps.
+        train_time_interval: save when this much time has passed: `"30m"`, a `Time` or a timedelta.
+        every_n_epochs: save after every N epochs; 1 if there is no trigger. These three and
+            `save_interval` exclude each other; 0 switches one off.
         save_on_train_epoch_end: whether `every_n_epochs` acts at the end of the training epoch
             (True) or after each validation (False); by default the former where each epoch has
             one validation, at its end, and where there is none.
-        enable_version_counter: False to write over a file whose name is taken.
+        enable_version_counter: False to overwrite a file whose name is taken.
         async_save: whether files are written in the background: the training is held while the
-            state is copied in memory, and as long as the save before is still being written. A
-            failure is raised at the next save; the end of a run waits for what is under way. What
-            `save_on_exception` writes is waited for.
+            state is copied in memory, and as long as the previous save is still pending. An error
+            is raised at the next save; the end of a run waits for a pending save. The files of
+            `save_on_exception` are written at once.
         save_interval: save when `"500ba"`, `"1e6tok"`, `"0.1dur"`, a `Time`, a filter or a function
-            of `trainer.clock` says, which is asked at the end of each batch and epoch.
+            of `trainer.clock` says so; it is evaluated at the end of each batch and epoch.
 
     Raises:
         OptionError: an argument is outside its rule.
         MetricError: in a run, `monitor` was not logged or is no single number.
 
-    State: paths and scores of the best checkpoints, the last path, and what is under way. Where the
-    folder is another one than the checkpoint's, only `best_model_path` is taken over.
+    State: paths and scores of the best checkpoints, the last path, and the files of a pending save.
+    If the folder differs from the checkpoint's, only `best_model_path` is restored.
 
     Example::
 
@@ -100,13 +115,13 @@ class ModelCheckpoint(Checkpoint):
     FILE_EXTENSION: str = ".ckpt"
     STARTING_VERSION: int = 1
 
-    best_model_path = shown.best_model_path
-    best_model_score = shown.best_model_score
-    best_k_models = shown.best_k_models
-    kth_best_model_path = shown.kth_best_model_path
-    kth_value = shown.kth_value
-    last_model_path = shown.last_model_path
-    current_score = shown.current_score
+    best_model_path = RankingAttributes.best_model_path
+    best_model_score = RankingAttributes.best_model_score
+    best_k_models = RankingAttributes.best_k_models
+    kth_best_model_path = RankingAttributes.kth_best_model_path
+    kth_value = RankingAttributes.kth_value
+    last_model_path = RankingAttributes.last_model_path
+    current_score = RankingAttributes.current_score
 
     def __init__(
         self,
@@ -142,33 +157,37 @@ class ModelCheckpoint(Checkpoint):
         self.dirpath = check_dirpath(dirpath, _WHERE)
         self.filename = check_filename(filename, _WHERE)
         self.save_weights_only = save_weights_only
-        self.mode: str = check_choice("mode", mode, _WHERE)
+        check_options(
+            _WHERE,
+            _RULES,
+            mode=mode,
+            monitor=monitor,
+            save_last=save_last,
+        )
+        self.mode: str = mode
         self.auto_insert_metric_name = auto_insert_metric_name
         self.enable_version_counter = enable_version_counter
         self.async_save = async_save
-        self.monitor = None if monitor is None else check_monitor(monitor, _WHERE)
+        self.monitor = monitor
         self.save_top_k = check_top_k(save_top_k, monitor, _WHERE)
-        self.save_last = check_choice("save_last", save_last, _WHERE, (None, True, False, "link"))
+        self.save_last = save_last
         self.verbose = verbose
         self.save_on_exception = save_on_exception
         self.last_exception_path = ""
-        self._schedule = Schedule(
-            Triggers.chosen(
+        self._schedule = SaveSchedule(
+            SaveTriggers.chosen(
                 every_n_train_steps, every_n_epochs, train_time_interval, _WHERE, save_interval
             ),
             save_on_train_epoch_end,
         )
-        self.ledger = Ledger(mode)
-        self._folder = Folder(self)
+        self.tracker = SaveTracker(self)
+        self._folder = CheckpointFolder(self)
         self._names = FileNames(self)
-        self._watched = WatchedMetric(monitor, type(self).__name__)
-        self._writer = Writer(self)
-        planner = Planner(self, self._names, self._watched)
-        self._saves = Saves(self, self._names, planner, self._writer)
+        self._watched = MonitoredMetric(monitor, type(self).__name__)
 
     @property
     def state_key(self) -> str:
-        """The class with what tells two instances apart: the monitor and the trigger."""
+        """The class name with the monitor and the trigger, which differ between two instances."""
         triggers = self._schedule.triggers
         when = triggers.save_interval
         chosen = {} if when is None else {"save_interval": repr(when)}
@@ -183,103 +202,120 @@ class ModelCheckpoint(Checkpoint):
 
     @property
     def every_n_epochs(self) -> int:
-        """How many epochs lie between two saves; 0 where steps or time set them off."""
+        """How many epochs lie between two saves; 0 where steps or time trigger them."""
         return self._schedule.triggers.every_n_epochs
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the books, the folder, and what is under way."""
+        """Return the ranking, its folder, the files of a pending save, and the schedule."""
         return {
             "monitor": self.monitor,
-            **self._writer.state_dict(),
+            **self.tracker.state_dict(),
             **self._schedule.state_dict(),
             "is_monitor_validated": self._watched.is_validated,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned; of another folder's books only the best path."""
-        self._writer.load_state_dict(state_dict)
+        """Restore the state; of a ranking in another folder only the best path."""
+        self.tracker.load_state_dict(state_dict)
         self._schedule.load_state_dict(state_dict)
         self._watched.is_validated = state_dict.get("is_monitor_validated", False)
 
     def forget(self) -> None:
-        """Forget an earlier training. Its files stay."""
-        self._writer.forget()
+        """Reset for a new training. Files of an earlier one stay."""
+        self.tracker.reset()
         self._schedule.reset()
         self.last_exception_path = ""
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Resolve the default folder."""
         self._folder.resolve(trainer)
-        self._writer.is_to_save = stage == "fit"
+        self.tracker.is_to_save = stage == "fit"
 
     @property
     def has_named_folder(self) -> bool:
-        """Whether it was given a folder."""
+        """Whether the user passed a folder."""
         return self._folder.is_given
 
     def folders(self) -> list[str]:
-        """Return its folder, once it is known."""
+        """Return its folder, once it is resolved."""
         return [] if self.dirpath is None else [self.dirpath]
 
     def candidates(self, trainer: Trainer) -> list[str]:
-        """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
+        """Return the checkpoints in its folder; in a new default folder those of earlier runs."""
         return self._folder.files(trainer)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Open new books for a new training; go on with an earlier one's where it was cut."""
-        if trainer.progress.is_fresh:
+        """Reset for a new training; in a resumed one delete files that a killed process left."""
+        if trainer.progress.is_fresh:  # a second fit of the same module goes on instead
             self.forget()
         else:
-            self._writer.tidy(trainer)
+            self.tracker.delete_left_over(trainer)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Start counting."""
+        """Start the schedule."""
         self._schedule.start(trainer)
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Note the monitor's value, to see whether validation is what logs it."""
+        """Record the monitor's value, to find out whether validation logs it."""
         self._watched.note_validation_start(trainer)
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """See whether validation is what logs the monitor; the sanity check tells it too."""
+        """Find out whether validation logs the monitor; the sanity check answers that too."""
         self._watched.note_validation_end(trainer)
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by count, by time, or after the validation that just ran."""
-        is_due = self._schedule.is_due_after_batch(trainer, self.ledger)
+        is_due = self._schedule.is_due_after_batch(trainer, self.tracker)
+        # the epoch's validation will log the monitor: a score of the last epoch must not rank this
         if is_due and self.save_top_k != 0 and self._watched.is_to_come(trainer):
             self._schedule.defer(trainer)
         elif is_due is not None:
-            self._saves.save_in_turn(trainer, is_due)
+            self._save_in_turn(trainer, is_due)
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Save if it is due by epochs, or was put off until the epoch's validation had run."""
+        """Save if it is due by epochs, or was deferred until the epoch's validation had run."""
         is_due = self._schedule.is_due_after_epoch(trainer)
-        is_new = trainer.progress.batches_completed != self.ledger.books.considered_at
+        # on_batch_checkpoint after the last batch may have decided on this same state
+        is_new = trainer.progress.batches_completed != self.tracker.ranking.considered_at
         if is_new and is_due is not None:
-            self._saves.save_in_turn(trainer, is_due)
+            self._save_in_turn(trainer, is_due)
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
-        """Link to what is now durable, and remove what it replaces."""
-        self._writer.settle(trainer, str(path))
+        """Link to the durable file, and delete the files that it replaces."""
+        self.tracker.complete(trainer, str(path))
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
-        """Save beside the others, because `trainer.request_checkpoint()` was called."""
-        self._saves.save_on_request(trainer)
+        """Save an additional file, because `trainer.request_checkpoint()` was called.
+
+        It is not ranked, and no later save replaces it. It updates `save_last`; the schedule is
+        not affected.
+        """
+        if is_real_fit(trainer):
+            plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_request(trainer))
+            self.tracker.write(trainer, plan, ranking)
 
     def save_before_leaving(self, trainer: Trainer, module: Module) -> bool:
-        """Save the last checkpoint, or without one `preempted-epoch=E-step=S.ckpt`, for now."""
-        return self._saves.save_for_now(trainer)
+        """Save the last checkpoint, or without one a temporary `preempted-epoch=E-step=S.ckpt`."""
+        if not is_real_fit(trainer):
+            return False
+        plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_leaving(trainer))
+        self.tracker.write(trainer, plan, ranking)
+        return True
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
-        """Save where the training stands, unless nothing was trained since it began."""
-        if self.save_on_exception and self._schedule.has_trained(trainer):
-            self._saves.save_on_exception(trainer)
+        """Save the present state, unless nothing was trained since the fit began."""
+        is_due = self.save_on_exception and self._schedule.has_trained(trainer)
+        if is_due and is_real_fit(trainer):
+            # not by the tracker: the ranking does not contain this file, and nothing deletes it
+            metrics = monitorable_metrics(trainer)
+            path = self._names.free(metrics, self.CHECKPOINT_NAME_EXCEPTION)
+            trainer.save_checkpoint(path, self.save_weights_only)
+            self.last_exception_path = path
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Forget where this fit began, and the names of files that could not be written."""
+        """Stop the schedule, and give up the names of files that could not be written."""
         self._schedule.stop()
-        self.ledger.claims.release_all()
+        self.tracker.reserved_names.release_all()
 
     def format_checkpoint_name(
         self, metrics: Mapping[str, Any], filename: str | None = None, ver: int | None = None
@@ -300,19 +336,134 @@ class ModelCheckpoint(Checkpoint):
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
         """Return whether a checkpoint with the score `current` would be among the best."""
         k = self.save_top_k
-        return current is not None and k != 0 and self.ledger.books.admits(current, k)
+        return current is not None and k != 0 and self.tracker.ranking.admits(current, k)
 
     def to_yaml(self, filepath: str | os.PathLike[str] | None = None) -> None:
-        """Write the best checkpoints and their scores to a YAML file, a line for each.
+        """Write the best checkpoints and their scores to a YAML file, one per line.
 
         Args:
-            filepath: the file; `best_k_models.yaml` in `dirpath` unless given.
+            filepath: the file; by default `best_k_models.yaml` in `dirpath`.
 
         Raises:
-            UsageError: there is no folder yet, or it is no local one.
+            UsageError: there is no folder yet, or it is remote.
         """
-        write_best(self.best_k_models, filepath, self.dirpath, type(self).__name__)
+        where, folder = type(self).__name__, self.dirpath
+        if filepath is None and folder is None:
+            raise UsageError(
+                f"{where}.to_yaml() was called before a run resolved dirpath: pass "
+                "filepath, or call it after fit."
+            )
+        path = join_path(folder or "", "best_k_models.yaml") if filepath is None else filepath
+        if is_remote(str(path)):
+            raise UsageError(
+                f"filepath {str(path)!r} of {where}.to_yaml(): it must be a local file. Pass one."
+            )
+        scores = self.best_k_models.items()
+        lines = [f"{json.dumps(path)}: {score.item()!r}\n" for path, score in scores]
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(target, lambda file: file.writelines(lines or ["{}\n"]))
 
     def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
-        """Remove a file. Override it to move old checkpoints elsewhere instead."""
+        """Delete a file. Override it to move old checkpoints elsewhere instead."""
         remove_or_warn(path)
+
+    # --- the decision about a save: the plan of its files, and the ranking that contains them ---
+
+    def _save_in_turn(self, trainer: Trainer, is_due: bool) -> None:
+        """Save among the best, save the last checkpoint, both, or nothing.
+
+        Args:
+            trainer: the trainer.
+            is_due: whether the checkpoint may be one of the best; if not, only the last is saved.
+        """
+        if not (is_due or self.save_last) or not is_real_fit(trainer):
+            return
+        # on rank 0 alone: other ranks may see other files, and must write under the same names
+        plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_turn(trainer, is_due))
+        if not plan.files:
+            self.tracker.ranking = ranking  # the decision itself is remembered, and its score
+            return
+        ranking.saved_step = trainer.global_step
+        self.tracker.write(trainer, plan, ranking)
+
+    def _plan_turn(self, trainer: Trainer, is_due: bool) -> tuple[SavePlan, CheckpointRanking]:
+        """Return the plan of a scheduled save, and the ranking after it."""
+        metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
+        ranking.considered_at = trainer.progress.batches_completed
+        path, replaced = self._rank(trainer, metrics, ranking) if is_due else (None, [])
+        return self._with_last(path, replaced, metrics, ranking), ranking
+
+    def _plan_request(self, trainer: Trainer) -> tuple[SavePlan, CheckpointRanking]:
+        """Return the plan of a requested save, and the ranking after it."""
+        metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
+        # versioned even without the counter: another file of that name may be among the best
+        path = self._names.free(metrics, is_versioned=True)
+        self._log_decision(trainer, f"saving {path!r} as requested")
+        return self._with_last(path, [], metrics, ranking), ranking
+
+    def _plan_leaving(self, trainer: Trainer) -> tuple[SavePlan, CheckpointRanking]:
+        """Return the plan of the save before the process ends, and the ranking after it."""
+        metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
+        # a file of weights alone could not be resumed from, and this save is for a resume
+        if self.save_last is True and not self.save_weights_only:
+            return self._with_last(None, [], metrics, ranking), ranking
+        path = self._names.free(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
+        return SavePlan.for_now(path), ranking
+
+    def _rank(
+        self, trainer: Trainer, metrics: dict[str, Any], ranking: CheckpointRanking
+    ) -> tuple[str | None, list[str]]:
+        """Add this checkpoint to the ranking if it is among the best.
+
+        Returns:
+            Its path, or None if it is not, and the paths that it replaces.
+        """
+        k, monitor = self.save_top_k, self.monitor
+        if k == 0:
+            return None, []
+        if monitor is None:
+            replaced = [ranking.best_model_path] if k == 1 else []
+            ranking.best_model_path = path = self._names.free(metrics, reusable=replaced)
+            self._log_decision(trainer, f"saving {path!r}")
+            return path, replaced
+        score = self._watched.score(trainer)
+        if score is None:  # before the first validation, with a warning
+            return None, []
+        ranking.current_score = score
+        if not ranking.admits(score, k):
+            self._log_decision(trainer, f"{monitor} {score:.5g} is not among the best {k}")
+            return None, []
+        replaced = ranking.outranked(k)
+        path = self._names.free(metrics, reusable=replaced)
+        ranking.add(path, score, k)
+        self._log_decision(trainer, f"{monitor} {score:.5g} is among the best; saving {path!r}")
+        return path, replaced
+
+    def _with_last(
+        self,
+        path: str | None,
+        replaced: list[str],
+        metrics: dict[str, Any],
+        ranking: CheckpointRanking,
+    ) -> SavePlan:
+        """Return the plan of a file, if there is one, and of the last checkpoint if it is due."""
+        files = [] if path is None else [path]
+        is_link = self.save_last == "link"
+        # a link is renewed only with the file that it points to, a file each time
+        is_last_due = path is not None or not ranking.best_model_path if is_link else self.save_last
+        link = None
+        if is_last_due:
+            previous = ranking.last_model_path
+            last = self._names.free(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
+            ranking.last_model_path = last
+            replaced = [*replaced, previous]
+            if is_link and path is not None:
+                link = last
+            else:
+                files.append(last)
+        return SavePlan(tuple(files), tuple(filter(None, replaced)), link)
+
+    def _log_decision(self, trainer: Trainer, message: str) -> None:
+        if self.verbose:
+            log.info("epoch %d, step %d: %s", trainer.current_epoch, trainer.global_step, message)

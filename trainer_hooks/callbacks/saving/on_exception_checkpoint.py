@@ -1,4 +1,4 @@
-"""OnExceptionCheckpoint: save what there is when an exception ends a fit."""
+"""OnExceptionCheckpoint: save a checkpoint when an exception ends a fit."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath
-from trainer_hooks.checkpoint import exists, files_in, joined, remove
+from trainer_hooks.checkpoint.paths import exists, files_in, join_path, remove
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     import os
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["OnExceptionCheckpoint"]
 
@@ -23,16 +23,16 @@ _WHERE = "OnExceptionCheckpoint"
 class OnExceptionCheckpoint(Checkpoint):
     """Save a checkpoint when an exception ends a fit, Ctrl-C included.
 
-    `trainer.fit(..., ckpt_path="auto")` goes on from it where there is one, and begins anew where
-    there is none: one line for the first run and for each after a failure. A fit that came from it,
-    by `"auto"` or `"last"`, and ended well, removes it, for it is behind then. Nothing else does:
-    neither `test()` nor a fit that did not come from it.
+    `trainer.fit(..., ckpt_path="auto")` resumes from it if it exists, and starts anew if not: one
+    line of code for the first run and for each restart. A fit that resumed from it by `"auto"` or
+    `"last"` and completed deletes it as outdated. Nothing else does: neither `test()` nor a fit
+    that did not resume from it.
 
-    What is saved inside a batch is not exact to the bit when it is resumed, which a warning says
-    then; a signal that a scheduler sends waits for the batch's end, and is.
+    A checkpoint saved inside a batch is not exact to the bit when it is resumed, and a warning says
+    so then. A scheduler's signal waits for the end of the batch, so its checkpoint is exact.
 
     Args:
-        dirpath: the folder; it is made when something is saved.
+        dirpath: the folder, created at the first save.
         filename: the name, without the suffix `.ckpt`.
 
     Attributes:
@@ -70,13 +70,13 @@ class OnExceptionCheckpoint(Checkpoint):
 
     @property
     def state_key(self) -> str:
-        """The class's name with the path, which tells two of them apart."""
+        """The class name with the path, which differs between two instances."""
         return self._generate_state_key(ckpt_path=self.ckpt_path)
 
     @property
     def ckpt_path(self) -> str:
         """The path that it saves to."""
-        return joined(self.dirpath, self.filename + self.FILE_EXTENSION)
+        return join_path(self.dirpath, self.filename + self.FILE_EXTENSION)
 
     def folders(self) -> list[str]:
         """Return its folder."""
@@ -87,24 +87,26 @@ class OnExceptionCheckpoint(Checkpoint):
         return [f for f in files_in(self.dirpath, self.FILE_EXTENSION, 0) if f == self.ckpt_path]
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
-        """Save because it was asked for, or because the process is told to end."""
+        """Save on request, or because the process is told to end."""
         if not trainer.fast_dev_run:
             trainer.save_checkpoint(self.ckpt_path)
             self._is_mine = True
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Note whether this fit comes from the file."""
+        """Record whether this fit resumes from the file."""
         came_from_it = trainer.ckpt_path == self.ckpt_path and trainer.named_ckpt_path is None
-        # one that a fit of this trainer left goes on where it was, in memory
+        # or the file is of this trainer's previous fit, which continues in memory
         self._is_mine = came_from_it or (self._is_mine and not trainer.progress.is_fresh)
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
-        """Save, if it was a fit that has begun."""
+        """Save, if the exception ended a fit that has begun."""
+        # before there are optimizers, nothing was trained and nothing could be resumed
         if trainer.state.fn == "fit" and trainer.optimizers:
             self.save_now(trainer, module)
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
-        """Remove the file that this fit came from: it went further than that."""
+        """Delete the file that this fit resumed from, as it is outdated now."""
+        # a fit that a signal stopped has its end hooks called, too, but the file is still needed
         has_gone_through = trainer.state.status == "running"
         if has_gone_through and self._is_mine and trainer.is_global_zero:
             self._is_mine = False

@@ -1,14 +1,14 @@
-"""The checks of savers' arguments."""
+"""Checks of savers' arguments."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from trainer_hooks.callbacks.monitoring import check_choice, check_count
-from trainer_hooks.callbacks.saving.saved_files import resolved_folder
-from trainer_hooks.callbacks.saving.templates import check_template
-from trainer_hooks.checkpoint import located, require_reachable
+from trainer_hooks.callbacks.option_checks import check_choice, check_count
+from trainer_hooks.callbacks.saving.checkpoint_folder import resolved_folder
+from trainer_hooks.callbacks.saving.file_names import check_template
+from trainer_hooks.checkpoint.paths import absolute_path, require_reachable
 from trainer_hooks.errors import OptionError
 
 __all__ = [
@@ -18,15 +18,15 @@ __all__ = [
     "check_kept",
     "check_source",
     "check_top_k",
-    "reachable",
+    "require_usable_path",
 ]
 
 
 def check_top_k(save_top_k: object, monitor: str | None, where: str) -> int:
-    """Return `save_top_k` if it is a number that goes with `monitor`.
+    """Return `save_top_k` if it is a valid number for `monitor`.
 
     Raises:
-        OptionError: it is no whole number, below -1, or above 1 without a monitor to rank by.
+        OptionError: it is no whole number, below -1, or above 1 without a monitor that ranks.
     """
     count = check_count("save_top_k", save_top_k, where, least=-1)
     if monitor is None and count > 1:
@@ -38,7 +38,7 @@ def check_top_k(save_top_k: object, monitor: str | None, where: str) -> int:
 
 
 def check_kept(num_checkpoints_to_keep: object, where: str) -> int:
-    """Return `num_checkpoints_to_keep` if something is kept.
+    """Return `num_checkpoints_to_keep` if it is -1 or at least 1.
 
     Raises:
         OptionError: it is no whole number, below -1, or 0.
@@ -73,7 +73,7 @@ def check_dirpath(dirpath: object, where: str) -> str | None:
     """Return `dirpath` as an absolute path, or None.
 
     Raises:
-        OptionError: it is no path, or the address of a store that cannot be reached from here.
+        OptionError: it is no path, or the address of a store that is not installed.
     """
     if dirpath is None:
         return None
@@ -81,30 +81,31 @@ def check_dirpath(dirpath: object, where: str) -> str | None:
         "it must be the path of a folder. Pass such a path, an address such as 's3://bucket/run', "
         "or None for the default"
     )
-    return resolved_folder(reachable(dirpath, f"dirpath {dirpath!r} of {where}", rule))
+    return resolved_folder(require_usable_path(dirpath, f"dirpath {dirpath!r} of {where}", rule))
 
 
 def check_source(path: object, name: str, where: str) -> str:
-    """Return the path or address of a file to read, so that it means the same from everywhere.
+    """Return the path or address of a file to read, made absolute.
 
     Raises:
-        OptionError: it is no path, or the address of a store that cannot be reached from here.
+        OptionError: it is no path, or the address of a store that is not installed.
     """
     rule = "it must be the path of a file. Pass such a path, or an address as 's3://bucket/a.ckpt'"
-    return located(reachable(path, f"{name} {path!r} of {where}", rule))
+    return absolute_path(require_usable_path(path, f"{name} {path!r} of {where}", rule))
 
 
-def reachable(path: object, what: str, rule: str) -> str:
-    """Return a path as text, if it is one that can be used from here.
+def require_usable_path(path: object, what: str, rule: str) -> str:
+    """Return a path as text, if it is a path or a usable address.
 
     Args:
         path: the path, or the address of another store.
-        what: whose argument it is, for messages.
-        rule: what it must be.
+        what: the argument that holds it, for messages.
+        rule: the rule for it, for messages.
 
     Raises:
-        OptionError: it is no path, or the address of a store that cannot be reached from here.
+        OptionError: it is no path, or the address of a store that is not installed.
     """
+    # os.fspath may return bytes, which no path here may be
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or not text:
         raise OptionError(f"{what}: {rule}.")
@@ -113,7 +114,7 @@ def reachable(path: object, what: str, rule: str) -> str:
 
 
 def check_flags(where: str, **flags: object) -> None:
-    """Make sure that each of `flags` is True or False.
+    """Raise unless each of `flags` is True or False.
 
     Raises:
         OptionError: one is not.

@@ -1,20 +1,20 @@
-"""WSDCheckpointCallback: files before and after each decay of a warmup-stable-decay schedule."""
+"""WSDCheckpointCallback: save before and after each decay of a warmup-stable-decay schedule."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.monitoring import is_training
-from trainer_hooks.callbacks.saving.put_back import put_back
-from trainer_hooks.callbacks.saving.saved_files import Plan
+from trainer_hooks.callbacks.base import is_real_fit
+from trainer_hooks.callbacks.saving.load_checkpoint import restore_weights_and_optimizers
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_flags
+from trainer_hooks.callbacks.saving.saver_parts import SavePlan
 from trainer_hooks.callbacks.saving.unranked_saver import UnrankedSaver
 from trainer_hooks.errors import OptimizationError, OptionError
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["WSDCheckpointCallback"]
 
@@ -23,16 +23,16 @@ _DECAY = 0.1
 
 
 class WSDCheckpointCallback(UnrankedSaver):
-    """Save before and after each phase in which a schedule lets the learning rate decay.
+    """Save before and after each phase in which a schedule decays the learning rate.
 
-    A schedule of warmup, a stable phase and a decay (WSD) gives a model at the end of each decay;
-    a training that is to be longer goes on from before it. So a scheduler of the run must have
+    A schedule of warmup, stable phase and decay (WSD) gives a model at the end of each decay; a
+    longer training resumes from before it. A scheduler of the run must have
     `get_checkpoint_steps()`, which returns the steps at which decays end, and may have
-    `decay_phase_ratio`, the share of a phase that its decay takes, 0.1 unless it says so. Steps are
-    those of the optimizer.
+    `decay_phase_ratio`, the fraction of a phase that its decay takes, by default 0.1. Steps are
+    optimizer steps.
 
-    Before a decay all that a resume needs is written, to `checkpoint_900_wsd_pre_decay.ckpt`; after
-    it, `checkpoint_1000_wsd_post_decay.ckpt`. Go on with a longer schedule from either by
+    Before a decay a full checkpoint is written, `checkpoint_900_wsd_pre_decay.ckpt`; after it,
+    `checkpoint_1000_wsd_post_decay.ckpt`. Start a longer schedule from either by
     `initial_checkpoint`; to resume the very same training, use `fit(ckpt_path=...)`.
 
     Args:
@@ -40,13 +40,13 @@ class WSDCheckpointCallback(UnrankedSaver):
         save_optimizer: whether files after a decay hold more than weights: optimizers, schedulers,
             counters and callbacks.
         save_scheduler: likewise; they are saved together if one of the two is True.
-        initial_checkpoint: a file whose weights, and what it holds of optimizers and schedulers, a
-            new training begins with.
+        initial_checkpoint: a file whose weights, optimizer and scheduler states a new training
+            begins with.
 
     Attributes:
-        save_optimizer: as given.
-        save_scheduler: as given.
-        initial_checkpoint: as given.
+        save_optimizer: as passed.
+        save_scheduler: as passed.
+        initial_checkpoint: as passed.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -91,10 +91,10 @@ class WSDCheckpointCallback(UnrankedSaver):
         self._ends: frozenset[int] = frozenset()
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Ask the scheduler for its phases, and begin with what was given."""
+        """Read the phases from the scheduler, and load the initial checkpoint of a new training."""
         super().on_fit_start(trainer, module)
         if self.initial_checkpoint is not None and trainer.progress.is_fresh:
-            put_back(trainer, module, str(self.initial_checkpoint))
+            restore_weights_and_optimizers(trainer, module, str(self.initial_checkpoint))
         scheduler = _wsd_scheduler(trainer)
         ends = sorted(int(step) for step in scheduler.get_checkpoint_steps())
         ratio = float(getattr(scheduler, "decay_phase_ratio", _DECAY))
@@ -106,9 +106,9 @@ class WSDCheckpointCallback(UnrankedSaver):
         )
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Save if a decay is about to begin, or is over."""
+        """Save if a decay is about to begin, or has ended."""
         step = trainer.progress.batches_stepped
-        if step == self.ledger.books.saved_step or not is_training(trainer):
+        if step == self.tracker.ranking.saved_step or not is_real_fit(trainer):
             return
         if step in self._starts:
             self._save(trainer, f"checkpoint_{step}_wsd_pre_decay", step, weights_only=False)
@@ -118,31 +118,31 @@ class WSDCheckpointCallback(UnrankedSaver):
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
         """Save because `trainer.request_checkpoint()` was called."""
-        if is_training(trainer):
+        if is_real_fit(trainer):
             step = trainer.progress.batches_stepped
             self._save(
-                trainer, f"checkpoint_{step}", self.ledger.books.saved_step, weights_only=False
+                trainer, f"checkpoint_{step}", self.tracker.ranking.saved_step, weights_only=False
             )
 
     def _save(self, trainer: Trainer, name: str, step: int, weights_only: bool) -> None:
-        books, path = self.ledger.books.copy(), self.format_checkpoint_name({}, name)
-        books.last_model_path, books.saved_step = path, step
-        self.save_weights_only = weights_only
-        self._writer.write(trainer, Plan((path,)), books)
+        ranking, path = self.tracker.ranking.copy(), self.format_checkpoint_name({}, name)
+        ranking.last_model_path, ranking.saved_step = path, step
+        self.save_weights_only = weights_only  # the tracker reads this option at each save
+        self.tracker.write(trainer, SavePlan((path,)), ranking)
 
 
 def _wsd_scheduler(trainer: Trainer) -> Any:
-    """Return the scheduler that knows when its decays end.
+    """Return the scheduler that has `get_checkpoint_steps()`.
 
     Raises:
-        OptimizationError: none does.
+        OptimizationError: none has.
     """
     for config in trainer.lr_scheduler_configs:
         if callable(getattr(config.scheduler, "get_checkpoint_steps", None)):
             return config.scheduler
-    found = [type(config.scheduler).__name__ for config in trainer.lr_scheduler_configs]
+    names = [type(config.scheduler).__name__ for config in trainer.lr_scheduler_configs]
     raise OptimizationError(
-        f"schedulers {', '.join(found) or 'none'} of a run with {_WHERE}: one of them must have "
+        f"schedulers {', '.join(names) or 'none'} of a run with {_WHERE}: one of them must have "
         "get_checkpoint_steps(), which returns the steps at which decays end. Return such a "
         "scheduler from configure_optimizers, or take the callback out."
     )

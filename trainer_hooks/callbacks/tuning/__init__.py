@@ -1,1 +1,1 @@
-"""Callbacks that choose the numbers a training goes by: rates, batch sizes, windows."""
+"""Callbacks that choose learning rate, batch size and accumulation window."""

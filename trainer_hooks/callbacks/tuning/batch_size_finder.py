@@ -1,4 +1,4 @@
-"""BatchSizeFinder: try growing batch sizes, and use the largest that fits into memory."""
+"""BatchSizeFinder: try growing batch sizes, and use the largest one that fits into memory."""
 
 from __future__ import annotations
 
@@ -7,56 +7,68 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.utils.data import DataLoader
 
 from trainer_hooks._log import log, warn
+from trainer_hooks._options import check_options, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_number
-from trainer_hooks.callbacks.tuning.attributes import Setting, find_setting
-from trainer_hooks.callbacks.tuning.size_search import largest_fitting
-from trainer_hooks.data import loaders_in
+from trainer_hooks.callbacks.option_checks import check_choice, check_number
+from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
+from trainer_hooks.data.loader_inspection import loaders_in
 from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
-from trainer_hooks.hooks import Band
-from trainer_hooks.runtime import free_memory, is_out_of_memory
+from trainer_hooks.hooks.band import Band
+from trainer_hooks.runtime.device import free_memory, is_out_of_memory
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import DataModule, Module
+    from collections.abc import Callable
 
-__all__ = ["BatchSizeFinder"]
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.datamodule import DataModule
+    from trainer_hooks.module.module import Module
+
+__all__ = ["BatchSizeFinder", "find_largest_fitting_size"]
 
 _WHERE = "BatchSizeFinder"
+
+
+_RULES = {
+    "steps_per_trial": whole_number(1),
+    "init_val": whole_number(1),
+    "max_trials": whole_number(1),
+    "max_val": whole_number(1),
+}
 
 
 class BatchSizeFinder(Callback):
     """Try growing batch sizes for a few batches each, and run with the largest that fits.
 
     The size is an attribute or hyperparameter of the module or data module, whose dataloader
-    methods use it. It is set, the loaders are made with it, and some batches are run: in a fit
-    trained and validated, else validated, tested or predicted. Where memory runs out, it is freed
-    and a smaller size is tried. Only a size that was tried is chosen. Afterwards everything else is
-    as it was, to the last random number, and the loaders of the run are made with the size found.
+    methods use it. The finder sets it, makes the loaders with it, and runs some batches: in a fit
+    it trains and validates them, else it validates, tests or predicts. Where memory runs out, it is
+    freed and a smaller size is tried. Only a size that was tried is chosen. Afterwards everything
+    else is as it was, to the last random number, and the loaders of the run are made with the
+    chosen size.
 
-    A resumed run does not try again: it goes on with the size that was found. To try at other
+    A resumed run does not try again: it goes on with the size of the earlier run. To try at other
     times, call `scale_batch_size` in `on_train_epoch_start` of a subclass, with an `on_fit_start`
     that does nothing.
 
     Args:
-        mode: `"power"`: double the size until memory runs out; `"binsearch"`: and then go on with
-            the middle between what fits and what does not.
-        steps_per_trial: how many batches of each size are run.
+        mode: `"power"`: double the size until memory runs out; `"binsearch"`: then try the middle
+            between the largest fitting and the smallest failing size, and so on.
+        steps_per_trial: the number of batches of each size.
         init_val: the first size.
-        max_trials: how many sizes are tried.
+        max_trials: the largest number of sizes to try.
         batch_arg_name: the name of the attribute or hyperparameter.
-        margin: the share that the size found is made smaller by, with `"binsearch"`.
-        max_val: no size over it is tried.
+        margin: the share by which the result is reduced, with `"binsearch"`.
+        max_val: the upper limit of sizes.
 
     Attributes:
-        optimal_batch_size: the size that was found, or None before.
+        optimal_batch_size: the chosen size, or None before.
 
-    State: the size that was found.
+    State: the chosen size.
 
     Raises:
         OptionError: an argument is outside its rule.
         UsageError: in a run, the loaders were passed to it, there is no such attribute, no size
-            fits, or in a fit, the loaders do not follow it (a warning elsewhere).
+            fits, or in a fit, the loaders do not use it (a warning elsewhere).
 
     Example::
 
@@ -86,9 +98,17 @@ class BatchSizeFinder(Callback):
         max_val: int = 8192,
     ) -> None:
         self.mode: str = check_choice("mode", mode, _WHERE, self.SUPPORTED_MODES)
-        self.steps_per_trial = check_count("steps_per_trial", steps_per_trial, _WHERE, 1)
-        self.init_val = check_count("init_val", init_val, _WHERE, 1)
-        self.max_trials = check_count("max_trials", max_trials, _WHERE, 1)
+        check_options(
+            _WHERE,
+            _RULES,
+            steps_per_trial=steps_per_trial,
+            init_val=init_val,
+            max_trials=max_trials,
+            max_val=max_val,
+        )
+        self.steps_per_trial = steps_per_trial
+        self.init_val = init_val
+        self.max_trials = max_trials
         if not isinstance(batch_arg_name, str) or not batch_arg_name:
             raise OptionError(
                 f"batch_arg_name {batch_arg_name!r} of {_WHERE}: it must be the name of an "
@@ -100,30 +120,30 @@ class BatchSizeFinder(Callback):
                 f"margin {margin!r} of {_WHERE}: it must be below 1. Pass a share such as 0.05."
             )
         self.margin = margin
-        self.max_val = check_count("max_val", max_val, _WHERE, 1)
+        self.max_val = max_val
         self.optimal_batch_size: int | None = None
 
     @property
     def state_key(self) -> str:
-        """The class's name with the attribute that it sets."""
+        """The class name with the name of the attribute."""
         return self._generate_state_key(batch_arg_name=self.batch_arg_name)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the size that was found."""
+        """Return the chosen size."""
         return {"batch_size": self.optimal_batch_size}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it back."""
+        """Restore the chosen size."""
         self.optimal_batch_size = state_dict["batch_size"]
 
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Make the loaders of a resumed fit with the size that it had, before they are compared."""
+        """Make the loaders of a resumed fit with its earlier size, before they are compared."""
         state = checkpoint.get("callbacks", {}).get(self.state_key, {})
         size = state.get("batch_size")
         if trainer.state.fn == "fit" and size is not None:
-            self.setting_of(module, trainer.datamodule).write(size)
+            self.tuned_attribute(module, trainer.datamodule).write(size)
             trainer.reload_dataloaders()
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
@@ -132,7 +152,7 @@ class BatchSizeFinder(Callback):
             self.scale_batch_size(trainer, module)
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Find the size for a validation of its own."""
+        """Find the size for a validation outside fit."""
         if trainer.state.fn == "validate":
             self.scale_batch_size(trainer, module)
 
@@ -145,10 +165,10 @@ class BatchSizeFinder(Callback):
         self.scale_batch_size(trainer, module)
 
     def scale_batch_size(self, trainer: Trainer, module: Module) -> None:
-        """Try the sizes now, and make the run's loaders with the one that is chosen.
+        """Try the sizes now, and make the run's loaders with the chosen one.
 
         Raises:
-            UsageError: it is inside an epoch, there is nothing to set, or no size fits.
+            UsageError: the run is inside an epoch, there is no attribute to set, or no size fits.
         """
         if trainer.fast_dev_run:
             log.info("%s: nothing is tried in a dry run (fast_dev_run)", _WHERE)
@@ -159,53 +179,53 @@ class BatchSizeFinder(Callback):
                 "change their batch size. Define the dataloader methods of the module or a data "
                 "module, and pass none."
             )
-        setting = self.setting_of(module, trainer.datamodule)
-        before = setting.read()
-        trial = _Trial(trainer, setting, self.steps_per_trial)
+        attribute = self.tuned_attribute(module, trainer.datamodule)
+        size_before = attribute.read()
+        trial = _BatchSizeTrial(trainer, attribute, self.steps_per_trial)
         try:
-            found = largest_fitting(
+            size = find_largest_fitting_size(
                 trial.fits,
                 mode=self.mode,
                 start=self.init_val,
-                largest=min(self.max_val, _samples(trainer) or self.max_val),
+                largest=min(self.max_val, _largest_dataset_size(trainer) or self.max_val),
                 max_trials=self.max_trials,
             )
         except _WithoutEffectError as error:
-            setting.write(before)
+            attribute.write(size_before)
             if trainer.state.fn == "fit":
                 raise
-            warn(f"{error} The size stays {before!r}.", TrainerHooksWarning)
+            warn(f"{error} The size stays {size_before!r}.", TrainerHooksWarning)
             return
         except BaseException:
-            setting.write(before)
+            attribute.write(size_before)
             raise
         if self.mode == "binsearch":
-            found = max(1, int(found * (1 - self.margin)))
-        setting.write(found)
-        self.optimal_batch_size = found
+            size = max(1, int(size * (1 - self.margin)))
+        attribute.write(size)
+        self.optimal_batch_size = size
         trainer.reload_dataloaders()
-        log.info("%s: %s is set to %d", _WHERE, setting.name, found)
+        log.info("%s: %s is set to %d", _WHERE, attribute.name, size)
 
-    def setting_of(self, module: Module, datamodule: DataModule | None) -> Setting:
-        """Return the number that it sets.
+    def tuned_attribute(self, module: Module, datamodule: DataModule | None) -> TunedAttribute:
+        """Return the attribute that this finder sets.
 
         Raises:
-            UsageError: neither of them has it.
+            UsageError: neither the module nor the data module has it.
         """
         names = (self.batch_arg_name,)
-        return find_setting(names, module, datamodule, _WHERE, "batch_arg_name=")
+        return find_tuned_attribute(names, module, datamodule, _WHERE, "batch_arg_name=")
 
 
 class _WithoutEffectError(UsageError):
-    """Raised where the loaders do not follow the number that is set."""
+    """Raised where the loaders' batch size does not follow the attribute."""
 
 
-class _Trial(Callback):
-    """Runs a few batches of a size, and looks whether the loaders have it."""
+class _BatchSizeTrial(Callback):
+    """A trial run of a few batches of one size, which checks that the loaders use that size."""
 
-    def __init__(self, trainer: Trainer, setting: Setting, steps: int) -> None:
+    def __init__(self, trainer: Trainer, attribute: TunedAttribute, steps: int) -> None:
         self._trainer = trainer
-        self._setting = setting
+        self._attribute = attribute
         self._steps = steps
         self._sizes: dict[int, list[Any]] = {}
 
@@ -213,54 +233,97 @@ class _Trial(Callback):
         """Return whether batches of a size fit into memory.
 
         Raises:
-            UsageError: the loaders have batches of another size, whatever is set.
+            UsageError: the loaders' batch size does not follow the attribute.
         """
-        self._setting.write(size)
+        self._attribute.write(size)
         is_fitting = True
         try:
+            # a fit must be able to validate with this size too
             self._trainer.trial_run(self, steps=self._steps, validates=True)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             is_fitting = False
         if not is_fitting:
-            # not before the error is gone, which holds on to all that it passed through
+            # outside the except block: the error's traceback keeps the frames' tensors alive
             free_memory()
         log.info("%s: %d %s", _WHERE, size, "fits" if is_fitting else "does not fit")
         return is_fitting
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Look at the training loader."""
-        self._look(trainer, [trainer.train_dataloader])
+        """Check the training loader."""
+        self._check_loaders(trainer, [trainer.train_dataloader])
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Look at the loaders of a validation of its own."""
+        """Check the loaders of a validation outside fit."""
         if trainer.state.fn == "validate":
-            self._look(trainer, loaders_in(trainer.val_dataloaders))
+            self._check_loaders(trainer, loaders_in(trainer.val_dataloaders))
 
     def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Look at the loaders of a test."""
-        self._look(trainer, loaders_in(trainer.test_dataloaders))
+        """Check the loaders of a test."""
+        self._check_loaders(trainer, loaders_in(trainer.test_dataloaders))
 
     def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Look at the loaders of a prediction."""
-        self._look(trainer, loaders_in(trainer.predict_dataloaders))
+        """Check the loaders of a prediction."""
+        self._check_loaders(trainer, loaders_in(trainer.predict_dataloaders))
 
-    def _look(self, trainer: Trainer, loaders: list[Any]) -> None:
+    def _check_loaders(self, trainer: Trainer, loaders: list[Any]) -> None:
+        # a subclass or another loader may make batches of other sizes than its `batch_size`
         sizes = [loader.batch_size for loader in loaders if type(loader) is DataLoader]
-        wanted = self._setting.read()
+        wanted = self._attribute.read()
         self._sizes[wanted] = sizes
-        others = [size for size in self._sizes if size != wanted]
-        if sizes and others and wanted not in sizes and self._sizes[others[-1]] == sizes:
+        earlier = [size for size in self._sizes if size != wanted]
+        # loaders that have the same other size in two trials do not follow the attribute
+        if sizes and earlier and wanted not in sizes and self._sizes[earlier[-1]] == sizes:
             raise _WithoutEffectError(
-                f"{_WHERE}: {self._setting.name} was set to {others[-1]} and to {wanted}, but the "
-                f"loaders have batches of {', '.join(map(str, sizes))} each time. Use "
-                f"{self._setting.name} in the dataloader methods."
+                f"{_WHERE}: {self._attribute.name} was set to {earlier[-1]} and to {wanted}, but "
+                f"the loaders have batches of {', '.join(map(str, sizes))} each time. Use "
+                f"{self._attribute.name} in the dataloader methods."
             )
 
 
-def _samples(trainer: Trainer) -> int | None:
-    """Return how many samples the largest data set of the run has, if that is known."""
+def find_largest_fitting_size(
+    fits: Callable[[int], bool], *, mode: str, start: int, largest: int, max_trials: int
+) -> int:
+    """Return the largest tried size that fits.
+
+    Args:
+        fits: tries a size and returns whether it fits.
+        mode: `"power"`: double the size until one does not fit; `"binsearch"`: then try the middle
+            between the largest fitting and the smallest failing size, until they are neighbours.
+        start: the first size.
+        largest: the upper limit of sizes.
+        max_trials: the upper limit of tries.
+
+    Raises:
+        UsageError: not even a size of 1 fits, or no tried size.
+    """
+    # `largest + 1` counts as the smallest failing size: it is never tried
+    best, failed, size = 0, largest + 1, min(start, largest)
+    for _ in range(max_trials):
+        if fits(size):
+            best = size
+        else:
+            failed = size
+        if failed - best <= 1 or (mode == "power" and best and failed <= largest):
+            break
+        if failed > largest:
+            size = min(2 * best, largest)
+        elif best:
+            size = (best + failed) // 2
+        else:
+            size = failed // 2
+    if not best:
+        smallest = "of 1" if failed == 1 else f"down to {failed}"
+        raise UsageError(
+            f"batch sizes {smallest}: none fits into memory. Use a smaller model or precision, or "
+            "more trials (max_trials) or a smaller init_val."
+        )
+    return best
+
+
+def _largest_dataset_size(trainer: Trainer) -> int | None:
+    """Return the size of the run's largest data set, or None if one is unknown."""
     loaders = {
         "fit": [trainer.train_dataloader],
         "validate": loaders_in(trainer.val_dataloaders),
@@ -270,6 +333,7 @@ def _samples(trainer: Trainer) -> int | None:
     counts = []
     for loader in loaders:
         dataset = getattr(loader, "dataset", None)
+        # an iterable data set: any size may be full
         if not hasattr(dataset, "__len__"):
             return None
         counts.append(len(dataset))  # type: ignore[arg-type]

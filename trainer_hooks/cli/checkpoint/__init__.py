@@ -1,1 +1,1 @@
-"""The command `checkpoint`: what is in a file, and what may be done with it."""
+"""The command `checkpoint`: show, verify, compare, export and prune checkpoint files."""

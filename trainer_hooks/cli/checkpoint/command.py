@@ -1,4 +1,4 @@
-"""`trainer-hooks checkpoint`: look into checkpoints, verify and compare them, and tidy them up."""
+"""`trainer-hooks checkpoint`: the parser of the command and its subcommands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.cli.commands import USAGE_ERROR, failed, number_under
+from trainer_hooks.cli.commands import USAGE_ERROR, number_below, print_failure
 from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_tolerance = number_under(math.inf, "a number from 0 on")
+_tolerance = number_below(math.inf, "a number from 0 on")
 
 
 def add_parser(commands: Commands) -> None:
-    """Declare the command and its actions."""
+    """Declare the command and its subcommands."""
     parser = commands.add_parser(
         "checkpoint",
         help="look into checkpoints; verify, compare, prune and export them",
@@ -37,7 +37,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked for, and return the exit code."""
+    """Run the chosen subcommand and return the exit code."""
     if arguments.act is None:
         arguments.parser.print_help(sys.stderr)
         return USAGE_ERROR
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         reason = str(error)
     except RecursionError:
         reason = "what the file holds is nested too deep, or holds itself"
-    return failed(arguments.parser.prog.partition(" ")[2], reason)
+    return print_failure(arguments.parser.prog.partition(" ")[2], reason)
 
 
 def _add_show(actions: Commands) -> None:
@@ -133,7 +133,7 @@ def _add_diff(actions: Commands) -> None:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from trainer_hooks.checkpoint import Tolerance
+    from trainer_hooks.checkpoint.difference import Tolerance
     from trainer_hooks.cli.checkpoint.diff import diff
 
     tolerance = Tolerance(arguments.atol, arguments.rtol)
@@ -174,10 +174,10 @@ def _prune(arguments: argparse.Namespace) -> int:
     wanted = (arguments.keep_best, arguments.monitor, arguments.mode)
     if any(wanted) and not all(wanted):
         arguments.parser.error("--keep-best, --monitor and --mode go together: give all three")
-    from trainer_hooks.checkpoint import Rule
+    from trainer_hooks.checkpoint.folder_retention import RetentionRule
     from trainer_hooks.cli.checkpoint.prune import prune
 
-    rule = Rule(
+    rule = RetentionRule(
         arguments.keep,
         arguments.keep_best or 0,
         arguments.monitor or "",

@@ -1,4 +1,4 @@
-"""`trainer-hooks checkpoint diff A B`: in what two files differ."""
+"""`trainer-hooks checkpoint diff A B`: list the differences of two checkpoint files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks._text import Branch, show_tree
-from trainer_hooks.checkpoint import How, differences, inspect_file
-from trainer_hooks.cli.values import JsonWriter, counted, printable, shortened
+from trainer_hooks.checkpoint.difference import DifferenceType, differences
+from trainer_hooks.checkpoint.inspection import inspect_file
+from trainer_hooks.cli.values import JsonWriter, count_with_noun, printable, short_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trainer_hooks.checkpoint import Difference, Tolerance
+    from trainer_hooks.checkpoint.difference import Difference, Tolerance
 
 __all__ = ["DIFFERENT", "EQUAL", "diff"]
 
@@ -32,57 +33,57 @@ _WIDTH = 100
 
 
 def diff(first: Path, second: Path, tolerance: Tolerance, *, is_json: bool) -> int:
-    """Print in what two files differ and return the exit code.
+    """Print the differences of two files and return the exit code.
 
     Raises:
-        UnusableFileError: one of them cannot be looked into.
+        UnusableFileError: a file cannot be read as a checkpoint.
     """
     one, other = (inspect_file(path).with_tensors().as_saved() for path in (first, second))
-    found = list(differences(one, other, tolerance))
+    differing = list(differences(one, other, tolerance))
     if is_json:
         writer = JsonWriter()
         told = {
             "a": str(first),
             "b": str(second),
-            "is_equal": not found,
-            "differences": [_as_json(difference, writer) for difference in found],
+            "is_equal": not differing,
+            "differences": [_as_json(difference, writer) for difference in differing],
         }
         print(json.dumps(told, indent=2, allow_nan=False))
-    elif not found:
+    elif not differing:
         print(f"equal: {printable(first)} and {printable(second)} hold the same")
     else:
         show_tree(Branch(f"A: {printable(first)}"))
         show_tree(Branch(f"B: {printable(second)}"))
-        _show(found, weights=len({*one.weights, *other.weights}))
-    return DIFFERENT if found else EQUAL
+        _show(differing, weights=len({*one.weights, *other.weights}))
+    return DIFFERENT if differing else EQUAL
 
 
-def _show(found: list[Difference], weights: int) -> None:
-    """Print the differences, part by part.
+def _show(differing: list[Difference], weights: int) -> None:
+    """Print the differences, one section of the checkpoint after the other.
 
     Args:
-        found: them.
-        weights: how many weights the two files have, in either.
+        differing: the differences.
+        weights: the number of distinct weights in both files.
     """
-    for part in dict.fromkeys(difference.part for difference in found):
-        listed = [difference for difference in found if difference.part == part]
+    for part in dict.fromkeys(difference.part for difference in differing):
+        listed = [difference for difference in differing if difference.part == part]
         lines = [Branch(printable(_line(difference))) for difference in listed[:_SHOWN]]
         if len(listed) > _SHOWN:
             more = f"and {len(listed) - _SHOWN} more (--json lists all)"
             lines.append(Branch(more, is_faint=True))
-        title = f"{part}: {counted(len(listed), 'difference')}"
+        title = f"{part}: {count_with_noun(len(listed), 'difference')}"
         if part == "weights":
             kinds = Counter(_kind(difference.how) for difference in listed)
             how = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-            title = f"weights: {len(listed)} of {counted(weights, 'tensor')} differ ({how})"
+            title = f"weights: {len(listed)} of {count_with_noun(weights, 'tensor')} differ ({how})"
         show_tree(Branch(title, tuple(lines)))
 
 
-def _kind(how: How) -> str:
+def _kind(how: DifferenceType) -> str:
     return {
-        How.SHAPE: "of another shape",
-        How.DTYPE: "of another dtype",
-        How.TENSOR: "in values",
+        DifferenceType.SHAPE: "of another shape",
+        DifferenceType.DTYPE: "of another dtype",
+        DifferenceType.TENSOR: "in values",
     }.get(how, str(how))
 
 
@@ -92,29 +93,30 @@ def _line(difference: Difference) -> str:
 
 def _told(difference: Difference) -> Iterator[str]:
     match difference.how:
-        case How.ONLY_A | How.ONLY_B:
-            value = difference.a if difference.how is How.ONLY_A else difference.b
-            yield f"{difference.how} ({textwrap.shorten(shortened(value), _WIDTH)})"
-        case How.TENSOR:
-            yield f"{difference.differing:,} of {counted(difference.elements, 'element')} differ"
+        case DifferenceType.ONLY_A | DifferenceType.ONLY_B:
+            value = difference.a if difference.how is DifferenceType.ONLY_A else difference.b
+            yield f"{difference.how} ({textwrap.shorten(short_text(value), _WIDTH)})"
+        case DifferenceType.TENSOR:
+            yield f"{difference.differing:,} of "
+            yield f"{count_with_noun(difference.elements, 'element')} differ"
             yield f", by up to {difference.max_abs:.3g}"
             if difference.elements == 1:
-                yield f" ({shortened(difference.a)} -> {shortened(difference.b)})"
-        case How.TYPE:
+                yield f" ({short_text(difference.a)} -> {short_text(difference.b)})"
+        case DifferenceType.TYPE:
             yield f"{_typed(difference.a)} -> {_typed(difference.b)}"
-        case How.SHAPE | How.DTYPE:
+        case DifferenceType.SHAPE | DifferenceType.DTYPE:
             yield f"{difference.how} {difference.a} -> {difference.b}"
         case _:
             yield f"{_exact(difference.a)} -> {_exact(difference.b)}"
 
 
 def _exact(value: Any) -> str:
-    """Return a number with all its digits: two that differ must not look the same."""
-    return repr(value) if isinstance(value, float) else shortened(value)
+    """Return a number with all its digits, so that two different numbers never look the same."""
+    return repr(value) if isinstance(value, float) else short_text(value)
 
 
 def _typed(value: Any) -> str:
-    return f"{shortened(value)} ({type(value).__name__})"
+    return f"{short_text(value)} ({type(value).__name__})"
 
 
 def _as_json(difference: Difference, writer: JsonWriter) -> dict[str, Any]:
@@ -123,12 +125,12 @@ def _as_json(difference: Difference, writer: JsonWriter) -> dict[str, Any]:
         "path": difference.path,
         "how": str(difference.how),
     }
-    if difference.how is How.TENSOR:
+    if difference.how is DifferenceType.TENSOR:
         told["max_abs"] = writer.write(difference.max_abs)
         told["differing"] = difference.differing
         told["elements"] = difference.elements
         return told
     for name, value in (("a", difference.a), ("b", difference.b)):
         is_brief = isinstance(value, Tensor)
-        told[name] = shortened(value) if is_brief else writer.write(value)
+        told[name] = short_text(value) if is_brief else writer.write(value)
     return told

@@ -1,4 +1,4 @@
-"""`trainer-hooks checkpoint export FILE -o OUT`: the weights in a file of their own."""
+"""`trainer-hooks checkpoint export FILE -o OUT`: write the weights to a file of their own."""
 
 from __future__ import annotations
 
@@ -9,22 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer_hooks.checkpoint import (
-    FORMAT,
-    Fault,
-    UnusableFileError,
-    dump_safetensors,
-    is_safetensors,
-    verify_file,
-    write_checkpoint,
-)
-from trainer_hooks.cli.values import counted, printable, size_text
+from trainer_hooks.checkpoint.file import write_checkpoint
+from trainer_hooks.checkpoint.inspection import FileFault, UnusableFileError, verify_file
+from trainer_hooks.checkpoint.migrations import FORMAT
+from trainer_hooks.checkpoint.safetensors_file import dump_safetensors, is_safetensors
+from trainer_hooks.cli.values import count_with_noun, printable, size_text
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trainer_hooks.checkpoint import Contents
+    from trainer_hooks.checkpoint.inspection import CheckpointContents
 
 __all__ = ["export"]
 
@@ -41,16 +36,16 @@ _KEPT = (
 
 
 def export(source: Path, target: Path, *, is_forced: bool) -> int:
-    """Write the weights of a file to another one, print that, and return the exit code.
+    """Write the weights of a checkpoint to another file, print a summary, and return the exit code.
 
     Args:
-        source: the file; it is read whole and compared with its checksums first.
-        target: where to; its suffix says what it becomes.
-        is_forced: whether a file that is there may be written over.
+        source: the checkpoint; its checksums are verified first.
+        target: the file to write; its suffix decides the format.
+        is_forced: whether an existing file may be overwritten.
 
     Raises:
-        UsageError: the target has another suffix, or is there.
-        CheckpointError: the source cannot be used, or the target not be written.
+        UsageError: the target has an unknown suffix, or exists.
+        CheckpointError: the source cannot be read.
     """
     if target.suffix not in _SUFFIXES:
         raise UsageError(
@@ -63,31 +58,31 @@ def export(source: Path, target: Path, *, is_forced: bool) -> int:
         raise UsageError(f"output {str(target)!r} is there already. Give --force to write over it.")
     contents = verify_file(source, FORMAT).with_tensors()
     if not contents.weights:
-        raise UnusableFileError(source, Fault.NO_CHECKPOINT, "there are no weights in it")
+        raise UnusableFileError(source, FileFault.NO_CHECKPOINT, "there are no weights in it")
     if is_safetensors(target):
         write_checkpoint(_checkpoint(contents), target, dump=dump_safetensors)
     elif target.suffix == ".pt":
-        write_checkpoint(_alone(contents.weights), target)
+        write_checkpoint(_without_shared_storage(contents.weights), target)
     else:
         write_checkpoint(_checkpoint(contents), target)
-    count, size = counted(len(contents.weights), "tensor"), size_text(target.stat().st_size)
+    count, size = count_with_noun(len(contents.weights), "tensor"), size_text(target.stat().st_size)
     print(f"wrote {printable(target)}: {count}, {size}")
     return 0
 
 
-def _checkpoint(contents: Contents) -> dict[str, Any]:
-    """Return a checkpoint of the weights and the hyperparameters, in the format of the source."""
+def _checkpoint(contents: CheckpointContents) -> dict[str, Any]:
+    """Return a checkpoint of weights and hyperparameters, in the format of the source."""
     kept = {name: contents.data[name] for name in _KEPT if name in contents.data}
     if contents.own:
         kept["loops"] = {}
         kept["trainer_hooks"] = {name: contents.own.get(name) for name in ("format", "version")}
-    return {**kept, "state_dict": _alone(contents.weights)}
+    return {**kept, "state_dict": _without_shared_storage(contents.weights)}
 
 
-def _alone(weights: dict[str, Any]) -> dict[str, Any]:
-    """Return weights without the memory around them that the file holds for others.
+def _without_shared_storage(weights: dict[str, Any]) -> dict[str, Any]:
+    """Return weights without the parts of their storage that other tensors of the file use.
 
-    Weights that share their memory with one another go on sharing it.
+    Weights that share memory with one another keep sharing it.
     """
     dense = {
         name: value

@@ -1,4 +1,4 @@
-"""`trainer-hooks checkpoint prune FOLDER`: remove old checkpoints."""
+"""`trainer-hooks checkpoint prune FOLDER`: delete old checkpoints."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ import sys
 from typing import TYPE_CHECKING
 
 from trainer_hooks._text import show_table
-from trainer_hooks.checkpoint import FORMAT, plan_pruning, remove_folder
-from trainer_hooks.cli.values import counted, printable, size_text
+from trainer_hooks.checkpoint.atomic_write import remove_folder
+from trainer_hooks.checkpoint.folder_retention import plan_retention
+from trainer_hooks.checkpoint.migrations import FORMAT
+from trainer_hooks.cli.values import count_with_noun, printable, size_text
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trainer_hooks.checkpoint import Entry, Rule
+    from trainer_hooks.checkpoint.folder_retention import RetentionDecision, RetentionRule
 
 __all__ = ["prune"]
 
 
-def prune(folder: Path, rule: Rule, *, is_dry: bool, is_agreed: bool) -> int:
-    """Remove what a rule does not keep, and return the exit code: 1 if something is left undone.
+def prune(folder: Path, rule: RetentionRule, *, is_dry: bool, is_agreed: bool) -> int:
+    """Delete the checkpoints that a rule does not keep; exit with 1 if some could not be deleted.
 
     Args:
-        folder: where to look; folders inside of it are left alone.
-        rule: what is to stay.
-        is_dry: tell, and remove nothing.
-        is_agreed: do not ask.
+        folder: the folder to search; subfolders are left alone.
+        rule: which checkpoints to keep.
+        is_dry: only print the plan, delete nothing.
+        is_agreed: delete without asking.
 
     Raises:
-        UsageError: it is no folder, or there is nobody to ask.
-        MetricError: no checkpoint has the metric that tells the best.
+        UsageError: the folder does not exist, or there is no terminal to ask on.
+        MetricError: no checkpoint has the metric that ranks them.
     """
     if not folder.is_dir():
         raise UsageError(f"{str(folder)!r} must be a folder that is there.")
-    entries = plan_pruning(folder, rule, FORMAT)
+    entries = plan_retention(folder, rule, FORMAT)
     going = [entry for entry in entries if not entry.is_kept]
     if entries:
         rows = [
@@ -51,9 +53,11 @@ def prune(folder: Path, rule: Rule, *, is_dry: bool, is_agreed: bool) -> int:
         print("nothing to remove")
         return 0
     if is_dry:
-        print(f"would remove {counted(len(going), 'file')}, {room}")
+        print(f"would remove {count_with_noun(len(going), 'file')}, {room}")
         return 0
-    if not is_agreed and not _agrees(f"Remove {counted(len(going), 'file')}, {room}? [y/N] "):
+    if not is_agreed and not _agrees(
+        f"Remove {count_with_noun(len(going), 'file')}, {room}? [y/N] "
+    ):
         print("nothing was removed")
         return 1
     return _remove(going)
@@ -72,7 +76,7 @@ def _agrees(question: str) -> bool:
     return answer.strip().lower() in {"y", "yes"}
 
 
-def _remove(going: list[Entry]) -> int:
+def _remove(going: list[RetentionDecision]) -> int:
     removed = []
     for entry in going:
         if not entry.is_unchanged:
@@ -84,5 +88,5 @@ def _remove(going: list[Entry]) -> int:
         except OSError as error:
             print(f"{str(entry.path)!r} cannot be removed: {error.strerror}", file=sys.stderr)
     room = size_text(sum(entry.size for entry in removed))
-    print(f"removed {counted(len(removed), 'file')}, {room}")
+    print(f"removed {count_with_noun(len(removed), 'file')}, {room}")
     return 0 if len(removed) == len(going) else 1

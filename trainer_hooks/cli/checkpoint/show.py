@@ -1,4 +1,4 @@
-"""`trainer-hooks checkpoint show FILE`: what is in it."""
+"""`trainer-hooks checkpoint show FILE`: print the contents of a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,24 +10,31 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks._text import Branch, show_table, show_tree
-from trainer_hooks.checkpoint import (
+from trainer_hooks.checkpoint.inspection import (
+    as_mapping,
+    describe_position,
     dtype_name,
     inspect_file,
-    mapping,
-    place_in_words,
     sections_of,
     tensor_bytes,
 )
-from trainer_hooks.cli.values import JsonWriter, counted, flat, printable, shortened, size_text
-from trainer_hooks.clock import EpochStage
+from trainer_hooks.cli.values import (
+    JsonWriter,
+    count_with_noun,
+    flatten,
+    printable,
+    short_text,
+    size_text,
+)
+from trainer_hooks.clock.progress import EpochStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from trainer_hooks.checkpoint import Contents
+    from trainer_hooks.checkpoint.inspection import CheckpointContents
 
-__all__ = ["show", "told_of"]
+__all__ = ["file_facts", "show"]
 
 _SHOWN = 20
 """Lines of one callback state or of one group of values."""
@@ -37,12 +44,12 @@ _SMALL = 64
 
 
 def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
-    """Print what is in a file and return the exit code.
+    """Print the contents of a checkpoint and return the exit code.
 
     Raises:
-        UnusableFileError: it cannot be looked into.
+        UnusableFileError: the file cannot be read as a checkpoint.
     """
-    told = told_of(inspect_file(path))
+    told = file_facts(inspect_file(path))
     if is_json:
         print(json.dumps(JsonWriter().write(told), indent=2, allow_nan=False))
         return 0
@@ -55,8 +62,8 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
     return 0
 
 
-def told_of(file: Contents) -> dict[str, Any]:
-    """Return all there is to tell of a file."""
+def file_facts(file: CheckpointContents) -> dict[str, Any]:
+    """Return the facts about a checkpoint file as plain data."""
     contents = file.as_saved()
     own, data = contents.own, contents.data
     tensors = {name: item for name, item in contents.weights.items() if isinstance(item, Tensor)}
@@ -69,7 +76,7 @@ def told_of(file: Contents) -> dict[str, Any]:
         "lightning_version": data.get("pytorch-lightning_version"),
         "counters": _counters(contents),
         "is_resumable": contents.is_resumable,
-        "place": place_in_words(contents),
+        "place": describe_position(contents),
         "sections": [
             {"name": part.name, "bytes": part.size, "share": part.size / max(1, contents.size)}
             for part in sections_of(file)
@@ -81,28 +88,28 @@ def told_of(file: Contents) -> dict[str, Any]:
             "others": [name for name in contents.weights if name not in tensors],
             "list": [_tensor(name, tensor) for name, tensor in tensors.items()],
         },
-        "hyperparameters": mapping(data.get("hyper_parameters")),
-        "config": mapping(data.get("config")),
-        "metrics": mapping(mapping(own.get("metrics")).get("callback_metrics")),
+        "hyperparameters": as_mapping(data.get("hyper_parameters")),
+        "config": as_mapping(data.get("config")),
+        "metrics": as_mapping(as_mapping(own.get("metrics")).get("callback_metrics")),
         "optimizers": [_optimizer(state) for state in _listed(data.get("optimizer_states"))],
         "schedulers": _listed(data.get("lr_schedulers")),
-        "setup": mapping(own.get("setup")),
-        "training_loaders": _listed(mapping(own.get("stream")).get("shape")),
+        "setup": as_mapping(own.get("setup")),
+        "training_loaders": _listed(as_mapping(own.get("stream")).get("shape")),
         "callbacks": contents.callbacks,
-        "state_versions": mapping(own.get("state_versions")),
-        "plugins": [record for record in _listed(own.get("plugins")) if mapping(record)],
-        "random_states": list(mapping(own.get("rng"))),
-        "gradients": list(mapping(own.get("gradients"))),
+        "state_versions": as_mapping(own.get("state_versions")),
+        "plugins": [record for record in _listed(own.get("plugins")) if as_mapping(record)],
+        "random_states": list(as_mapping(own.get("rng"))),
+        "gradients": list(as_mapping(own.get("gradients"))),
     }
 
 
-def _counters(contents: Contents) -> dict[str, Any]:
+def _counters(contents: CheckpointContents) -> dict[str, Any]:
     named = {"epoch": "epoch", "global_step": "optimizer_steps"}
-    found = {new: contents.data[old] for old, new in named.items() if old in contents.data}
+    counters = {new: contents.data[old] for old, new in named.items() if old in contents.data}
     progress = dict(contents.progress)
     if progress.get("stage") == EpochStage.ENDED:  # it is whole, but for being counted
         progress["epochs_completed"] = progress.get("epochs_completed", 0) + 1
-    return {**found, **progress}
+    return {**counters, **progress}
 
 
 def _tensor(name: str, tensor: Tensor) -> dict[str, Any]:
@@ -115,9 +122,9 @@ def _tensor(name: str, tensor: Tensor) -> dict[str, Any]:
 
 
 def _optimizer(state: Any) -> dict[str, Any]:
-    """Tell of an optimizer's state."""
-    groups = [mapping(group) for group in _listed(mapping(state).get("param_groups"))]
-    kept = [mapping(values) for values in mapping(mapping(state).get("state")).values()]
+    """Return the facts about an optimizer's state."""
+    groups = [as_mapping(group) for group in _listed(as_mapping(state).get("param_groups"))]
+    kept = [as_mapping(values) for values in as_mapping(as_mapping(state).get("state")).values()]
     return {
         "groups": [
             {
@@ -136,13 +143,13 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _branches(told: dict[str, Any]) -> Iterator[Branch]:
-    """Give the lines of the page; what a file does not have is left out."""
+    """Yield the branches of the printed tree; sections that the file lacks are left out."""
     yield Branch(f"{told['kind']}{_versions(told)}, {size_text(told['bytes'])}")
     yield Branch(f"can be resumed from: {printable(told['place'])}")
     yield from _group("counters", told["counters"].items())
     yield _weights(told["weights"])
     yield from _group("hyperparameters", told["hyperparameters"].items())
-    yield from _group("config", flat(_chosen(told["config"])))
+    yield from _group("config", flatten(_without_defaults(told["config"])))
     yield from _group("metrics", told["metrics"].items())
     yield from _optimizers(told)
     yield from _conditions(told)
@@ -153,7 +160,7 @@ def _branches(told: dict[str, Any]) -> Iterator[Branch]:
     if told["random_states"]:
         yield Branch(f"random states: {printable(', '.join(map(str, told['random_states'])))}")
     if told["gradients"]:
-        yield Branch(f"gradients: of {counted(len(told['gradients']), 'parameter')}")
+        yield Branch(f"gradients: of {count_with_noun(len(told['gradients']), 'parameter')}")
 
 
 def _versions(told: dict[str, Any]) -> str:
@@ -167,8 +174,8 @@ def _versions(told: dict[str, Any]) -> str:
 
 def _weights(weights: dict[str, Any]) -> Branch:
     dtypes = ", ".join(f"{dtype} ({count})" for dtype, count in weights["dtypes"].items())
-    text = f"weights: {counted(weights['tensors'], 'tensor')}"
-    text += f", {counted(weights['elements'], 'element')}"
+    text = f"weights: {count_with_noun(weights['tensors'], 'tensor')}"
+    text += f", {count_with_noun(weights['elements'], 'element')}"
     others = weights["others"]
     more = (Branch(f"no tensors: {printable(', '.join(map(str, others)))}"),) if others else ()
     return Branch(f"{text}, {dtypes}" if dtypes else text, more)
@@ -177,16 +184,16 @@ def _weights(weights: dict[str, Any]) -> Branch:
 def _optimizers(told: dict[str, Any]) -> Iterator[Branch]:
     branches = tuple(
         Branch(
-            f"{number}: {_class(told, 'optimizers', number)}{_kept(found)}",
-            tuple(Branch(_options(group)) for group in found["groups"]),
+            f"{number}: {_class(told, 'optimizers', number)}{_kept(state)}",
+            tuple(Branch(_options(group)) for group in state["groups"]),
         )
-        for number, found in enumerate(told["optimizers"])
+        for number, state in enumerate(told["optimizers"])
     )
     if branches:
         yield Branch("optimizers", branches)
     if told["schedulers"]:
         lines = [
-            _class(told, "schedulers", number) + _options(mapping(state))
+            _class(told, "schedulers", number) + _options(as_mapping(state))
             for number, state in enumerate(told["schedulers"])
         ]
         yield Branch(
@@ -196,29 +203,29 @@ def _optimizers(told: dict[str, Any]) -> Iterator[Branch]:
 
 def _kept(optimizer: dict[str, Any]) -> str:
     names = printable(", ".join(map(str, optimizer["kept"])) or "nothing")
-    return f"keeps {names} for {counted(optimizer['kept_for'], 'parameter')}"
+    return f"keeps {names} for {count_with_noun(optimizer['kept_for'], 'parameter')}"
 
 
 def _class(told: dict[str, Any], kind: str, number: int) -> str:
-    """Return the class of an optimizer or scheduler; older files do not tell it."""
+    """Return the class name of an optimizer or scheduler; older files do not record it."""
     known = _listed(told["setup"].get(kind))
-    name = mapping(known[number]).get("class") if number < len(known) else None
+    name = as_mapping(known[number]).get("class") if number < len(known) else None
     return f"{printable(name)}, " if name else ""
 
 
 def _conditions(told: dict[str, Any]) -> Iterator[Branch]:
-    """Give what the training was set up with beside that."""
+    """Yield the remaining settings of the training."""
     if "precision" in told["setup"]:
         yield Branch(f"precision: {printable(told['setup']['precision'])}")
-    lines = [_options(mapping(shape)) for shape in told["training_loaders"]]
+    lines = [_options(as_mapping(shape)) for shape in told["training_loaders"]]
     if lines:
         yield Branch("training loader", tuple(Branch(line) for line in lines if line))
 
 
 def _options(options: dict[Any, Any]) -> str:
-    """Return the options that say something: those that are switched off are left out."""
+    """Return the options that are switched on."""
     return ", ".join(
-        f"{printable(name)} {shortened(value)}"
+        f"{printable(name)} {short_text(value)}"
         for name, value in options.items()
         if value is not None and value is not False
     )
@@ -241,12 +248,12 @@ def _plugin(record: dict[str, Any]) -> Iterator[str]:
     yield f"state key {record.get('state_key')}"
 
 
-def _chosen(config: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a config without the options of the Trainer that are at their defaults."""
-    from trainer_hooks.trainer.options import TrainerConfig
+def _without_defaults(config: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a config without the Trainer options that have their default values."""
+    from trainer_hooks.trainer.options.config import TrainerConfig
 
     defaults = {field.name: field.default for field in fields(TrainerConfig)}
-    trainer = mapping(config.get("trainer"))
+    trainer = as_mapping(config.get("trainer"))
     chosen = {n: v for n, v in trainer.items() if n not in defaults or v != defaults[n]}
     return {**config, "trainer": chosen} if trainer else config
 
@@ -260,7 +267,7 @@ def _group(title: str, values: Iterable[tuple[Any, Any]]) -> Iterator[Branch]:
 def _lines(values: Iterable[tuple[Any, Any]]) -> Iterator[Branch]:
     items = list(values)
     for name, value in items[:_SHOWN]:
-        yield Branch(f"{printable(name)}: {shortened(value)}")
+        yield Branch(f"{printable(name)}: {short_text(value)}")
     if len(items) > _SHOWN:
         yield Branch(f"and {len(items) - _SHOWN} more (--json tells all)", is_faint=True)
 
@@ -275,7 +282,7 @@ def _show_sections(told: dict[str, Any]) -> None:
     small = len(sections) - len(rows)
     if small:
         rest = sum(part["bytes"] for part in sections if part["bytes"] < _SMALL)
-        rows.append([f"({counted(small, 'small one')})", f"{rest:,}", ""])
+        rows.append([f"({count_with_noun(small, 'small one')})", f"{rest:,}", ""])
     show_table(["section", "bytes", "share"], rows, right={1, 2}, whole={1, 2})
 
 

@@ -1,4 +1,4 @@
-"""`trainer-hooks checkpoint verify PATH...`: which files are whole, and what is wrong."""
+"""`trainer-hooks checkpoint verify PATH...`: check that checkpoint files are whole."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from trainer_hooks._text import show_table
-from trainer_hooks.checkpoint import FORMAT, Fault, Kind, UnusableFileError, is_folder, verify_file
+from trainer_hooks.checkpoint.atomic_write import is_sharded_folder
+from trainer_hooks.checkpoint.inspection import (
+    CheckpointKind,
+    FileFault,
+    UnusableFileError,
+    verify_file,
+)
+from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.cli.values import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from trainer_hooks.checkpoint import Contents
+    from trainer_hooks.checkpoint.inspection import CheckpointContents
 
 __all__ = ["verify"]
 
@@ -29,11 +36,11 @@ class _Verdict:
 
 
 def verify(paths: Iterable[Path], *, is_json: bool) -> int:
-    """Print a line for each file and return the exit code: 0 if all are ok, else 1.
+    """Print a line for each file and return the exit code: 0 if all are whole, else 1.
 
     Args:
-        paths: files, and folders that are searched for *.ckpt, through all levels.
-        is_json: whether JSON is printed.
+        paths: files, and folders that are searched recursively for *.ckpt.
+        is_json: whether to print JSON.
     """
     verdicts = [verdict for path in paths for verdict in _verdicts(path)]
     if is_json:
@@ -47,13 +54,13 @@ def verify(paths: Iterable[Path], *, is_json: bool) -> int:
 
 
 def _verdicts(path: Path) -> Iterator[_Verdict]:
-    if not path.is_dir() or is_folder(path):
+    if not path.is_dir() or is_sharded_folder(path):
         yield _verdict(path)
         return
     # a file that is being written has a name that begins with a dot
     files = sorted(file for file in path.rglob("*.ckpt") if not file.name.startswith("."))
     if not files:
-        yield _Verdict(str(path), Fault.MISSING, "there is no .ckpt file in this folder")
+        yield _Verdict(str(path), FileFault.MISSING, "there is no .ckpt file in this folder")
     for file in files:
         yield _verdict(file)
 
@@ -66,11 +73,15 @@ def _verdict(path: Path) -> _Verdict:
     return _Verdict(str(path), _OK, _summary(contents))
 
 
-def _summary(contents: Contents) -> str:
-    if contents.kind in (Kind.WEIGHTS, Kind.SAFETENSORS):
+def _summary(contents: CheckpointContents) -> str:
+    if contents.kind in (CheckpointKind.WEIGHTS, CheckpointKind.SAFETENSORS):
         return str(contents.kind)
     told = [f"{name} {contents.data.get(key)}" for key, name in _COUNTERS.items()]
-    rest = "" if contents.is_resumable or contents.kind is not Kind.OURS else ", weights alone"
+    rest = (
+        ""
+        if contents.is_resumable or contents.kind is not CheckpointKind.OURS
+        else ", weights alone"
+    )
     return f"{contents.kind}, {', '.join(told)}{rest}"
 
 

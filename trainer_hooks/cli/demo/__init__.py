@@ -1,1 +1,1 @@
-"""The command `demo`: a real training that is killed, resumed and compared."""
+"""The command `demo`: a real training that is interrupted, resumed and compared."""

@@ -1,4 +1,4 @@
-"""The arguments of `trainer-hooks demo`, apart from the demo itself, which imports torch."""
+"""The parser of `trainer-hooks demo`; apart from the demo, which imports torch."""
 
 from __future__ import annotations
 

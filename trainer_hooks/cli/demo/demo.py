@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
-from trainer_hooks.checkpoint import read_checkpoint
-from trainer_hooks.cli.checkpoint.compare import compare
+from trainer_hooks.checkpoint.file import read_checkpoint
+from trainer_hooks.cli.checkpoint.tensor_comparison import compare_tensors
 from trainer_hooks.cli.commands import is_free
 from trainer_hooks.cli.demo import digits
-from trainer_hooks.cli.demo import run as demo_run
-from trainer_hooks.cli.demo.digits import DigitsData, DigitsNet
-from trainer_hooks.cli.demo.report import (
+from trainer_hooks.cli.demo import training as demo_run
+from trainer_hooks.cli.demo.demo_report import (
     PRINTS,
     compare_runs,
     compare_states,
@@ -28,15 +27,16 @@ from trainer_hooks.cli.demo.report import (
     show_comparison,
     show_result,
 )
-from trainer_hooks.cli.demo.run import CtrlC, make_trainer
+from trainer_hooks.cli.demo.digits import DigitsData, DigitsNet
+from trainer_hooks.cli.demo.training import CtrlC, make_trainer
 from trainer_hooks.cli.screen import Screen
 from trainer_hooks.errors import UsageError
-from trainer_hooks.runtime import seed_everything
+from trainer_hooks.runtime.rng import seed_everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trainer_hooks.trainer import Trainer
+    from trainer_hooks.trainer.trainer import Trainer
 
 __all__ = ["run_demo"]
 
@@ -44,19 +44,19 @@ _SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """How long the demo trains, and in which epoch it interrupts itself."""
+class _DemoLength:
+    """The number of epochs of the demo, and the epoch in which it interrupts itself."""
 
     epochs: int
     cut_epoch: int
 
 
-_FAST = _Plan(epochs=7, cut_epoch=3)
-_FULL = _Plan(epochs=14, cut_epoch=8)
+_FAST = _DemoLength(epochs=7, cut_epoch=3)
+_FULL = _DemoLength(epochs=14, cut_epoch=8)
 
 
 class _DemoError(Exception):
-    """What keeps the demo from going on, in words for its user."""
+    """An error that stops the demo, with a message for its user."""
 
 
 def run_demo(folder: Path | None = None, *, is_fast: bool = False, processes: int = 1) -> int:
@@ -78,7 +78,7 @@ def run_demo(folder: Path | None = None, *, is_fast: bool = False, processes: in
     try:
         if processes > 1:
             return _run_processes(screen, folder, processes)
-        with demo_run.one_thread(), _printing_plugin():
+        with demo_run.single_threaded(), _printing_plugin():
             return _run(screen, folder, _FAST if is_fast else _FULL)
     except _DemoError as error:
         print(f"trainer-hooks demo: {error}", file=sys.stderr)
@@ -87,7 +87,7 @@ def run_demo(folder: Path | None = None, *, is_fast: bool = False, processes: in
 
 @contextmanager
 def _printing_plugin() -> Iterator[None]:
-    """Let the example plugin print meanwhile, here and in the process that resumes."""
+    """Let the example plugin print inside the context, here and in the resuming process."""
     before = os.environ.get(PRINTS)
     os.environ[PRINTS] = before or "1"
     try:
@@ -97,7 +97,7 @@ def _printing_plugin() -> Iterator[None]:
             del os.environ[PRINTS]
 
 
-def _run(screen: Screen, folder: Path | None, plan: _Plan) -> int:
+def _run(screen: Screen, folder: Path | None, plan: _DemoLength) -> int:
     root = _new_folder(folder)
     data = DigitsData(root)
     _prepare(data)
@@ -118,18 +118,18 @@ def _run(screen: Screen, folder: Path | None, plan: _Plan) -> int:
 
 
 def _run_processes(screen: Screen, folder: Path | None, processes: int) -> int:
-    from trainer_hooks.cli.demo.processes import run_processes
+    from trainer_hooks.cli.demo.distributed_demo import run_distributed_demo
 
     root = _new_folder(folder)
     _prepare(DigitsData(root))
     try:
-        return run_processes(screen, root, processes)
+        return run_distributed_demo(screen, root, processes)
     except UsageError as error:
         raise _DemoError(str(error)) from error
 
 
 def _new_folder(wanted: Path | None) -> Path:
-    """Return the absolute path of a folder that is empty, or is not there yet."""
+    """Return the absolute path of a folder that is empty or does not exist."""
     if wanted is None:
         wanted = Path("demo_runs", datetime.now().astimezone().strftime("%Y-%m-%d_%H%M%S"))
     if not is_free(wanted):
@@ -154,7 +154,7 @@ def _prepare(data: DigitsData) -> None:
         raise _DemoError(f"{str(data.file)!r} cannot be written: {error}.") from error
 
 
-def _introduce(screen: Screen, root: Path, plan: _Plan) -> None:
+def _introduce(screen: Screen, root: Path, plan: _DemoLength) -> None:
     screen.heading("trainer-hooks demo")
     sizes = digits.SIZES
     screen.text(
@@ -167,8 +167,8 @@ def _introduce(screen: Screen, root: Path, plan: _Plan) -> None:
     screen.lines([f"All files go to {root}"])
 
 
-def _interrupted(screen: Screen, folder: Path, plan: _Plan, data: DigitsData) -> str:
-    """Train until the demo's own Ctrl-C, and return the path of the checkpoint that it left."""
+def _interrupted(screen: Screen, folder: Path, plan: _DemoLength, data: DigitsData) -> str:
+    """Train until the demo sends itself Ctrl-C, and return the path of the saved checkpoint."""
     screen.heading("3. The same run, interrupted in the middle of an epoch")
     ctrl_c = CtrlC(plan.cut_epoch)
     seed_everything(_SEED, verbose=False)
@@ -191,8 +191,8 @@ def _interrupted(screen: Screen, folder: Path, plan: _Plan, data: DigitsData) ->
         return saver.last_exception_path
 
 
-def _resume(screen: Screen, checkpoint: str, folder: Path, plan: _Plan) -> None:
-    """Resume and finish a run in a new process.
+def _resume(screen: Screen, checkpoint: str, folder: Path, plan: _DemoLength) -> None:
+    """Resume a run in a new process and train it to its end.
 
     Raises:
         _DemoError: that process failed.
@@ -207,7 +207,7 @@ def _resume(screen: Screen, checkpoint: str, folder: Path, plan: _Plan) -> None:
 def _compare(
     screen: Screen, root: Path, checkpoint: str, restored: dict[str, Any], uncut: Trainer
 ) -> bool:
-    """Show whether both runs came to the same end, and return it."""
+    """Print whether both runs ended in the same state, and return the result."""
     cut = read_checkpoint(checkpoint)
     end = read_checkpoint(root / "cut" / demo_run.FINAL)
     reference = read_checkpoint(root / "uncut" / demo_run.FINAL)
@@ -215,7 +215,7 @@ def _compare(
     rows = compare_states(
         keys, cut["callbacks"], restored, end["callbacks"], reference["callbacks"]
     )
-    contrast = compare(cut["state_dict"], reference["state_dict"])
+    contrast = compare_tensors(cut["state_dict"], reference["state_dict"])
     return show_comparison(
         screen, compare_runs(end, reference), rows, contrast=len(contrast.differing)
     )

@@ -1,4 +1,4 @@
-"""What the demo trains: a small convolutional net, on the digits that scikit-learn ships."""
+"""The model and the data of the demo: a small convolutional net on scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainer_hooks.module import DataModule, Module
+from trainer_hooks.module.datamodule import DataModule
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     import os

@@ -1,1 +1,1 @@
-"""`trainer-hooks new`: a project with a training, to begin with."""
+"""The command `new`: create a project with a training."""

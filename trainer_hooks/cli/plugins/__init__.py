@@ -1,1 +1,1 @@
-"""The command `plugins`: what is installed, whether it is right, and a new one."""
+"""The command `plugins`: list and check installed plugins, create a new one."""

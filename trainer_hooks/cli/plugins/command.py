@@ -1,4 +1,4 @@
-"""`trainer-hooks plugins list|check|new`: what is installed, whether it is right, a new one."""
+"""`trainer-hooks plugins list|check|new`: the parser of the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["add_parser", "run"]
 
 
 def add_parser(commands: Commands) -> None:
-    """Declare the command and its three commands."""
+    """Declare the command and its subcommands."""
     parser = commands.add_parser(
         "plugins",
         help="list the installed plugins, check them, or begin a new one",
@@ -88,7 +88,7 @@ def _add_new(actions: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked for and return the exit code."""
+    """Run the chosen subcommand and return the exit code."""
     # imported here: `list` and `new` answer without torch, and `check` cannot
     if arguments.action == "list":
         from trainer_hooks.cli.plugins.list import list_plugins

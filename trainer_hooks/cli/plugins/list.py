@@ -1,4 +1,4 @@
-"""`trainer-hooks plugins list`: whose plugins are installed, and what became of them."""
+"""`trainer-hooks plugins list`: print the installed plugins and their status."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import Branch, show_table, show_tree
-from trainer_hooks.cli.plugins.survey import Survey, survey
-from trainer_hooks.errors import described
-from trainer_hooks.hooks import ALIASES, is_request, overrides
+from trainer_hooks.cli.plugins.survey import PluginSurvey, survey_plugins
+from trainer_hooks.errors import error_summary
+from trainer_hooks.hooks.discovery import is_interruption
+from trainer_hooks.hooks.spec import ALIASES, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.cli.plugins.survey import Finding
-    from trainer_hooks.hooks import HookSpec
+    from trainer_hooks.cli.plugins.survey import SurveyedPlugin
+    from trainer_hooks.hooks.spec import HookSpec
 
 __all__ = ["list_plugins"]
 
 
 def list_plugins(*, is_json: bool) -> int:
     """Print the installed plugins and return the exit code."""
-    records = _records(survey())
+    records = _records(survey_plugins())
     if is_json:
         print(json.dumps(records, indent=2))
     elif records:
@@ -32,12 +33,12 @@ def list_plugins(*, is_json: bool) -> int:
     return 0
 
 
-def _records(found: Survey) -> list[dict[str, Any]]:
-    """Return plain data on each plugin."""
-    return [_record(finding, found.hooks) for finding in found.findings]
+def _records(survey: PluginSurvey) -> list[dict[str, Any]]:
+    """Return plain data about each plugin."""
+    return [_record(finding, survey.hooks) for finding in survey.findings]
 
 
-def _record(finding: Finding, hooks: Mapping[str, HookSpec]) -> dict[str, Any]:
+def _record(finding: SurveyedPlugin, hooks: Mapping[str, HookSpec]) -> dict[str, Any]:
     plugin = finding.plugin
     return {
         "distribution": plugin.distribution,
@@ -63,17 +64,17 @@ def _record(finding: Finding, hooks: Mapping[str, HookSpec]) -> dict[str, Any]:
 
 
 def _state_key(callback: Callback) -> str:
-    """Return the key of a callback's state, or in parentheses why it cannot tell it."""
+    """Return a callback's state key, or in parentheses the error of computing it."""
     try:
         return callback.state_key
     except BaseException as error:
-        if is_request(error):
+        if is_interruption(error):
             raise
-        return f"({described(error)})"
+        return f"({error_summary(error)})"
 
 
 def _listened(callback: Callback, hooks: Mapping[str, HookSpec]) -> list[str]:
-    """Return the hooks to which a callback listens; `run_event` stands for all of them."""
+    """Return the hooks that a callback overrides; `run_event` stands for all of them."""
     if callback.routes_events:
         return ["run_event"]
     return [name for name in (*hooks, *ALIASES) if overrides(callback, name, hooks)]
@@ -102,7 +103,7 @@ def _supplied(record: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _branch(record: Mapping[str, Any]) -> Branch:
-    """Return all about one plugin."""
+    """Return the branch of the printed tree that describes one plugin."""
     lines = [_line(f"{record['value']} (group {record['group']})")]
     lines.append(_line(_verdict(record["status"], record["reason"])))
     for callback in record["callbacks"]:

@@ -1,4 +1,4 @@
-"""`trainer-hooks plugins new`: a package with a callback, to begin with."""
+"""`trainer-hooks plugins new`: create a package with a callback."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
-from trainer_hooks.cli.commands import failed, is_free
+from trainer_hooks.cli.commands import is_free, print_failure
 from trainer_hooks.cli.templates import write_templates
-from trainer_hooks.hooks import normal_name
+from trainer_hooks.hooks.plugin import normal_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Names", "write_plugin"]
+__all__ = ["PluginNames", "write_plugin"]
 
 # as packaging.utils checks it, which need not be installed
 _NAME = re.compile(r"[A-Z0-9]([A-Z0-9._-]*[A-Z0-9])?", re.IGNORECASE | re.ASCII)
@@ -27,11 +27,11 @@ _UNWRITTEN = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """What a plugin's parts are called, all made from one name.
+class PluginNames:
+    """The names inside a new plugin package, all derived from one.
 
     Attributes:
-        distribution: what `pip install` takes.
+        distribution: the name for `pip install`.
     """
 
     distribution: str
@@ -43,23 +43,23 @@ class Names:
 
     @property
     def package(self) -> str:
-        """The name to import."""
+        """The import name."""
         return self.entry_point.replace("-", "_")
 
     @property
     def callback(self) -> str:
-        """The callback's class."""
+        """The name of the callback's class."""
         words = self.entry_point.removesuffix("-callback").removesuffix("-callbacks").split("-")
         return "".join(word.capitalize() for word in words) + "Callback"
 
     @property
     def variable(self) -> str:
-        """The environment variable that quiets it."""
+        """The environment variable that silences the callback."""
         return f"{self.package.upper()}_QUIET"
 
     @property
     def fault(self) -> str:
-        """What is wrong with the name, and what to do, or an empty string."""
+        """The error in the name with its remedy, or an empty string."""
         if not _NAME.fullmatch(self.distribution):
             return (
                 "a distribution's name has only letters, digits, '-', '_' and '.' (ASCII), and "
@@ -79,7 +79,7 @@ class Names:
         return owner and f"{owner}. Choose a name that is not taken, or uninstall that one first."
 
     def _owner(self) -> str:
-        """Return in words who has the name already."""
+        """Return a description of the module or distribution that has the name already."""
         from importlib_metadata import PackageNotFoundError, distribution
 
         spec = importlib.util.find_spec(self.package)
@@ -93,22 +93,22 @@ class Names:
 
 
 def write_plugin(name: str, folder: Path | None) -> int:
-    """Write the package, say what to do next, and return the exit code.
+    """Write the package, print the next steps, and return the exit code.
 
     Args:
         name: the distribution's name.
-        folder: where to; a folder of that name in the working directory unless given.
+        folder: the target folder; by default a folder of that name in the working directory.
     """
-    names = Names(name)
+    names = PluginNames(name)
     target = Path(name) if folder is None else folder
     fault = names.fault and f"the name {name!r} is refused: {names.fault}"
     try:
         fault = fault or _fault_of_folder(target)
         if fault:
-            return failed("plugins new", fault)
+            return print_failure("plugins new", fault)
         written = list(_write(names, target))
     except OSError as error:
-        failed("plugins new", str(error))
+        print_failure("plugins new", str(error))
         return _UNWRITTEN
     print(
         f"distribution {names.distribution}, package {names.package}, callback {names.callback}, "
@@ -135,8 +135,8 @@ def _fault_of_folder(folder: Path) -> str:
     return ""
 
 
-def _write(names: Names, target: Path) -> Iterator[Path]:
-    """Write the package's files; yield their paths in it."""
+def _write(names: PluginNames, target: Path) -> Iterator[Path]:
+    """Write the package's files and yield their paths in the package."""
     filled_in = {
         "distribution": names.distribution,
         "entry_point": names.entry_point,

@@ -1,4 +1,4 @@
-"""Load the installed plugins as a Trainer does, and keep what each of them says meanwhile."""
+"""Load the installed plugins as a Trainer does, and record the warnings of each."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trainer_hooks.connector import Admission, adopting, all_hooks, can_take_part
+from trainer_hooks.connector.plugin_validation import (
+    PluginSelection,
+    all_hooks,
+    is_callback_or_foreign,
+    with_adapters,
+)
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.hooks import Plugin, PluginFilter, installed, load_each
+from trainer_hooks.hooks.discovery import installed_plugins, iter_plugin_records
+from trainer_hooks.hooks.plugin import Plugin, PluginFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from trainer_hooks.hooks import HookSpec
+    from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["Finding", "Survey", "prints_diverted", "survey"]
+__all__ = ["PluginSurvey", "SurveyedPlugin", "prints_diverted", "survey_plugins"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One plugin, and what was warned of while it was loaded.
+class SurveyedPlugin:
+    """One plugin with the warnings that it raised while it was loaded.
 
     Attributes:
-        plugin: its record, with what became of it.
-        warnings: the messages, less the one that only repeats why it failed.
+        plugin: its record, with its status.
+        warnings: the messages, without the one that only repeats why it failed.
     """
 
     plugin: Plugin
@@ -35,39 +41,39 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What was found.
+class PluginSurvey:
+    """The installed plugins and the hooks that they add.
 
     Attributes:
         findings: the installed plugins.
-        hooks: every hook that there is, those of plugins last.
+        hooks: every hook, those of plugins last.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[SurveyedPlugin, ...]
     hooks: Mapping[str, HookSpec]
 
 
-def survey(names: bool | Iterable[str] = True) -> Survey:
-    """Load plugins, and let those of their callbacks in that a Trainer would.
+def survey_plugins(names: bool | Iterable[str] = True) -> PluginSurvey:
+    """Load plugins and validate their callbacks as a Trainer would.
 
     Args:
         names: as in `Trainer(plugins=...)`.
     """
     wanted = PluginFilter.of(names)
     if wanted.takes_none:
-        return Survey(tuple(_switched_off(wanted)), all_hooks(()))
+        return PluginSurvey(tuple(_switched_off(wanted)), all_hooks(()))
     with prints_diverted():
         loaded = tuple(_loaded(wanted))
         hooks = all_hooks(finding.plugin for finding in loaded)
-        gate = Admission((), (), hooks, is_strict=False, errors="warn")
-        return Survey(tuple(_admitted(finding, gate) for finding in loaded), hooks)
+        gate = PluginSelection((), (), hooks, is_strict=False, errors="warn")
+        return PluginSurvey(tuple(_admitted(finding, gate) for finding in loaded), hooks)
 
 
 @contextlib.contextmanager
 def prints_diverted() -> Iterator[None]:
-    """Send what plugins, and the programs that they start, print to standard error.
+    """Redirect the output of plugins, and of programs that they start, to standard error.
 
-    Standard output belongs to what the command has to say: somebody may parse it.
+    Standard output holds the command's own output, which may be parsed.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -80,21 +86,21 @@ def prints_diverted() -> Iterator[None]:
         os.close(kept)
 
 
-def _loaded(wanted: PluginFilter) -> Iterator[Finding]:
-    """Yield the plugins one by one, each with what was warned of meanwhile."""
-    plugins = load_each(wanted, can_take_part)
+def _loaded(wanted: PluginFilter) -> Iterator[SurveyedPlugin]:
+    """Load the plugins one by one, and yield each with its warnings."""
+    plugins = iter_plugin_records(wanted, is_callback_or_foreign)
     while True:
         with _recorded() as messages:
             plugin = next(plugins, None)
         if plugin is None:
             return
-        yield Finding(adopting(plugin), _news(plugin, messages))
+        yield SurveyedPlugin(with_adapters(plugin), _news(plugin, messages))
 
 
-def _admitted(finding: Finding, gate: Admission) -> Finding:
+def _admitted(finding: SurveyedPlugin, gate: PluginSelection) -> SurveyedPlugin:
     with _recorded() as messages:
-        _, plugin = gate.admit(finding.plugin)
-    return Finding(plugin, (*finding.warnings, *_news(plugin, messages)))
+        _, plugin = gate.validate(finding.plugin)
+    return SurveyedPlugin(plugin, (*finding.warnings, *_news(plugin, messages)))
 
 
 @contextlib.contextmanager
@@ -107,15 +113,15 @@ def _recorded() -> Iterator[list[str]]:
 
 
 def _news(plugin: Plugin, messages: Iterable[str]) -> tuple[str, ...]:
-    """Return the messages that say more than the plugin's record does."""
+    """Return the warnings that say more than the plugin's record."""
     told = plugin.reason.rstrip(".")
     return tuple(message for message in messages if not told or told not in message)
 
 
-def _switched_off(wanted: PluginFilter) -> Iterator[Finding]:
-    """Yield the plugins where the environment switches all of them off, so that none is loaded."""
-    for plugin in installed():
+def _switched_off(wanted: PluginFilter) -> Iterator[SurveyedPlugin]:
+    """Yield the plugins unloaded, where the environment switches all of them off."""
+    for plugin in installed_plugins():
         if plugin.status == "hidden":
-            yield Finding(plugin)
+            yield SurveyedPlugin(plugin)
         else:
-            yield Finding(replace(plugin, status="blocked", reason=wanted.objection(plugin)))
+            yield SurveyedPlugin(replace(plugin, status="blocked", reason=wanted.objection(plugin)))

@@ -1,1 +1,1 @@
-"""`trainer-hooks port`: code of other frameworks, given the import lines that run it here."""
+"""`trainer-hooks port`: rewrite the import lines of code for other frameworks."""

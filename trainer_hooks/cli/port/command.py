@@ -1,4 +1,4 @@
-"""`trainer-hooks port PATH...`: give code of other frameworks the import lines that run it here."""
+"""`trainer-hooks port PATH...`: rewrite the import lines of files for other frameworks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks._files import replace_file
-from trainer_hooks.cli.commands import failed
-from trainer_hooks.cli.port.systems import SYSTEMS
+from trainer_hooks.cli.commands import print_failure
+from trainer_hooks.cli.port.frameworks import SYSTEMS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
     from trainer_hooks.cli.commands import Commands
-    from trainer_hooks.cli.port.porting import Ported
+    from trainer_hooks.cli.port.porting import PortedFile
 
 __all__ = ["add_parser", "run"]
 
@@ -48,46 +48,46 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Port the files, and return the exit code."""
+    """Rewrite the files and return the exit code."""
     if importlib.util.find_spec("libcst") is None:
-        return failed("port", "it needs libcst: pip install 'trainer-hooks[port]'")
+        return print_failure("port", "it needs libcst: pip install 'trainer-hooks[port]'")
     absent = [path for path in arguments.paths if not Path(path).exists()]
     if absent:
-        return failed("port", f"{absent[0]!r}: there is no such file or folder")
+        return print_failure("port", f"{absent[0]!r}: there is no such file or folder")
     origin = arguments.origin
     systems = list(SYSTEMS.values()) if origin == _ALL else [SYSTEMS[origin]]
     from libcst import ParserSyntaxError
 
-    from trainer_hooks.cli.port.porting import ported
+    from trainer_hooks.cli.port.porting import port_imports
 
     changed = open_ends = 0
     for path in _files(arguments.paths):
         try:
-            found = ported(path.read_bytes(), systems)
+            ported = port_imports(path.read_bytes(), systems)
         except (ParserSyntaxError, UnicodeDecodeError) as error:
             print(f"{path}: it cannot be read as Python: {str(error).splitlines()[0]}")
             open_ends += 1
             continue
-        _tell(path, found, is_check=arguments.check)
-        changed += bool(found.lines)
-        open_ends += len(found.findings)
-        if found.lines and not arguments.check:
-            _write(path, found.text)
+        _tell(path, ported, is_check=arguments.check)
+        changed += bool(ported.lines)
+        open_ends += len(ported.findings)
+        if ported.lines and not arguments.check:
+            _write(path, ported.text)
     done = "to be ported" if arguments.check else "ported"
     print(f"{changed} files {done}; {open_ends} places without a counterpart")
     return 1 if open_ends else 0
 
 
-def _tell(path: Path, found: Ported, *, is_check: bool) -> None:
-    if found.lines:
-        lines = ", ".join(map(str, found.lines))
+def _tell(path: Path, ported: PortedFile, *, is_check: bool) -> None:
+    if ported.lines:
+        lines = ", ".join(map(str, ported.lines))
         print(f"{path}: import lines {lines} {'would change' if is_check else 'changed'}")
-    for one in found.findings:
+    for one in ported.findings:
         print(f"{path}:{one.line}: {one.name}: {one.instead}")
 
 
 def _files(paths: list[str]) -> Iterator[Path]:
-    """Give the files, those of folders in order, without hidden folders and environments."""
+    """Yield the Python files in order, without hidden folders and virtual environments."""
     for name in paths:
         path = Path(name)
         if not path.is_dir():
@@ -102,7 +102,7 @@ def _files(paths: list[str]) -> Iterator[Path]:
 
 
 def _write(path: Path, text: bytes) -> None:
-    """Put a text in a file's place, whole or not at all."""
+    """Replace a file's text atomically."""
     mode = path.stat().st_mode
     replace_file(path, lambda file: file.buffer.write(text))
     path.chmod(mode)

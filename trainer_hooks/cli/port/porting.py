@@ -1,4 +1,4 @@
-"""The import lines of one file, and what of the names that they bring is not here."""
+"""Rewrite the import lines of one file, and find the names that have no counterpart here."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import libcst as cst
 from libcst.helpers import get_full_name_for_node
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from trainer_hooks.cli.port.systems import missing
+from trainer_hooks.cli.port.frameworks import missing_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trainer_hooks.cli.port.systems import System
+    from trainer_hooks.cli.port.frameworks import PortableFramework
 
-__all__ = ["Finding", "Ported", "ported"]
+__all__ = ["MissingName", "PortedFile", "port_imports"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Finding:
+class MissingName:
     """A name that has no counterpart here.
 
     Attributes:
-        line: where it is used, from 1.
-        name: as the framework calls it.
-        instead: what to do.
+        line: the line that uses it, from 1.
+        name: its name in the framework.
+        instead: what to write instead.
     """
 
     line: int
@@ -35,43 +35,43 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Ported:
-    """A file with other import lines.
+class PortedFile:
+    """A file with rewritten import lines.
 
     Attributes:
-        text: what it is then, in its own encoding.
-        lines: the numbers of the lines that are changed, from 1.
-        findings: what has no counterpart.
+        text: the new content, in the file's own encoding.
+        lines: the numbers of the changed lines, from 1.
+        findings: the names without a counterpart.
     """
 
     text: bytes
     lines: list[int] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[MissingName] = field(default_factory=list)
 
 
-def ported(text: bytes, systems: Iterable[System]) -> Ported:
-    """Give a file the import lines that run it here; nothing else is changed.
+def port_imports(text: bytes, systems: Iterable[PortableFramework]) -> PortedFile:
+    """Rewrite the import lines of a file; nothing else changes.
 
     Args:
-        text: the file.
+        text: the file's content.
         systems: the frameworks that it may be written for.
 
     Raises:
-        libcst.ParserSyntaxError: it is no Python.
+        libcst.ParserSyntaxError: the file is not valid Python.
     """
     wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     porter = _Porter(tuple(systems))
     made = wrapper.visit(porter)
-    return Ported(made.bytes, sorted(porter.lines), sorted(porter.findings))
+    return PortedFile(made.bytes, sorted(porter.lines), sorted(porter.findings))
 
 
 class _Porter(cst.CSTTransformer):
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, systems: Sequence[System]) -> None:
+    def __init__(self, systems: Sequence[PortableFramework]) -> None:
         super().__init__()
         self.lines: set[int] = set()
-        self.findings: set[Finding] = set()
+        self.findings: set[MissingName] = set()
         self._systems = systems
         self._modules: dict[str, tuple[str, str]] = {}
         """By the name in this file, a module's name there and here."""
@@ -79,7 +79,7 @@ class _Porter(cst.CSTTransformer):
     def leave_ImportFrom(  # noqa: N802 - libcst's name
         self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
     ) -> cst.ImportFrom:
-        """Let names come from here."""
+        """Rewrite `from framework import name`."""
         module = None if original_node.relative else original_node.module
         name = get_full_name_for_node(module) if module is not None else None
         target = self._target(name)
@@ -93,7 +93,7 @@ class _Porter(cst.CSTTransformer):
         return self._from(original_node, updated_node, name, target, aliases)
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:  # noqa: N802
-        """Let modules be those here, under the names that they have in the file."""
+        """Rewrite `import framework.module`, keeping the names that the file uses."""
         made = []
         for alias in updated_node.names:
             name = _name(alias)
@@ -105,7 +105,7 @@ class _Porter(cst.CSTTransformer):
                 self._find(original_node, name, f"write `import {name} as ...`, and run this again")
                 made.append(alias)
                 continue
-            if instead := missing(target):
+            if instead := missing_reason(target):
                 self._find(original_node, name, instead)
                 made.append(alias)
                 continue
@@ -117,13 +117,13 @@ class _Porter(cst.CSTTransformer):
         return updated_node.with_changes(names=made)
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802
-        """Look up what is used of a module."""
+        """Look up an attribute of an imported module."""
         name = get_full_name_for_node(node)
         root, *names = (name or "").split(".")
         if not names or root not in self._modules:
             return True
         there, here = self._modules[root]
-        if instead := missing(here, tuple(names)):
+        if instead := missing_reason(here, tuple(names)):
             self._find(node, ".".join((there, *names)), instead)
         return False
 
@@ -135,12 +135,12 @@ class _Porter(cst.CSTTransformer):
         target: str,
         aliases: Sequence[cst.ImportAlias],
     ) -> cst.ImportFrom:
-        if instead := missing(target):
+        if instead := missing_reason(target):
             self._find(node, name, instead)
             return updated
         for alias in aliases:
             own = _name(alias)
-            if instead := missing(target, (own,)):
+            if instead := missing_reason(target, (own,)):
                 self._find(alias, f"{name}.{own}", instead)
             else:
                 self._modules[_called(alias)] = (f"{name}.{own}", f"{target}.{own}")
@@ -150,7 +150,7 @@ class _Porter(cst.CSTTransformer):
     def _package(
         self, node: cst.ImportFrom, updated: cst.ImportFrom, aliases: Sequence[cst.ImportAlias]
     ) -> cst.ImportFrom:
-        """Port `from lightning import pytorch as pl`."""
+        """Rewrite `from lightning import pytorch as pl`."""
         if len(aliases) > 1:
             self._find(node, "lightning.pytorch", "import it in a line of its own")
             return updated
@@ -164,14 +164,14 @@ class _Porter(cst.CSTTransformer):
         return updated.with_changes(module=_dotted(package), names=[alias])
 
     def _target(self, name: str | None) -> str | None:
-        found = (system.ported(name) for system in self._systems if name is not None)
-        return next((target for target in found if target is not None), None)
+        targets = (system.ported(name) for system in self._systems if name is not None)
+        return next((target for target in targets if target is not None), None)
 
     def _change(self, node: cst.CSTNode) -> None:
         self.lines.add(self._line(node))
 
     def _find(self, node: cst.CSTNode, name: str, instead: str) -> None:
-        self.findings.add(Finding(self._line(node), name, instead))
+        self.findings.add(MissingName(self._line(node), name, instead))
 
     def _line(self, node: cst.CSTNode) -> int:
         return int(self.get_metadata(PositionProvider, node).start.line)

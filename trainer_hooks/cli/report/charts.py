@@ -1,39 +1,51 @@
-"""What the report draws: curves that belong together in one chart, as plain data for its script."""
+"""The charts and figures of the report, as plain data for the script that draws them."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.cli.report.journal import number
+from trainer_hooks.cli.report.journal_reader import number
+from trainer_hooks.cli.report.sections import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainer_hooks.cli.report.journal import Session
-    from trainer_hooks.cli.report.run import Run
+    from trainer_hooks.cli.report.hook_times import HookTimes
+    from trainer_hooks.cli.report.journal_reader import JournaledRun
+    from trainer_hooks.cli.report.logged_run import LoggedRun
 
-__all__ = ["Chart", "Trace", "metric_charts", "points_for", "speed_charts"]
+__all__ = [
+    "Chart",
+    "Figure",
+    "FigureList",
+    "PlottedCurve",
+    "metric_charts",
+    "points_for",
+    "speed_charts",
+]
 
-_ALL_POINTS, _MOST_POINTS, _FEWEST_POINTS = 400_000, 2000, 64
-_STAGE = re.compile(r"(?:train|training|val|valid|validation|test)[_/.-](.+)")
-_KIND = re.compile(r"_(?:step|epoch)$")
-_RATE = re.compile(r"(?:lr|learning_rate)(?:[-_/ ].*)?", re.IGNORECASE)
-_DIGITS = 9
+
+_PAGE_POINTS, _MAX_CURVE_POINTS, _MIN_CURVE_POINTS = 400_000, 2000, 64
+_STAGE_PREFIX = re.compile(r"(?:train|training|val|valid|validation|test)[_/.-](.+)")
+_INTERVAL_SUFFIX = re.compile(r"_(?:step|epoch)$")
+_LEARNING_RATE = re.compile(r"(?:lr|learning_rate)(?:[-_/ ].*)?", re.IGNORECASE)
+_DIGITS = 9  # more than a float32 has; float64 noise would only make the page larger
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class PlottedCurve:
     """One curve of one run.
 
     Attributes:
-        run: the run's number.
-        name: what the curve is called.
-        steps: the x axis.
-        epochs: the same, as epochs; empty where no epochs were logged.
+        run: the run's index.
+        name: the curve's name.
+        steps: the x axis in steps.
+        epochs: the x axis in epochs; empty where no epochs were logged.
         values: the y axis.
-        count: how many values there were before they were thinned out.
+        count: the number of values before they were thinned out.
     """
 
     run: int
@@ -44,7 +56,7 @@ class Trace:
     count: int
 
     def as_data(self) -> dict[str, Any]:
-        """Return it for the script."""
+        """Return the curve as the page's script reads it."""
         return {
             "run": self.run,
             "name": self.name,
@@ -56,7 +68,7 @@ class Trace:
 
 @dataclass(slots=True)
 class Chart:
-    """Curves that are drawn together.
+    """Curves that are drawn in one chart.
 
     Attributes:
         title: its heading.
@@ -66,16 +78,19 @@ class Chart:
 
     title: str
     kind: str
-    traces: list[Trace] = field(default_factory=list)
+    traces: list[PlottedCurve] = field(default_factory=list)
 
 
 def points_for(curves: int) -> int:
-    """Return how many points each of so many curves may have, so that the page stays small."""
-    return max(_FEWEST_POINTS, min(_MOST_POINTS, _ALL_POINTS // max(1, curves)))
+    """Return the maximum of points for each of so many curves; more would make the page too big."""
+    return max(_MIN_CURVE_POINTS, min(_MAX_CURVE_POINTS, _PAGE_POINTS // max(1, curves)))
 
 
-def metric_charts(runs: Sequence[Run]) -> list[Chart]:
-    """Return a chart for each metric; those of training, validation and test share one."""
+def metric_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
+    """Return a chart for each metric; training, validation and test share one.
+
+    Charts of losses come first.
+    """
     charts: dict[tuple[str, str], Chart] = {}
     for index, run in enumerate(runs):
         for name, curve in run.metrics.curves.items():
@@ -84,15 +99,15 @@ def metric_charts(runs: Sequence[Run]) -> list[Chart]:
                 continue
             steps = [point.step for point in points]
             axis = run.metrics.epochs
-            kind = "rate" if _RATE.fullmatch(name) else "metric"
-            key = name if kind == "rate" else _family(name)
+            kind = "rate" if _LEARNING_RATE.fullmatch(name) else "metric"
+            key = name if kind == "rate" else _metric_family(name)
             chart = charts.setdefault((kind, key), Chart(key, kind))
             chart.traces.append(
-                Trace(
+                PlottedCurve(
                     index,
                     name,
                     steps,
-                    axis.places(steps) if axis else [],
+                    axis.positions(steps) if axis else [],
                     [point.value for point in points],
                     curve.count,
                 )
@@ -104,44 +119,48 @@ def metric_charts(runs: Sequence[Run]) -> list[Chart]:
     return sorted(charts.values(), key=lambda chart: "loss" not in chart.title.lower())
 
 
-def speed_charts(runs: Sequence[Run]) -> list[Chart]:
-    """Return charts of how many batches and samples a second were trained."""
+def speed_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
+    """Return the charts of trained batches and samples per second."""
     batches, samples = Chart("batches per second", "speed"), Chart("samples per second", "speed")
     for index, run in enumerate(runs):
-        places: list[tuple[int, float, float]] = []
-        for session in run.fits:
-            places += _speeds(session)
-        kept = _ascending(places)
+        measured: list[tuple[int, float, float]] = []
+        for fit in run.fits:
+            measured += _speeds(fit)
+        kept = _without_lost_steps(measured)
         axis = run.metrics.epochs
         steps = [step for step, _, _ in kept]
-        epochs = axis.places(steps) if axis else []
+        epochs = axis.positions(steps) if axis else []
         for chart, column in ((batches, 1), (samples, 2)):
-            values = [place[column] for place in kept]
+            values = [speed[column] for speed in kept]
             if any(values):
-                chart.traces.append(Trace(index, chart.title, steps, epochs, values, len(values)))
+                chart.traces.append(
+                    PlottedCurve(index, chart.title, steps, epochs, values, len(values))
+                )
     return [chart for chart in (batches, samples) if chart.traces]
 
 
-def _speeds(session: Session) -> list[tuple[int, float, float]]:
-    """Return steps, batches a second and samples a second, between two looks at the clock each."""
-    found = []
-    size = next((number(s, "batch_size") for s in session.samples if "batch_size" in s), 0.0)
-    for before, after in zip(session.samples, session.samples[1:], strict=False):
+def _speeds(fit: JournaledRun) -> list[tuple[int, float, float]]:
+    """Return step, batches per second and samples per second between each two journal samples."""
+    speeds = []
+    size = next((number(s, "batch_size") for s in fit.samples if "batch_size" in s), 0.0)
+    for before, after in zip(fit.samples, fit.samples[1:], strict=False):
         seconds = _training_seconds(after) - _training_seconds(before)
         batches = number(after, "batches") - number(before, "batches")
         if seconds > 0 and batches > 0:
             rate = batches / seconds
-            found.append((int(number(after, "step")), rate, rate * size))
-    return found
+            speeds.append((int(number(after, "step")), rate, rate * size))
+    return speeds
 
 
-def _ascending(places: list[tuple[int, float, float]]) -> list[tuple[int, float, float]]:
-    """Return them without those that a resumed run came to again, because they were lost."""
+def _without_lost_steps(
+    speeds: list[tuple[int, float, float]],
+) -> list[tuple[int, float, float]]:
+    """Drop the speeds of steps that were lost, which a resumed run trained again."""
     kept: list[tuple[int, float, float]] = []
-    for place in places:
-        while kept and kept[-1][0] >= place[0]:
+    for speed in speeds:
+        while kept and kept[-1][0] >= speed[0]:
             kept.pop()
-        kept.append(place)
+        kept.append(speed)
     return kept
 
 
@@ -149,7 +168,92 @@ def _training_seconds(sample: dict[str, Any]) -> float:
     return number(sample, "seconds") - number(sample, "validation_seconds")
 
 
-def _family(name: str) -> str:
-    """Return what the names of one metric in training, validation and test have in common."""
-    match = _STAGE.fullmatch(name)
-    return _KIND.sub("", match[1] if match else name)
+def _metric_family(name: str) -> str:
+    """Return the name of a metric without its stage and interval: `val_loss_epoch` as `loss`."""
+    match = _STAGE_PREFIX.fullmatch(name)
+    return _INTERVAL_SUFFIX.sub("", match[1] if match else name)
+
+
+_KEYS = "Arrow keys move, + and - zoom, 0 shows all."
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure on the page, in which the script draws a chart.
+
+    Attributes:
+        number: the index of its chart in the page's data.
+        title: its heading.
+        alt_text: its description for screen readers.
+        note: a line below it, or an empty string.
+        is_wide: whether it is as wide as the page.
+    """
+
+    number: int
+    title: str
+    alt_text: str
+    note: str = ""
+    is_wide: bool = False
+
+
+class FigureList:
+    """Makes the figures of a page and collects the data of their charts.
+
+    Attributes:
+        charts: the data of each figure's chart, by the figure's number.
+    """
+
+    def __init__(self) -> None:
+        self.charts: list[dict[str, Any]] = []
+
+    def curves(self, charts: Sequence[Chart]) -> list[Figure]:
+        """Make a figure for each chart."""
+        return [self._curve(chart) for chart in charts]
+
+    def timeline(self, runs: Sequence[LoggedRun]) -> Figure | None:
+        """Make the figure of the starts of all runs over time; None without a journal."""
+        spans = [
+            {
+                "row": run.label if len(runs) > 1 else start.stage,
+                "began": start.began,
+                "ended": max(start.last_seen, start.began),
+                "outcome": str(start.outcome),
+                "text": f"{start.stage}, {start.outcome}: {local_time(start.began)} to "
+                f"{local_time(start.last_seen)}",
+            }
+            for run in runs
+            for start in run.starts
+        ]
+        return self._wide({"draws": "timeline", "spans": spans}, "When it ran") if spans else None
+
+    def costs(self, costs: HookTimes) -> Figure:
+        """Make the figure of the time of each callback, the longest total first."""
+        totals = Counter[str]()
+        for item in costs.spent:
+            totals[item.callback] += item.total  # type: ignore[assignment]
+        bars = [
+            {"callback": item.callback, "hook": item.hook, "total": item.total}
+            for item in sorted(costs.spent, key=lambda item: -totals[item.callback])
+        ]
+        return self._wide({"draws": "costs", "bars": bars}, "Time by callback")
+
+    def _curve(self, chart: Chart) -> Figure:
+        traces = [trace.as_data() for trace in chart.traces]
+        number = self._add({"draws": "curves", "title": chart.title, "traces": traces})
+        thinned = [trace for trace in chart.traces if trace.count > len(trace.values)]
+        note = ""
+        if thinned:
+            most = max(thinned, key=lambda trace: trace.count)
+            note = (
+                f"{most.count:,} values, of which {len(most.values):,} are drawn: of each "
+                "stretch the first, the last, the lowest and the highest."
+            )
+        alt_text = f"{chart.title}: {len(traces)} curves. {_KEYS}"
+        return Figure(number, chart.title, alt_text, note)
+
+    def _wide(self, data: dict[str, Any], title: str) -> Figure:
+        return Figure(self._add(data), title, title, is_wide=True)
+
+    def _add(self, data: dict[str, Any]) -> int:
+        self.charts.append(data)
+        return len(self.charts) - 1

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: what each holds, and which is the best."""
+"""Find the checkpoints of a run, read the contents of each, and mark the best and the last."""
 
 from __future__ import annotations
 
@@ -6,28 +6,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.checkpoint import (
-    TAIL,
-    UnusableFileError,
-    inspect_file,
-    is_folder,
-    mapping,
-    read_summary,
-    size_of_folder,
-    summarize,
-)
-from trainer_hooks.cli.checkpoint.show import told_of
-from trainer_hooks.cli.values import counted, shortened
+from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, size_of_folder
+from trainer_hooks.checkpoint.file import summarize
+from trainer_hooks.checkpoint.inspection import UnusableFileError, as_mapping, inspect_file
+from trainer_hooks.checkpoint.seal import TAIL, read_summary
+from trainer_hooks.cli.checkpoint.show import file_facts
+from trainer_hooks.cli.values import count_with_noun, short_text
 from trainer_hooks.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from trainer_hooks.cli.report.run import Run
+    from trainer_hooks.cli.report.logged_run import LoggedRun
 
-__all__ = ["CheckpointFile", "checkpoints_of"]
+__all__ = ["CheckpointFile", "read_checkpoints"]
 
-_MOST = 100
+_MAX_CHECKPOINTS = 100
 _SUFFIX = ".ckpt"
-_NS = 1e9
+_NANOSECONDS = 1e9
 
 
 @dataclass(slots=True)
@@ -35,17 +29,17 @@ class CheckpointFile:
     """A checkpoint, or a file that looks like one.
 
     Attributes:
-        path: the file.
-        name: its path, within the run's folder where it lies there.
-        size: its bytes.
-        saved_at: when it was saved, in seconds since 1970.
-        parts: what is in it, in a few words.
-        holds: the same, line by line.
-        metrics: the metrics as they were then, line by line.
+        path: the file, or the folder of a sharded checkpoint.
+        name: its path, relative to the run's folder if it is inside.
+        size: its size in bytes.
+        saved_at: the time of the save, in seconds since 1970.
+        parts: a short list of its contents.
+        holds: its contents in detail, a line each.
+        metrics: the metrics at the save, a line each.
         epoch: epochs completed.
-        step: optimizer steps done.
-        fault: why it cannot be used, or an empty string.
-        marks: what it is: the best by a callback's books, the last, a link to another.
+        step: optimizer steps completed.
+        fault: the reason why it cannot be used, or an empty string.
+        marks: `"best"` by a saver's state, `"last"`, or the name of the file that it links to.
     """
 
     path: Path
@@ -61,42 +55,43 @@ class CheckpointFile:
     marks: list[str] = field(default_factory=list)
 
 
-def checkpoints_of(run: Run) -> tuple[list[CheckpointFile], int]:
-    """Return the checkpoints that a run has left, the oldest first, and how many more there are.
+def read_checkpoints(run: LoggedRun) -> tuple[list[CheckpointFile], int]:
+    """Return the newest checkpoints of a run, the oldest first, and the number of all others.
 
-    They are those in its folder and below it, and those of its journal.
+    They are those in its folder and below, and those that its journal records.
     """
     files = {path.absolute() for path in run.folder.rglob(f"*{_SUFFIX}") if _is_checkpoint(path)}
-    for session in run.sessions:
-        if session.folder == run.folder:
-            noted = (Path(str(record.get("path"))) for record in session.saved)
-            files |= {path for path in noted if path.is_absolute() and _is_checkpoint(path)}
-    found = []
+    for start in run.starts:
+        if start.folder == run.folder:
+            recorded = (Path(str(record.get("path"))) for record in start.saved)
+            # addresses of other stores are not looked at
+            files |= {path for path in recorded if path.is_absolute() and _is_checkpoint(path)}
+    checkpoints = []
     root = run.folder.absolute()
     for path in files:
         try:
             name = str(path.relative_to(root) if path.is_relative_to(root) else path)
             size = size_of_folder(path) if path.is_dir() else path.stat().st_size
-            found.append(CheckpointFile(path, name, size, _saved_at(path)))
+            checkpoints.append(CheckpointFile(path, name, size, _saved_at(path)))
         except OSError:
-            continue  # removed a moment ago: the run is still going
-    found.sort(key=lambda file: (file.saved_at, str(file.path)))
-    books: dict[str, Any] = {}
-    for file in found[-_MOST:]:
-        _look_into(file, books)
-    _mark(found, books)
-    return found[-_MOST:], max(0, len(found) - _MOST)
+            continue  # the run is still going and has just deleted it
+    checkpoints.sort(key=lambda file: (file.saved_at, str(file.path)))
+    saver_states: dict[str, Any] = {}
+    for file in checkpoints[-_MAX_CHECKPOINTS:]:
+        _read_contents(file, saver_states)
+    _add_marks(checkpoints, saver_states)
+    return checkpoints[-_MAX_CHECKPOINTS:], max(0, len(checkpoints) - _MAX_CHECKPOINTS)
 
 
 def _is_checkpoint(path: Path) -> bool:
-    return path.is_file() or is_folder(path)
+    return path.is_file() or is_sharded_folder(path)
 
 
 def _saved_at(path: Path) -> float:
-    """Return when a file was saved: by what it says, or else by its clock."""
+    """Return the time of a save, from the checkpoint itself or else from the file system."""
     if path.is_dir():
         try:
-            return summarize(str(path)).saved_at / _NS
+            return summarize(str(path)).saved_at / _NANOSECONDS
         except CheckpointError:
             return path.stat().st_mtime
     with path.open("rb") as file:
@@ -105,64 +100,71 @@ def _saved_at(path: Path) -> float:
             summary = read_summary(file.read(TAIL))
         except ValueError:
             summary = None
-    return path.stat().st_mtime if summary is None else summary.saved_at / _NS
+    return path.stat().st_mtime if summary is None else summary.saved_at / _NANOSECONDS
 
 
-def _look_into(file: CheckpointFile, books: dict[str, Any]) -> None:
-    """Fill in what a file holds, and take over what it knows of the best; the newest knows best."""
+def _read_contents(file: CheckpointFile, saver_states: dict[str, Any]) -> None:
+    """Fill in the contents of a checkpoint, and collect the states of its savers by state key.
+
+    Called from the oldest to the newest checkpoint, so that the newest state of a saver stays.
+    """
     try:
         contents = inspect_file(file.path)
-        told = told_of(contents)
+        record = file_facts(contents)
     except UnusableFileError as error:
         file.fault = f"{error.fault}: {error.reason}"
         return
     except CheckpointError as error:
         file.fault = str(error)
         return
-    weights = told["weights"]
+    weights = record["weights"]
     file.parts = ["weights"]
     file.holds = [
-        told["kind"],
-        f"{counted(weights['tensors'], 'tensor')}, {counted(weights['elements'], 'number')}",
-        f"can be resumed from: {told['place']}",
+        record["kind"],
+        (
+            f"{count_with_noun(weights['tensors'], 'tensor')}, "
+            f"{count_with_noun(weights['elements'], 'number')}"
+        ),
+        f"can be resumed from: {record['place']}",
     ]
-    if told["optimizers"]:
-        file.parts.append(counted(len(told["optimizers"]), "optimizer state"))
-    if told["callbacks"]:
-        file.parts.append(counted(len(told["callbacks"]), "callback state"))
-        file.holds += [f"state of {key}" for key in told["callbacks"]]
-    file.metrics = [f"{name} {shortened(value)}" for name, value in told["metrics"].items()]
-    counters = told["counters"]
+    if record["optimizers"]:
+        file.parts.append(count_with_noun(len(record["optimizers"]), "optimizer state"))
+    if record["callbacks"]:
+        file.parts.append(count_with_noun(len(record["callbacks"]), "callback state"))
+        file.holds += [f"state of {key}" for key in record["callbacks"]]
+    file.metrics = [f"{name} {short_text(value)}" for name, value in record["metrics"].items()]
+    counters = record["counters"]
     file.epoch = _count(counters, "epochs_completed", "epoch")
     file.step = _count(counters, "steps_completed", "optimizer_steps")
-    for key, state in told["callbacks"].items():
-        if mapping(state).get("best_model_path"):
-            books[key] = state
+    for key, state in record["callbacks"].items():
+        if as_mapping(state).get("best_model_path"):
+            saver_states[key] = state
 
 
 def _count(counters: dict[str, Any], *names: str) -> int:
-    """Return the first of these counters that there is; files of others have other ones."""
-    found = (counters.get(name) for name in names)
-    return next((value for value in found if isinstance(value, int)), 0)
+    """Return the first of some counters that is there; other frameworks' files name them so."""
+    values = (counters.get(name) for name in names)
+    return next((value for value in values if isinstance(value, int)), 0)
 
 
-def _mark(files: list[CheckpointFile], books: dict[str, Any]) -> None:
+def _add_marks(files: list[CheckpointFile], saver_states: dict[str, Any]) -> None:
+    """Mark links, the last checkpoint, and the best one of each saver."""
     for file in files:
         if file.path.is_symlink():
             file.marks.append(f"link to {file.path.resolve().name}")
         elif file.path.stem.startswith("last"):
             file.marks.append("last")
-    for key, state in books.items():
+    for key, state in saver_states.items():
         best = Path(str(state["best_model_path"]))
         score = state.get("best_model_score")
-        said = "" if score is None else f", with a score of {_score(score)}"
-        # the whole folder may have been moved
+        suffix = "" if score is None else f", with a score of {_score_text(score)}"
+        # by its name where the path leads nowhere: the whole folder may have been moved
         matching = [file for file in files if file.path == best]
         matching = matching or [file for file in files if file.path.name == best.name]
         for file in matching[-1:]:
             file.marks.append("best")
-            file.holds.insert(0, f"the best by {key}{said}")
+            file.holds.insert(0, f"the best by {key}{suffix}")
 
 
-def _score(score: Any) -> str:
-    return f"{score.item():.6g}" if hasattr(score, "item") else shortened(score)
+def _score_text(score: Any) -> str:
+    return f"{score.item():.6g}" if hasattr(score, "item") else short_text(score)

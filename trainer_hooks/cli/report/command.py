@@ -1,11 +1,11 @@
-"""`trainer-hooks report RUN_DIR`: a page that tells of a run, or compares several."""
+"""The command `trainer-hooks report RUN_DIR`: write a page about a run, or compare several."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.cli.commands import failed, to_install
+from trainer_hooks.cli.commands import install_hint, print_failure
 from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["add_parser", "run"]
 
 
 def add_parser(commands: Commands) -> None:
-    """Declare the command."""
+    """Add the command to the command line."""
     parser = commands.add_parser(
         "report",
         help="write a page that tells of a run, or compares several",
@@ -51,31 +51,35 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the page and return the exit code."""
     try:
-        written = _write(arguments.runs, arguments.output)
+        written = _write_report(arguments.runs, arguments.output)
     except ModuleNotFoundError as error:
-        return failed("report", to_install(error, "report", "jinja2", "plotly"))
+        return print_failure("report", install_hint(error, "report", "jinja2", "plotly"))
     except (TrainerHooksError, OSError) as error:
-        return failed("report", str(error))
+        return print_failure("report", str(error))
     print(written)
     return 0
 
 
-def _write(given: list[Path], output: Path | None) -> Path:
-    # here, because they import torch: help is given at once
+def _write_report(run_paths: list[Path], output: Path | None) -> Path:
+    """Write the page and return its path."""
+    # here, since they import torch, which the help of the command line does not need
     from trainer_hooks._files import replace_file
     from trainer_hooks.cli.report.charts import points_for
-    from trainer_hooks.cli.report.page import page_of
-    from trainer_hooks.cli.report.rendering import rendered
-    from trainer_hooks.cli.report.run import count_metrics, labels_of, read_run
-    from trainer_hooks.cli.report.run_folders import newest_of_each
+    from trainer_hooks.cli.report.logged_run import (
+        count_metrics,
+        labels_of,
+        newest_runs,
+        read_run,
+    )
+    from trainer_hooks.cli.report.page import make_page, render_page
 
-    folders = newest_of_each(given, "report")
+    folders = newest_runs(run_paths, "report")
     most = points_for(sum(map(count_metrics, folders)))
     runs = [
         read_run(folder, label, most, beside=[other for other in folders if other != folder])
         for folder, label in zip(folders, labels_of(folders), strict=True)
     ]
-    page = rendered(page_of(runs))
+    page = render_page(make_page(runs))
     target = output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
     replace_file(target, lambda file: file.write(page))
     return target

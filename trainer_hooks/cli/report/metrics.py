@@ -1,75 +1,143 @@
-"""The metrics of a run, read from its CSV files in bounded memory.
+"""Read the metrics of a run from its CSV files, in bounded memory.
 
-Of a metric with more values than can be shown, stretches of equally many values are made one: each
-keeps its first, its last, its lowest and its highest value. So peaks stay, and nothing is averaged.
+A metric with more values than can be shown is thinned out: its values are divided into stretches of
+equal length, of which each keeps its first, last, lowest and highest value. So peaks stay, and
+nothing is averaged.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainer_hooks.cli.report.epochs import EpochAxis
 from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["METRICS", "Curve", "Metrics", "MetricsFileError", "Point"]
+__all__ = ["METRICS", "Curve", "CurvePoint", "EpochAxis", "Metrics", "MetricsFileError"]
+
+
+class EpochAxis:
+    """An x axis in epochs: 1.5 is the middle of the second epoch.
+
+    An epoch ends with the last step logged in it. The last epoch may still be running: if it is
+    shorter than the one before, it is taken to be as long as that.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int] = {}
+        self._first = 0
+
+    def add(self, step: int, epoch: int) -> None:
+        """Add a step that was logged in an epoch."""
+        if not self._ends:
+            self._first = step
+        if epoch in self._ends:
+            self._ends[epoch] = max(step, self._ends[epoch])
+        else:
+            self._ends[epoch] = step
+
+    def cut(self, step: int) -> None:
+        """Remove the epochs that ended at a step or after it."""
+        self._ends = {epoch: end for epoch, end in self._ends.items() if end < step}
+
+    def __bool__(self) -> bool:
+        return bool(self._ends)
+
+    def positions(self, steps: list[int]) -> list[float]:
+        """Return the position of each step in epochs."""
+        knots = list(self._knots())
+        ends = [step for step, _ in knots]
+        return [
+            _interpolate(knots, bisect_left(ends, step, 1, len(ends) - 1), step) for step in steps
+        ]
+
+    def _knots(self) -> Iterator[tuple[int, float]]:
+        """Yield steps in ascending order, each with the epochs completed by then."""
+        ends = sorted(self._ends.items())
+        first = ends[0][0] if ends else 0
+        before, length = self._beginning(ends), 0
+        yield before, float(first)
+        for index, (epoch, end) in enumerate(ends):
+            if end <= before:
+                continue
+            is_last = index == len(ends) - 1
+            whole = max(before + length, end) if is_last else end
+            yield whole, float(epoch + 1)
+            before, length = end, end - before
+        if not length:
+            yield before + 1, float(first + 1)
+
+    def _beginning(self, ends: list[tuple[int, int]]) -> int:
+        """Return the last step before the first epoch, estimated if its start was not logged."""
+        if not ends or ends[0][0] == 0:
+            return -1
+        as_long = ends[0][1] - (ends[1][1] - ends[0][1]) if len(ends) > 1 else self._first - 1
+        return max(-1, min(as_long, self._first - 1))
+
+
+def _interpolate(knots: list[tuple[int, float]], right: int, step: int) -> float:
+    # numpy.interp would clamp what lies outside, and NumPy need not be installed
+    (step_0, epoch_0), (step_1, epoch_1) = knots[right - 1], knots[right]
+    return epoch_0 + (step - step_0) * (epoch_1 - epoch_0) / (step_1 - step_0)
+
 
 METRICS = "metrics.csv"
-"""The file's name in a run's folder."""
+"""The metrics file's name in a run's folder."""
 
 _STEP, _EPOCH = "step", "epoch"
 _PER_STRETCH = 4
-"""Points that a stretch can keep."""
+"""The maximum of points that a stretch keeps: the first, last, lowest and highest."""
 
 
 class MetricsFileError(TrainerHooksError):
     """Raised for a metrics file that cannot be read at all."""
 
 
-class Point(NamedTuple):
-    """A value and its place on the x axis."""
+class CurvePoint(NamedTuple):
+    """A value of a curve with its step."""
 
     step: int
     value: float
 
 
-# thinned out while it is read: tsdownsample and its like want all values in memory first
+# thinned out while the file is read: tsdownsample and the like want all values in memory first
 @dataclass(slots=True)
 class _Stretch:
-    """Values next to each other: how many, and those of them that are kept, by step."""
+    """Neighbouring values of a curve: their number, and the points that are kept, by step."""
 
     count: int
-    points: list[Point]
+    points: list[CurvePoint]
 
-    def take(self, count: int, points: list[Point]) -> None:
-        """Take in the next values."""
+    def take(self, count: int, points: list[CurvePoint]) -> None:
+        """Add the values that follow, and keep the first, last, lowest and highest."""
         kept = [*self.points, *points]
         if len(kept) > _PER_STRETCH:
-            low, high = min(kept, key=_value), max(kept, key=_value)
-            kept = sorted({kept[0], low, high, kept[-1]}, key=_step)
+            low, high = min(kept, key=attrgetter("value")), max(kept, key=attrgetter("value"))
+            kept = sorted({kept[0], low, high, kept[-1]}, key=attrgetter("step"))
         self.count += count
         self.points = kept
 
 
 class Curve:
-    """The values of one metric, of which at most so many are kept.
+    """The values of one metric in one run, thinned out to a maximum of points.
 
-    What is logged for a step that was there already takes the place of that step and of all after
-    it: a resumed run trains again what the one before lost.
+    A value for a step that is there already replaces that step and all later ones: a resumed run
+    trains again the steps that the run before lost.
 
     Args:
-        most: how many points to keep, at least 8; more values than that are thinned out.
+        most: the maximum of points, at least 8.
 
     Attributes:
-        gaps: how many values were NaN or infinite; they are not among the points.
+        gaps: the number of values that were NaN or infinite; they are not among the points.
         first_gap: the step of the first of those.
-        replaced: how many points gave way to later ones.
+        replaced: the number of points that later ones replaced.
     """
 
     def __init__(self, most: int) -> None:
@@ -81,7 +149,7 @@ class Curve:
         self._stretches: list[_Stretch] = []
 
     def add(self, step: int, value: float) -> None:
-        """Take the next value."""
+        """Add the next value."""
         if not math.isfinite(value):
             self.gaps += 1
             if self.first_gap is None:
@@ -89,21 +157,21 @@ class Curve:
             return
         stretches = self._stretches
         if stretches and step <= stretches[-1].points[-1].step:
-            self.cut(step)
+            self.cut(step)  # a resumed run logs again what was lost
         if stretches and stretches[-1].count < self._per_stretch:
-            stretches[-1].take(1, [Point(step, value)])
+            stretches[-1].take(1, [CurvePoint(step, value)])
             return
         if len(stretches) >= self._limit:
             self._thin_out()
-        stretches.append(_Stretch(1, [Point(step, value)]))
+        stretches.append(_Stretch(1, [CurvePoint(step, value)]))
 
     @property
     def _limit(self) -> int:
-        """How many stretches there may be; while each holds one value, they hold one point each."""
+        """The maximum of stretches; more of them while each still holds a single point."""
         return self._most * (_PER_STRETCH if self._per_stretch == 1 else 1)
 
     def _thin_out(self) -> None:
-        """Join neighbours until there is room for as many again."""
+        """Join neighbouring stretches until at most half of their maximum is left."""
         while len(self._stretches) > self._most // 2:
             self._per_stretch *= 2
             joined = self._stretches[::2]
@@ -112,29 +180,30 @@ class Curve:
             self._stretches[:] = joined
 
     def cut(self, step: int) -> None:
-        """Forget what was logged for a step and all after it."""
+        """Remove the values of a step and of all later ones."""
         stretches = self._stretches
         while stretches and stretches[-1].points[-1].step >= step:
             last = stretches.pop()
             kept = [point for point in last.points if point.step < step]
             self.replaced += len(last.points) - len(kept)
             if kept:
+                # the number of thinned-out values before the step is unknown: count those kept
                 stretches.append(_Stretch(len(kept), kept))
                 break
 
     @property
-    def points(self) -> list[Point]:
-        """What is kept, by step."""
+    def points(self) -> list[CurvePoint]:
+        """The points that are kept, by step."""
         return [point for stretch in self._stretches for point in stretch.points]
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values before they were thinned out."""
         return sum(stretch.count for stretch in self._stretches)
 
     @property
     def is_thinned(self) -> bool:
-        """Whether there were more values than are kept."""
+        """Whether values were thinned out."""
         return self._per_stretch > 1
 
 
@@ -143,11 +212,11 @@ class Metrics:
     """All metrics of a run.
 
     Attributes:
-        most: how many points a curve may have.
-        curves: by name, in the order of the file.
+        most: the maximum of points of a curve.
+        curves: the curves by metric name, in the order of the file.
         epochs: the axis of epochs.
-        rows: how many rows were read.
-        skipped: how many rows made no sense.
+        rows: the number of rows that were read.
+        skipped: the number of unreadable rows.
     """
 
     most: int
@@ -157,21 +226,21 @@ class Metrics:
     skipped: int = 0
 
     def cut(self, step: int) -> None:
-        """Forget what was logged for a step and all after it."""
+        """Remove the values of a step and of all later ones from every curve."""
         for curve in self.curves.values():
             curve.cut(step)
         self.epochs.cut(step)
 
     def read(self, path: Path) -> None:
-        """Add what a file says.
+        """Add the values in a CSV file.
 
         Raises:
-            MetricsFileError: it is no file of metrics, or cannot be read.
+            MetricsFileError: it is not a metrics file, or cannot be read.
         """
         try:
             is_cut_off = _is_cut_off(path)
             with path.open(encoding="utf-8", errors="replace", newline="") as file:
-                reader = csv.reader(_without_zeros(file))
+                reader = csv.reader(_without_zero_bytes(file))
                 header = next(_rows(reader), None) or []
                 if _STEP not in header:
                     first = header[0][:40] if header else ""
@@ -179,13 +248,15 @@ class Metrics:
                         f"{str(path)!r} was not written by a CSVLogger: it has no column {_STEP!r} "
                         f"(its first line begins with {first!r}). Move it away."
                     )
-                self._take(header, _rows(reader), is_cut_off)
+                self._read_rows(header, _rows(reader), is_cut_off)
         except OSError as error:
             raise MetricsFileError(
                 f"{str(path)!r} cannot be read: {error.strerror or error}. Check its rights."
             ) from error
 
-    def _take(self, header: list[str], rows: Iterator[list[str] | None], is_cut_off: bool) -> None:
+    def _read_rows(
+        self, header: list[str], rows: Iterator[list[str] | None], is_cut_off: bool
+    ) -> None:
         at_step = header.index(_STEP)
         at_epoch = header.index(_EPOCH) if _EPOCH in header else None
         columns = [
@@ -195,12 +266,12 @@ class Metrics:
         ]
         before: list[str] | None = None
         is_first = True
-        for row in rows:  # one behind, because the last one may be half a row
+        for row in rows:  # one row behind, because the last one may be half a row
             if not is_first:
-                self._take_row(before, at_step, at_epoch, columns, len(header))
+                self._read_row(before, at_step, at_epoch, columns, len(header))
             before, is_first = row, False
         if not is_first and not is_cut_off:
-            self._take_row(before, at_step, at_epoch, columns, len(header))
+            self._read_row(before, at_step, at_epoch, columns, len(header))
         elif not is_first:
             self.skipped += 1
         for name in [
@@ -208,7 +279,7 @@ class Metrics:
         ]:
             del self.curves[name]
 
-    def _take_row(
+    def _read_row(
         self,
         row: list[str] | None,
         at_step: int,
@@ -223,7 +294,7 @@ class Metrics:
             step = int(float(row[at_step]))
             values = [(curve, float(row[at])) for at, curve in columns if row[at]]
             if at_epoch is not None and row[at_epoch]:
-                self.epochs.note(step, int(float(row[at_epoch])))
+                self.epochs.add(step, int(float(row[at_epoch])))
         except (ValueError, OverflowError):
             self.skipped += 1
             return
@@ -233,7 +304,7 @@ class Metrics:
 
 
 def _rows(reader: Iterator[list[str]]) -> Iterator[list[str] | None]:
-    """Give the rows, and None for one that cannot be read."""
+    """Yield the rows, and None for each row that cannot be read; leave empty ones out."""
     while True:
         try:
             row = next(reader, None)
@@ -246,22 +317,14 @@ def _rows(reader: Iterator[list[str]]) -> Iterator[list[str] | None]:
             yield row
 
 
-def _without_zeros(lines: Iterator[str]) -> Iterator[str]:
-    """Give lines without the zero bytes that a machine that lost its power leaves in files."""
+def _without_zero_bytes(lines: Iterator[str]) -> Iterator[str]:
+    """Replace zero bytes, which the csv module refuses and a power loss leaves in files."""
     return (line.replace("\0", "\ufffd") for line in lines)
 
 
 def _is_cut_off(path: Path) -> bool:
-    """Return whether the last row has no end: it is being written, or its writer was killed."""
+    """Return whether the last row is incomplete: still being written, or its writer was killed."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - 1))
         return file.read(1) not in (b"\n", b"")
-
-
-def _value(point: Point) -> float:
-    return point.value
-
-
-def _step(point: Point) -> int:
-    return point.step

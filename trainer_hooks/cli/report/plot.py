@@ -1,11 +1,11 @@
-"""`trainer-hooks plot RUN_DIR NAME`: curves on the terminal."""
+"""The command `trainer-hooks plot RUN_DIR NAME`: draw the curves of metrics on the terminal."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.cli.commands import failed, number_under, to_install
+from trainer_hooks.cli.commands import install_hint, number_below, print_failure
 from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["add_parser", "run"]
 
 
 def add_parser(commands: Commands) -> None:
-    """Declare the command."""
+    """Add the command to the command line."""
     parser = commands.add_parser(
         "plot",
         help="draw metrics of a run on the terminal",
@@ -37,7 +37,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument("--log", action="store_true", help="draw values by their logarithm")
     parser.add_argument(
         "--smooth",
-        type=number_under(1.0, "a number from 0 to under 1"),
+        type=number_below(1.0, "a number from 0 to under 1"),
         default=0.0,
         metavar="W",
         help="draw a moving mean that keeps this share of what it was, from 0 to under 1",
@@ -49,30 +49,34 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Draw, and return the exit code."""
-    from trainer_hooks.cli.report.plot_drawing import Drawing, draw
-    from trainer_hooks.cli.report.run_folders import newest_of_each
+    """Draw the metrics and return the exit code."""
+    # here, since they import torch, which the help of the command line does not need
+    from trainer_hooks.cli.report.logged_run import newest_runs
+    from trainer_hooks.cli.report.terminal_plot import PlotOptions, draw_metrics
 
-    folders, names = _told_apart(arguments.words)
+    folders, names = _split_words(arguments.words)
     try:
-        draw(
-            newest_of_each(folders, "plot"),
+        draw_metrics(
+            newest_runs(folders, "plot"),
             names,
-            Drawing(
+            PlotOptions(
                 is_log=arguments.log, smoothing=arguments.smooth, is_by_epoch=arguments.x == "epoch"
             ),
         )
     except ModuleNotFoundError as error:
-        return failed("plot", to_install(error, "report", "plotext"))
+        return print_failure("plot", install_hint(error, "report", "plotext"))
     except BrokenPipeError:
         raise
     except (TrainerHooksError, OSError) as error:
-        return failed("plot", str(error))
+        return print_failure("plot", str(error))
     return 0
 
 
-def _told_apart(words: list[str]) -> tuple[list[Path], list[str]]:
-    """Return the folders, the first word and those next to it that are folders; and the names."""
+def _split_words(words: list[str]) -> tuple[list[Path], list[str]]:
+    """Split the words into folders and metric names.
+
+    The first word is a folder even if it does not exist, and so is each next one that does.
+    """
     count = 1
     while count < len(words) and Path(words[count]).is_dir():
         count += 1

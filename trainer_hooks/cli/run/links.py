@@ -1,43 +1,114 @@
-"""Links between arguments, as a config writes them."""
+"""Links between arguments of a config: `{target: source}`."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import json
+import os
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import jsonargparse
+import yaml  # type: ignore[import-untyped]
 
-from trainer_hooks.cli.run.given_classes import check_required, imported, named
-from trainer_hooks.errors import OptionError, nearest
+from trainer_hooks.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from jsonargparse import Namespace
 
+    from trainer_hooks.cli.run.config_sources import ConfigSources
     from trainer_hooks.cli.run.parser import TrainerParser
-    from trainer_hooks.trainer import Trainer
+    from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = ["Links"]
+__all__ = [
+    "ArgumentLinks",
+    "arguments_with_links",
+    "check_required",
+    "find_trainer_object",
+    "import_class",
+    "read_links",
+]
 
 
-class Links:
-    """Links of a config: each lets an argument take another's value, or an attribute's.
+def import_class(path: str) -> Any:
+    """Import the class of a class path."""
+    home, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(home), name)
 
-    A source that is an argument is taken as it was parsed; any other is an attribute of the data
-    module, the module or another object that is made from the config. Where a class is given by its
-    class path, `data.init_args.name` is its argument, and `data.name` the attribute.
 
-    A target is an argument: `model.classes`, `optimizer.lr`, `trainer.max_steps`. Of an object that
-    stands in an option of the Trainer it is named by the object's class, or by its place if there
+def find_trainer_object(target: str, options: Namespace, option: str, name: str) -> Namespace:
+    """Return the config of an object in an option of the Trainer, by its class name or index.
+
+    Raises:
+        OptionError: no object matches, or several have that class.
+    """
+    items = _items(options, option)
+    names = [str(one.get("class_path")).rpartition(".")[2] for one in items]
+    places = [i for i, known in enumerate(names) if name in (known, str(i))]
+    if len(places) == 1:
+        return items[places[0]]
+    if places:
+        raise OptionError(
+            f"links: {target}: {option} has {len(places)} of {name}. Name one by its place, from "
+            f"0: trainer.{option}.{places[0]}."
+        )
+    raise OptionError(
+        f"links: {target}: {option} has no {name!r}.{did_you_mean(name, names)} "
+        f"Known: {', '.join(names) or 'none is given'}."
+    )
+
+
+def check_required(options: Namespace, targets: Sequence[str]) -> None:
+    """Check that required arguments are missing only where a link supplies them.
+
+    For a linked argument the parser does not check this: it then requires the argument nowhere.
+
+    Args:
+        options: the options of the Trainer.
+        targets: linked arguments, such as `trainer.callbacks.EarlyStopping.monitor`.
+
+    Raises:
+        OptionError: an object lacks a required argument.
+    """
+    parts = [target.split(".")[1:] for target in targets]
+    linked = [(find_trainer_object("", options, option, at), name) for option, at, name in parts]
+    for option, _, name in parts:
+        for place, item in enumerate(_items(options, option)):
+            path, given = item["class_path"], item.get("init_args") or {}
+            taken = inspect.signature(import_class(path)).parameters.get(name)
+            is_required = taken is not None and taken.default is taken.empty
+            is_linked = any(one is item and of == name for one, of in linked)
+            if is_required and given.get(name) is None and not is_linked:
+                raise OptionError(
+                    f"trainer.{option}: {path} needs {name}. Give it in init_args, or link to "
+                    f"trainer.{option}.{place}.{name}."
+                )
+
+
+def _items(options: Namespace, option: str) -> list[Namespace]:
+    given = options.get(option)
+    return [one for one in (given if isinstance(given, list) else [given]) if hasattr(one, "get")]
+
+
+class ArgumentLinks:
+    """Links of a config: each gives an argument the value of another argument, or of an attribute.
+
+    A source that is an argument gives its parsed value. Any other source is an attribute of the
+    data module, the module or another object that is made from the config. If a class is chosen by
+    its class path, `data.init_args.name` is its argument, and `data.name` the attribute.
+
+    A target is an argument: `model.classes`, `optimizer.lr`, `trainer.max_steps`. The argument of
+    an object in an option of the Trainer is named by the object's class, or by its index if there
     are several: `trainer.callbacks.EarlyStopping.patience`, `trainer.callbacks.0.patience`.
 
     Args:
-        parser: whose arguments they are.
+        parser: the parser of the arguments.
         sources: the source of each target.
 
     Raises:
-        OptionError: a link is none.
+        OptionError: a link is malformed.
     """
 
     def __init__(self, parser: TrainerParser, sources: Mapping[Any, Any]) -> None:
@@ -53,10 +124,10 @@ class Links:
             self.sources[target] = source
 
     def add(self) -> None:
-        """Let the parser apply those that are not the Trainer's, as it parses or makes objects.
+        """Add all links but those into the Trainer to the parser, which applies them.
 
         Raises:
-            OptionError: they cannot be linked.
+            OptionError: arguments cannot be linked.
         """
         for target, source in self.sources.items():
             self._check_names(target, source)
@@ -64,16 +135,18 @@ class Links:
                 self._add(target, source)
             elif target.count(".") == 3:
                 group, option, _, name = target.split(".")
-                self._parser.require_no(f"{group}.{option}", name)
+                self._parser.make_optional(f"{group}.{option}", name)
 
     def check(self, config: Namespace) -> None:
-        """Make sure that the classes that were given take what is linked to them.
+        """Check that the chosen classes take the arguments that are linked to them.
+
+        The parser silently skips a link into a class that does not take the argument.
 
         Args:
-            config: the config, parsed.
+            config: the parsed config.
 
         Raises:
-            OptionError: one does not; the parser would pass over it.
+            OptionError: a class does not take the argument.
         """
         for target in config["links"]:
             if target not in self.sources:
@@ -92,7 +165,7 @@ class Links:
             if name not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
                 raise OptionError(
                     f"links: {target}: {kind.__module__}.{kind.__qualname__} takes no {name!r}."
-                    f"{nearest(name, taken)} Known: {', '.join(taken)}."
+                    f"{did_you_mean(name, taken)} Known: {', '.join(taken)}."
                 )
             if self._is_argument(source):
                 self._check_type(target, source, config[source])
@@ -106,11 +179,11 @@ class Links:
         subcommand: str | None,
         trainer_class: type[Trainer],
     ) -> Namespace:
-        """Make the objects; those in the options of the Trainer last, if anything links to them.
+        """Make the objects; those in the options of the Trainer last, if links lead into them.
 
         Args:
-            parser: that of the whole line.
-            config: the config, parsed, below the command's name if there is one.
+            parser: the parser of the whole line.
+            config: the parsed config, below the command's name if there is one.
             subcommand: the command.
             trainer_class: the class of the Trainer.
         """
@@ -129,15 +202,15 @@ class Links:
         return made
 
     def _options(self, options: Namespace, config: Namespace, made: Namespace) -> Namespace:
-        """Return the options of the Trainer with what is linked to them.
+        """Return the options of the Trainer with the linked values filled in.
 
         Args:
-            options: those of the config; they stay as they are.
-            config: the config.
-            made: the objects that were made of it.
+            options: the options in the config; not changed.
+            config: the parsed config.
+            made: the objects that were made from it.
 
         Raises:
-            OptionError: a source has no such attribute, or a value is of another type.
+            OptionError: a source has no such attribute, or its value has the wrong type.
         """
         options = options.clone()
         for target, source in self.sources.items():
@@ -152,19 +225,19 @@ class Links:
             if len(parts) == 1:
                 options[parts[0]] = value
             else:
-                item = named(target, options, parts[0], parts[1])
+                item = find_trainer_object(target, options, parts[0], parts[1])
                 item[f"init_args.{parts[2]}"] = value
         return options
 
     def _check_names(self, target: str, source: str) -> None:
-        """Make sure that the groups are there, and that the order of making can be kept."""
+        """Check that both groups exist, and that the source is made before the target."""
         keys = self._parser.argument_keys
         roots = {key.partition(".")[0] for key in keys} - {"help", "config", "print_config"}
         for role, key in (("", target), (f"{source}: ", source)):
             group = key.partition(".")[0]
             if group not in roots:
                 raise OptionError(
-                    f"links: {target}: {role}there is no {group!r}.{nearest(group, roots)} "
+                    f"links: {target}: {role}there is no {group!r}.{did_you_mean(group, roots)} "
                     f"Known: {', '.join(sorted(roots))}."
                 )
         group, _, name = target.partition(".")
@@ -189,7 +262,7 @@ class Links:
         elif not self._parser.is_open(group) and target not in keys:
             known = {k.removeprefix(f"{group}.") for k in keys if k.startswith(f"{group}.")}
             raise OptionError(
-                f"links: {target}: there is no {name!r} in {group}.{nearest(name, known)}"
+                f"links: {target}: there is no {name!r} in {group}.{did_you_mean(name, known)}"
             )
         owner, _, attribute = source.partition(".")
         link = self._parser.link_arguments
@@ -212,14 +285,14 @@ class Links:
         return read
 
     def _value(self, target: str, source: str, owner: Any, attribute: str) -> Any:
-        """Return an attribute of what was made."""
+        """Return the value of a source's attribute."""
         value = owner
         for name in filter(None, attribute.split(".")):
             if not hasattr(value, name):
                 known = [each for each in dir(value) if not each.startswith("_")]
                 raise OptionError(
                     f"links: {target}: {source}: {type(value).__qualname__} has no attribute "
-                    f"{name!r}.{nearest(name, known)} Set it in the constructor."
+                    f"{name!r}.{did_you_mean(name, known)} Set it in the constructor."
                 )
             value = getattr(value, name)
         self._check_type(target, source, value)
@@ -234,25 +307,25 @@ class Links:
             )
 
     def _taker(self, target: str, config: Namespace) -> tuple[Any, str]:
-        """Return the class that takes a value, None where the parser knows, and the name there."""
+        """Return the class that takes a linked argument, None if the parser knows, and its name."""
         group, *parts = target.split(".")
         if _is_of_trainer(target) and len(parts) == 1:
             if target not in self._parser.argument_keys:
                 known = {k.split(".")[1] for k in self._parser.argument_keys if "trainer." in k}
                 raise OptionError(
                     f"links: {target}: there is no {parts[0]!r} in trainer."
-                    f"{nearest(parts[0], known)}"
+                    f"{did_you_mean(parts[0], known)}"
                 )
             return None, parts[0]
         if _is_of_trainer(target):
-            item = named(target, config["trainer"], parts[0], parts[1])
-            return imported(item["class_path"]), parts[2]
+            item = find_trainer_object(target, config["trainer"], parts[0], parts[1])
+            return import_class(item["class_path"]), parts[2]
         given = config.get(group)
         if given is None and parts:
             raise OptionError(f"links: {target}: no {group} is given.")
         path = given.get("class_path") if hasattr(given, "get") else None
         first = parts[1] if parts[:1] == ["init_args"] and len(parts) > 1 else (parts or [""])[0]
-        return (imported(str(path)) if path else None), first
+        return (import_class(str(path)) if path else None), first
 
     def _is_argument(self, source: str) -> bool:
         return source in self._parser.argument_keys or ".init_args." in source
@@ -263,7 +336,7 @@ def _is_of_trainer(target: str) -> bool:
 
 
 def _fits(value: Any, kind: Any, argument: str) -> bool:
-    """Return whether a value is one for an argument, by its type; True where that is not known."""
+    """Return whether a value fits an argument's type; True if the type is unknown."""
     try:
         hint = get_type_hints(kind.__init__).get(argument, Any)
         reader = jsonargparse.ArgumentParser(exit_on_error=False)
@@ -277,3 +350,64 @@ def _fits(value: Any, kind: Any, argument: str) -> bool:
     except jsonargparse.ArgumentError:
         return False
     return True
+
+
+_WORD = "--links"
+
+
+def read_links(sources: ConfigSources, below: Mapping[str, Any]) -> dict[Any, Any]:
+    """Return the source of each target; later places override earlier ones.
+
+    Args:
+        sources: the environment, the config files and the command line.
+        below: the links in a dict that replaces the command line.
+
+    Raises:
+        OptionError: a value is not a mapping of links.
+    """
+    variable = os.environ.get(sources.variable("links"))
+    links: dict[Any, Any] = {} if variable is None else _mapping(variable)
+    links.update(sources.values_of("links"))
+    links.update(below.get("links") or {})
+    for key, value in _split_arguments(sources.words)[1]:
+        links.update(_mapping(value) if key is None else {key: value})
+    return links
+
+
+def arguments_with_links(words: Sequence[str], links: Mapping[str, str]) -> list[str]:
+    """Return the arguments with all links merged into a last one, which overrides those before."""
+    rest, _ = _split_arguments(words)
+    return [*rest, f"{_WORD}={json.dumps(dict(links))}"] if links else rest
+
+
+def _split_arguments(words: Sequence[str]) -> tuple[list[str], list[tuple[str | None, str]]]:
+    """Split the arguments into those without links, and pairs of target and value.
+
+    The target is None if the value holds several links.
+    """
+    rest: list[str] = []
+    links: list[tuple[str | None, str]] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        option, equals, value = word.partition("=")
+        if option != _WORD and not option.startswith(f"{_WORD}."):
+            rest.append(word)
+            continue
+        if not equals and left and not left[0].startswith("--"):
+            value = left.pop(0)
+        links.append((None if option == _WORD else option.removeprefix(f"{_WORD}."), value))
+    return rest, links
+
+
+def _mapping(text: str) -> dict[Any, Any]:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    if not isinstance(value, dict):
+        raise OptionError(
+            f"links: {value!r} is no mapping. Write targets and sources, as "
+            "{model.num_classes: data.num_classes}."
+        )
+    return value

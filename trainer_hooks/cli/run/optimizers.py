@@ -1,4 +1,4 @@
-"""Optimizers and schedulers that a config names, in the place of `configure_optimizers`."""
+"""Optimizers and schedulers that a config names instead of `configure_optimizers`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from trainer_hooks._log import warn
 from trainer_hooks.cli.run.parser import AUTOMATIC
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
-from trainer_hooks.module import Module
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trainer_hooks.cli.run.parser import Made, TrainerParser
+    from trainer_hooks.cli.run.parser import ConfigurableClass, TrainerParser
 
-__all__ = ["check_optimizer", "give_optimizers", "in_order"]
+__all__ = ["as_configured", "check_optimizer", "configure_from_config"]
 
 
-def in_order(optimizer: Any, lr_scheduler: Any) -> Any:
-    """Return an optimizer and its scheduler as `configure_optimizers` may."""
+def as_configured(optimizer: Any, lr_scheduler: Any) -> Any:
+    """Return an optimizer and its scheduler in the form that `configure_optimizers` returns."""
     if lr_scheduler is None:
         return optimizer
     if isinstance(lr_scheduler, ReduceLROnPlateau):
@@ -35,10 +35,10 @@ def in_order(optimizer: Any, lr_scheduler: Any) -> Any:
 
 
 def check_optimizer(model: Any, parser: TrainerParser) -> None:
-    """Make sure that there is an optimizer to train with.
+    """Check that there is an optimizer to train with.
 
     Raises:
-        UsageError: the module makes none, and the config, which may, names none.
+        UsageError: neither the module nor the config has one.
     """
     makes = getattr(getattr(model, "configure_optimizers", None), "__func__", None)
     keys = [key for key, made in parser.optimizers.items() if made.link_to == AUTOMATIC]
@@ -49,25 +49,25 @@ def check_optimizer(model: Any, parser: TrainerParser) -> None:
         )
 
 
-def give_optimizers(
+def configure_from_config(
     model: Module,
     parser: TrainerParser,
     config: Any,
     configure: Callable[[Module, Any, Any], Any],
 ) -> None:
-    """Let a module's `configure_optimizers` make what the config names, if it names any.
+    """Let a module's `configure_optimizers` make the optimizer of the config, if there is one.
 
     Args:
         model: the module.
-        parser: whose arguments name them.
-        config: their values.
-        configure: puts them in order.
+        parser: the parser of the arguments that name it.
+        config: the values of these arguments.
+        configure: combines optimizer and scheduler.
 
     Raises:
         UsageError: there are several optimizers, and none is linked to an argument.
     """
-    optimizer_key, optimizer = _only(parser.optimizers, config, "optimizers")
-    scheduler_key, scheduler = _only(parser.lr_schedulers, config, "schedulers")
+    optimizer_key, optimizer = _unlinked_entry(parser.optimizers, config, "optimizers")
+    scheduler_key, scheduler = _unlinked_entry(parser.lr_schedulers, config, "schedulers")
     if optimizer is None and scheduler is None:
         return
     if optimizer is None:
@@ -86,16 +86,18 @@ def give_optimizers(
 
     # it is made when the training asks for it: the parameters may be others by then
     def configure_optimizers(self: Module) -> Any:
-        made = _made(optimizer, self.parameters())
-        return configure(self, made, None if scheduler is None else _made(scheduler, made))
+        made = _instantiate(optimizer, self.parameters())
+        return configure(self, made, None if scheduler is None else _instantiate(scheduler, made))
 
     # a method of the object, so that its copies have their own
     model.configure_optimizers = MethodType(configure_optimizers, model)  # type: ignore[method-assign]
 
 
-def _only(found: Mapping[str, Made], config: Any, what: str) -> tuple[str, Any]:
-    """Return key, and class path with arguments, of the one that is not linked to an argument."""
-    keys = [key for key, made in found.items() if made.link_to == AUTOMATIC]
+def _unlinked_entry(
+    entries: Mapping[str, ConfigurableClass], config: Any, what: str
+) -> tuple[str, Any]:
+    """Return key, class path and arguments of the one class that is not linked to an argument."""
+    keys = [key for key, made in entries.items() if made.link_to == AUTOMATIC]
     if len(keys) > 1:
         raise UsageError(
             f"{what} {', '.join(keys)}: one at most may be left without link_to. Link the others "
@@ -105,30 +107,30 @@ def _only(found: Mapping[str, Made], config: Any, what: str) -> tuple[str, Any]:
     if value is None:
         return "", None
     values: dict[str, Any] = value.as_dict() if hasattr(value, "as_dict") else dict(value)
-    return keys[0], found[keys[0]].with_class_path(values)
+    return keys[0], entries[keys[0]].with_class_path(values)
 
 
 def _try_to_make(wanted: Mapping[str, Any], parameters: list[Any]) -> None:
-    """Make them once before anything runs, so that a bad value is told of in time.
+    """Make the objects once before the run, so that a bad value is reported in time.
 
     Args:
-        wanted: what is given for the optimizer, and after it for the scheduler, by key.
-        parameters: the module's.
+        wanted: the config of the optimizer, then of the scheduler, by key.
+        parameters: the module's parameters.
 
     Raises:
-        UsageError: one cannot be made.
+        UsageError: an object cannot be made.
     """
     if not parameters:  # a module may make them later
         return
     made: Any = parameters
     for key, given in wanted.items():
         try:
-            made = made if given is None else _made(given, made)
+            made = made if given is None else _instantiate(given, made)
         except (TypeError, ValueError) as error:
             raise UsageError(f"{key}: {given['class_path']} cannot be made: {error}") from error
 
 
-def _made(given: dict[str, Any], first: Any) -> Any:
+def _instantiate(given: dict[str, Any], first: Any) -> Any:
     home, _, name = given["class_path"].rpartition(".")
     kind = getattr(importlib.import_module(home), name)
     return kind(first, **given.get("init_args", {}), **given.get("dict_kwargs", {}))

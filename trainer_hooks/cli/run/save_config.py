@@ -1,11 +1,10 @@
-"""SaveConfigCallback: write down the config that the command line resolved."""
+"""SaveConfigCallback: write the resolved config of the command line."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.callbacks.reporting.run_config import RunConfig
+from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
 from trainer_hooks.callbacks.reporting.run_facts import without_secrets
 
 if TYPE_CHECKING:
@@ -13,23 +12,23 @@ if TYPE_CHECKING:
 
     from jsonargparse import ArgumentParser, Namespace
 
-    from trainer_hooks.module import Module
-    from trainer_hooks.trainer import Trainer
+    from trainer_hooks.module.module import Module
+    from trainer_hooks.trainer.trainer import Trainer
 
 __all__ = ["SaveConfigCallback"]
 
 
-class SaveConfigCallback(RunConfig):
-    """Write down the config of a `TrainerCLI`; subclass it to write it elsewhere as well.
+class SaveConfigCallback(RunConfigCallback):
+    """Write the config of a `TrainerCLI` to the run's folder; subclass it to write it elsewhere.
 
     Args:
-        parser: what parsed the config.
-        config: the config, all values resolved.
-        config_filename: the name of the file in the run's folder.
-        overwrite: whether to write over another one; else it gets a number.
-        multifile: whether to write it once more, in the files in which it was given, to a folder of
-            the file's name.
-        save_to_log_dir: whether to write the file. Without it the checkpoints have the config.
+        parser: the parser of the config.
+        config: the config with all values resolved.
+        config_filename: the file's name in the run's folder.
+        overwrite: whether to overwrite another config; else the file gets a number.
+        multifile: whether to write a second copy, split into the files that it was read from, to a
+            folder with the file's name.
+        save_to_log_dir: whether to write the file. The checkpoints hold the config either way.
     """
 
     def __init__(
@@ -41,7 +40,8 @@ class SaveConfigCallback(RunConfig):
         multifile: bool = False,
         save_to_log_dir: bool = True,
     ) -> None:
-        yaml: Any = import_module("yaml")  # which tells no types without a package of its own
+        import yaml  # type: ignore[import-untyped]
+
         config = config.clone()
         if config.get("ckpt_path") in ("auto", "last", "best"):
             config.ckpt_path = None  # it is another file at each start
@@ -57,13 +57,13 @@ class SaveConfigCallback(RunConfig):
         self.save_to_log_dir = save_to_log_dir
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Let a subclass save the config in another place."""
+        """Write the config, and call `save_config` on rank 0."""
         super().setup(trainer, module, stage)
         if trainer.is_global_zero:
             self.save_config(trainer, module, stage)
 
     def save_config(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Override it to save the config in another place, in the first of all processes."""
+        """Override it to save the config elsewhere; called on rank 0."""
 
     def _write(self, trainer: Any) -> None:
         if self.save_to_log_dir:

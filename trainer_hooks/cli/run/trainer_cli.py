@@ -1,19 +1,25 @@
-"""TrainerCLI: a training from the command line, or from a config file."""
+"""TrainerCLI: a training from the command line or from a config file."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import log
-from trainer_hooks.cli.commands import to_install
-from trainer_hooks.cli.run.completion import complete, is_completing, words_to_complete
+from trainer_hooks.cli.commands import install_hint
+from trainer_hooks.cli.run.arguments import (
+    SUBCOMMANDS,
+    complete,
+    find_subcommand,
+    is_completing,
+    words_to_complete,
+)
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
-from trainer_hooks.cli.run.subcommands import SUBCOMMANDS, subcommand_in
 from trainer_hooks.errors import MetricError, TrainerHooksError, UsageError
-from trainer_hooks.runtime import seed_everything
-from trainer_hooks.trainer import Trainer
+from trainer_hooks.runtime.rng import seed_everything
+from trainer_hooks.trainer.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,15 +27,15 @@ if TYPE_CHECKING:
     from jsonargparse import Namespace
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.cli.run.parser import TrainerParser
-    from trainer_hooks.cli.run.parsing import Parsers
-    from trainer_hooks.module import DataModule, Module
+    from trainer_hooks.cli.run.parser import CommandParsers, TrainerParser
+    from trainer_hooks.module.datamodule import DataModule
+    from trainer_hooks.module.module import Module
 
 __all__ = ["TrainerCLI"]
 
 
 class TrainerCLI:
-    """Train with what a command line and config files say.
+    """Run a training that a command line and config files describe.
 
     `python train.py fit --config run.yaml --trainer.max_epochs 3` makes the data module, the module
     and the Trainer, and calls `trainer.fit`. The page "The command line" tells what may be written.
@@ -91,10 +97,10 @@ class TrainerCLI:
         auto_configure_optimizers: bool = True,
     ) -> None:
         try:
-            from trainer_hooks.cli.run.parsing import Parsers
-            from trainer_hooks.cli.run.sources import Sources
+            from trainer_hooks.cli.run.config_sources import ConfigSources
+            from trainer_hooks.cli.run.parser import CommandParsers
         except ModuleNotFoundError as error:
-            missing = to_install(error, "cli", "jsonargparse", "yaml")
+            missing = install_hint(error, "cli", "jsonargparse", "yaml")
             raise UsageError(f"{type(self).__qualname__}: {missing}") from error
 
         self.model_class = model_class
@@ -112,15 +118,20 @@ class TrainerCLI:
         given = sys.argv[1:] if args is None else args
         if args is None and is_completing():
             given = words_to_complete()
-        self.subcommand = subcommand_in(given) if run else None
+        self.subcommand = find_subcommand(given) if run else None
         words = () if isinstance(given, Mapping) or hasattr(given, "as_dict") else tuple(given)
-        self._sources = Sources.of(words, self.subcommand, options.get("default_config_files", ()))
-        self._prepare(lambda: self._parse(Parsers(self, parser_class, options, run), given, words))
-        self._prepare(self._seed)
+        self._sources = ConfigSources.of(
+            words, self.subcommand, options.get("default_config_files", ())
+        )
+        self._report_config_errors(
+            lambda: self._parse(CommandParsers(self, parser_class, options, run), given, words)
+        )
+        self._report_config_errors(self._seed)
         self.before_instantiate_classes()
-        self._prepare(self.instantiate_classes)
-        if self._own_config.seed_everything is not False:
-            log.info("seed set to %d", self._own_config.seed_everything)  # nothing was refused
+        self._report_config_errors(self.instantiate_classes)
+        if self._command_config.seed_everything is not False:
+            # only now: a refused config prints its one line alone
+            log.info("seed set to %d", self._command_config.seed_everything)
         self.after_instantiate_classes()
         if self.subcommand is not None:
             self._run(self.subcommand)
@@ -128,27 +139,27 @@ class TrainerCLI:
     # --- what a subclass may override ---
 
     def add_arguments_to_parser(self, parser: TrainerParser) -> None:
-        """Override it to add arguments, or to link them."""
+        """Override it to add or link arguments."""
 
     def link_arguments(self, parser: TrainerParser) -> None:
-        """Override it to link arguments; it comes after `add_arguments_to_parser`."""
+        """Override it to link arguments; called after `add_arguments_to_parser`."""
 
     def before_instantiate_classes(self) -> None:
-        """Override it to act when all is parsed and seeded, and nothing is made."""
+        """Override it to act after parsing and seeding, before any object is made."""
 
     def after_instantiate_classes(self) -> None:
-        """Override it to act when all is made, and nothing has run."""
+        """Override it to act after all objects are made, before the run."""
 
     @staticmethod
     def default_parser_class() -> type[TrainerParser]:
-        """Return the class of the parser where none is given."""
+        """Return the default class of the parser."""
         from trainer_hooks.cli.run.parser import TrainerParser
 
         return TrainerParser
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        """Return the commands, and which arguments of the method are no options of each."""
+        """Return the commands, each with the method arguments that are no options."""
         return {name: set(skipped) for name, skipped in SUBCOMMANDS.items()}
 
     @staticmethod
@@ -157,117 +168,126 @@ class TrainerCLI:
         optimizer: Any,
         lr_scheduler: Any = None,
     ) -> Any:
-        """Return what the module's `configure_optimizers` returns, made from the arguments.
+        """Return optimizer and scheduler in the form that `configure_optimizers` returns.
 
         Args:
             module: the module.
-            optimizer: the optimizer, of all parameters of the module.
+            optimizer: the optimizer of all parameters of the module.
             lr_scheduler: the scheduler, or None.
         """
-        from trainer_hooks.cli.run.optimizers import in_order
+        from trainer_hooks.cli.run.optimizers import as_configured
 
-        return in_order(optimizer, lr_scheduler)
+        return as_configured(optimizer, lr_scheduler)
 
     def instantiate_classes(self) -> None:
         """Make the data module, the module and the Trainer."""
-        from trainer_hooks.cli.run.optimizers import give_optimizers
+        from trainer_hooks.cli.run.optimizers import configure_from_config
 
         self.config_init = self._links.instantiate(
             self.parser, self.config, self.subcommand, self.trainer_class
         )
-        self.datamodule = self._made.get("data")
-        self.model = self._made.get("model")
+        self.datamodule = self._command_objects.get("data")
+        self.model = self._command_objects.get("model")
         if self.auto_configure_optimizers and self.model is not None:
-            give_optimizers(self.model, self._own_parser, self._made, self.configure_optimizers)
+            configure_from_config(
+                self.model, self._command_parser, self._command_objects, self.configure_optimizers
+            )
         self.trainer = self.instantiate_trainer()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Make the Trainer.
 
         Args:
-            kwargs: options that go before those of the config.
+            kwargs: options that override those of the config.
         """
-        options = {**dict(self._made.get("trainer") or {}), **kwargs}
-        own = [self._made[key] for key in self._own_parser.callback_keys]
+        options = {**dict(self._command_objects.get("trainer") or {}), **kwargs}
+        own = [self._command_objects[key] for key in self._command_parser.callback_keys]
         fixed = self.trainer_defaults.get("callbacks")
         callbacks = [*_listed(options.get("callbacks")), *own, *_listed(fixed)]
         if self.save_config_callback is not None and not options.get("fast_dev_run"):
             callbacks.append(
                 self.save_config_callback(
-                    self._own_parser, self._own_config, **self.save_config_kwargs
+                    self._command_parser, self._command_config, **self.save_config_kwargs
                 )
             )
         return self.trainer_class(**{**options, "callbacks": callbacks})
 
     # --- the way from words to a run ---
 
-    def _parse(self, parsers: Parsers, given: Any, words: Sequence[str]) -> None:
-        from trainer_hooks.cli.run import checks
-        from trainer_hooks.cli.run.from_checkpoint import take_arguments
-        from trainer_hooks.cli.run.given_links import links_in, words_with
-        from trainer_hooks.cli.run.links import Links
+    def _parse(self, parsers: CommandParsers, given: Any, words: Sequence[str]) -> None:
+        from trainer_hooks.cli.run import parser as checks
+        from trainer_hooks.cli.run.checkpoint_defaults import set_defaults_from_checkpoint
+        from trainer_hooks.cli.run.links import ArgumentLinks, arguments_with_links, read_links
 
         self.parser = parsers.main
-        self._own_parser = parsers.own
+        self._command_parser = parsers.own
         is_line = not (isinstance(given, Mapping) or hasattr(given, "as_dict"))
         below = {} if is_line else given[self.subcommand] if self.subcommand else given
         self._sources = self._sources.with_environment(parsers.prefix)
         self._sources.check()
-        self._links = Links(self._own_parser, links_in(self._sources, below))
+        self._links = ArgumentLinks(self._command_parser, read_links(self._sources, below))
         self._links.add()
-        if "ckpt_path" in self._own_parser.method_arguments:
+        if "ckpt_path" in self._command_parser.method_arguments:
             path = below.get("ckpt_path") or self._sources.given("ckpt_path")
-            take_arguments(self._own_parser, path, self._sources.given)
+            set_defaults_from_checkpoint(self._command_parser, path, self._sources.given)
         if is_completing():
-            complete(self._own_parser, self.subcommand)
+            complete(self._command_parser, self.subcommand)
         parse = self.parser.parse_args if is_line else self.parser.parse_object
         if is_line:
             parsers.show_class(words)
-            checks.check_environment(parsers.prefix, self._own_parser)
-            given = words_with(words, self._links.sources)
-        self.config: Namespace = checks.parsed(parse, given)
-        checks.check_values(self._own_config)
-        checks.check_classes(self._own_config.as_dict())
-        self._links.check(self._own_config)
+            checks.check_environment(parsers.prefix, self._command_parser)
+            given = arguments_with_links(words, self._links.sources)
+        self.config: Namespace = checks.parse_config(parse, given)
+        checks.check_values(self._command_config)
+        checks.check_classes(self._command_config.as_dict())
+        self._links.check(self._command_config)
 
     @property
-    def _own_config(self) -> Any:
+    def _command_config(self) -> Any:
         return self.config if self.subcommand is None else self.config[self.subcommand]
 
     @property
-    def _made(self) -> Any:
+    def _command_objects(self) -> Any:
         return self.config_init if self.subcommand is None else self.config_init[self.subcommand]
 
     def _seed(self) -> None:
-        seed = self._own_config.seed_everything
+        seed = self._command_config.seed_everything
         if seed is not False:
             chosen = None if seed is True else seed
             chosen = seed_everything(chosen, workers=True, verbose=False)
-            self._own_config.seed_everything = chosen
+            self._command_config.seed_everything = chosen
 
     def _run(self, subcommand: str) -> None:
-        from trainer_hooks.cli.run.mistakes import note_monitor
+        from trainer_hooks.cli.run.config_errors import add_monitor_note
         from trainer_hooks.cli.run.optimizers import check_optimizer
 
         _hook(self, f"before_{subcommand}")
         if subcommand == "fit" and not hasattr(self, "fit"):
-            self._prepare(lambda: check_optimizer(self.model, self._own_parser))
+            self._report_config_errors(lambda: check_optimizer(self.model, self._command_parser))
         function = getattr(self, subcommand, None) or getattr(self.trainer, subcommand)
-        options = {n: self._made[n] for n in self._own_parser.method_arguments if n in self._made}
+        options = {
+            n: self._command_objects[n]
+            for n in self._command_parser.method_arguments
+            if n in self._command_objects
+        }
         if self.datamodule is not None:
             options["datamodule"] = self.datamodule
         try:
             self.returned = function(model=self.model, **options)
         except MetricError as error:
-            note_monitor(error, self._sources)
+            add_monitor_note(error, self._sources)
             raise
         _hook(self, f"after_{subcommand}")
 
-    def _prepare(self, step: Callable[[], None]) -> None:
-        """Do a step before the run; what the user got wrong becomes a line."""
+    def _report_config_errors(self, step: Callable[[], None]) -> None:
+        """Run a step before the training; an error in the config becomes a one-line message."""
         from jsonargparse import ArgumentError
 
-        from trainer_hooks.cli.run.mistakes import is_told, told, unmade
+        from trainer_hooks.cli.run.config_errors import (
+            constructor_error,
+            explain_error,
+            is_config_error,
+        )
 
         refused: Exception | None = None
         try:
@@ -276,12 +296,14 @@ class TrainerCLI:
             refused = error
         if refused is None:
             return
-        if not is_told(refused):
-            raise unmade(refused, self._sources)
-        line = told(refused, self._sources, getattr(self, "_own_parser", None))
+        if not is_config_error(refused):
+            raise constructor_error(refused, self._sources)
+        line = explain_error(refused, self._sources, getattr(self, "_command_parser", None))
         if not self._exits:
             raise UsageError(line) from refused
-        command = f"{self.parser.prog.split()[0]} {self.subcommand or ''}".rstrip()
+        # there is no parser yet where an override of add_arguments_to_parser raised
+        program = self.parser.prog.split()[0] if hasattr(self, "parser") else Path(sys.argv[0]).name
+        command = f"{program} {self.subcommand or ''}".rstrip()
         print(f"{command}: error: {line}", file=sys.stderr)
         raise SystemExit(2)
 

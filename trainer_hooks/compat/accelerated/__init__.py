@@ -1,4 +1,4 @@
-"""The names of pytorch-accelerated over what is here; each is loaded when it is first used."""
+"""Names of pytorch-accelerated for our classes; each is loaded when it is first used."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from trainer_hooks._lazy import loader_of
 if TYPE_CHECKING:
     from trainer_hooks.compat.accelerated import callbacks, run_config, tracking, trainer
     from trainer_hooks.compat.accelerated.callback_handler import CallbackHandler
-    from trainer_hooks.compat.accelerated.placeholders import TrainerPlaceholderValues
-    from trainer_hooks.compat.accelerated.run_config import TrainerRunConfig
+    from trainer_hooks.compat.accelerated.run_config import (
+        TrainerPlaceholderValues,
+        TrainerRunConfig,
+    )
     from trainer_hooks.compat.accelerated.trainer import Trainer
     from trainer_hooks.compat.accelerated.trainer_callback import TrainerCallback
     from trainer_hooks.errors import StopTrainingError
@@ -35,7 +37,7 @@ __getattr__ = loader_of(
         "StopTrainingError": ":trainer_hooks.errors",
         "Trainer": "trainer",
         "TrainerCallback": "trainer_callback",
-        "TrainerPlaceholderValues": "placeholders",
+        "TrainerPlaceholderValues": "run_config",
         "TrainerRunConfig": "run_config",
         "callbacks": "",
         "run_config": "",

@@ -1,4 +1,4 @@
-"""CallbackHandler: a list of callbacks, told of events by name."""
+"""CallbackHandler: a list of callbacks whose methods are called by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["CallbackHandler", "as_callback"]
 class CallbackHandler:
     """Keep callbacks, and call a method of theirs by its name.
 
-    A trainer's own is `trainer.callback_handler`, which works on what takes part in its runs.
+    A trainer's own handler, `trainer.callback_handler`, is another class: it works on the callbacks
+    registered with the trainer.
 
     Args:
         callbacks: instances, or classes that are made without arguments.
@@ -30,12 +31,12 @@ class CallbackHandler:
         self.add_callbacks(callbacks)
 
     def add_callbacks(self, callbacks: Iterable[Callback | type[Callback]]) -> None:
-        """Add callbacks, one after another."""
+        """Add callbacks in their order."""
         for callback in callbacks:
             self.add_callback(callback)
 
     def add_callback(self, callback: Callback | type[Callback]) -> None:
-        """Add an instance, or one that is made of a class without arguments.
+        """Add a callback, or an instance of a class that takes no arguments.
 
         Raises:
             CallbackError: it is neither.
@@ -43,7 +44,7 @@ class CallbackHandler:
         self.callbacks.append(as_callback(callback))
 
     def clear_callbacks(self) -> None:
-        """Take all callbacks out."""
+        """Remove all callbacks."""
         self.callbacks = []
 
     def __iter__(self) -> Iterator[Callback]:
@@ -51,11 +52,11 @@ class CallbackHandler:
 
     @property
     def callback_list(self) -> list[str]:
-        """The names of the callbacks' classes."""
+        """The class names of the callbacks."""
         return [type(callback).__name__ for callback in self.callbacks]
 
     def call_event(self, event: str, *args: Any, **kwargs: Any) -> None:
-        """Call the method named `event` on each callback that has it, with these arguments."""
+        """Call the method named `event` of each callback that has it, with these arguments."""
         for callback in self.callbacks:
             method = getattr(callback, event, None)
             if method is not None:
@@ -63,7 +64,7 @@ class CallbackHandler:
 
 
 def as_callback(callback: object) -> Callback:
-    """Return an instance: what is given, or one that is made of it without arguments.
+    """Return a callback as it is, or an instance of a callback class.
 
     Raises:
         CallbackError: it is no callback, and no class of one.

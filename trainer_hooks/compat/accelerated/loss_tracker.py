@@ -1,4 +1,4 @@
-"""LossTracker: the mean losses that pytorch-accelerated keeps of epochs and evaluations."""
+"""LossTracker: mean losses of epochs and evaluations, as pytorch-accelerated records them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks.adapters.pytorch_accelerated.events import is_intermediate
 from trainer_hooks.callback import Callback
-from trainer_hooks.clock import EpochStage
-from trainer_hooks.hooks import Band
+from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["LossTracker", "is_intermediate"]
+__all__ = ["LossTracker"]
 
 _INTERMEDIATE = "intermediate_eval_loss"
 
@@ -25,13 +25,13 @@ class LossTracker(Callback):
     """Record the losses of epochs and evaluations in the run's history, weighted by batch size.
 
     `train_loss_epoch` is there before an epoch's evaluation begins, and `eval_loss_epoch`, or
-    outside of a training `evaluation_loss`, before the callbacks hear of an evaluation's end. It
-    has its turn before all other callbacks.
+    outside of a training `evaluation_loss`, before the callbacks' hooks of an evaluation's end: it
+    is called before all other callbacks.
 
     Attributes:
-        former: the state of a history that the next fit goes on with.
+        former: the state of an earlier history with which the next fit begins, or None.
 
-    State: the sum of the epoch under way.
+    State: the sum of the current epoch's losses.
     """
 
     band: ClassVar[Band] = Band.TRANSFORM
@@ -43,25 +43,25 @@ class LossTracker(Callback):
 
     @property
     def is_evaluating(self) -> bool:
-        """Whether it takes part in the evaluation under way."""
+        """Whether it takes part in the current evaluation."""
         return self._eval is not None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sum."""
+        """Return the sum and its number of samples."""
         return {"total": self._train.total, "count": self._train.count}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with it."""
+        """Restore the sum."""
         self._train = _Mean(state_dict["total"], state_dict["count"])
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Go on with the history of the training before, if that is wanted."""
+        """Restore the history of the training before, if the user asked to keep it."""
         former, self.former = self.former, None
         if former is not None:
             trainer.history.load_state_dict(former)
 
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
-        """Begin anew."""
+        """Reset the sum of the training losses."""
         self._train = _Mean()
 
     def on_train_batch_end(
@@ -77,7 +77,7 @@ class LossTracker(Callback):
         self._record(trainer, "train_loss_epoch", self._train)
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Begin anew."""
+        """Reset the sum of the evaluation losses."""
         self._eval = _Mean()
 
     def on_validation_batch_end(
@@ -100,7 +100,7 @@ class LossTracker(Callback):
             self._record(trainer, _INTERMEDIATE if is_intermediate(trainer) else name, self._eval)
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """Forget the loss of an evaluation inside an epoch, once all have seen it."""
+        """Delete the loss of an evaluation inside an epoch, which all callbacks have seen."""
         self._eval = None
         if _INTERMEDIATE in trainer.history.get_metric_names():
             trainer.history.delete_metric(_INTERMEDIATE)
@@ -112,7 +112,7 @@ class LossTracker(Callback):
         trainer.print(trainer.stop_reason)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Forget an evaluation that was broken off."""
+        """Reset an evaluation that was interrupted."""
         self._eval = None
 
     def _record(self, trainer: Trainer, name: str, mean: _Mean) -> None:
@@ -121,7 +121,7 @@ class LossTracker(Callback):
 
 
 class _Mean:
-    """A mean that is summed where the losses are."""
+    """A weighted mean, summed on the losses' device."""
 
     def __init__(self, total: Tensor | None = None, count: int = 0) -> None:
         self.total = total
@@ -133,12 +133,8 @@ class _Mean:
         return (self.total / self.count).to(torch.float32)
 
     def add(self, loss: Tensor, size: int) -> None:
+        # in 64 bits, as a mean over an epoch loses digits in 32; MPS has no float64
         wide = torch.float32 if loss.device.type == "mps" else torch.float64
         part = loss.detach().mean().to(wide) * size
         self.total = part if self.total is None else self.total.to(part.device) + part
         self.count += size
-
-
-def is_intermediate(trainer: Trainer) -> bool:
-    """Return whether this is a validation between two batches of an epoch."""
-    return trainer.state.fn == "fit" and trainer.progress.stage is EpochStage.BATCHES

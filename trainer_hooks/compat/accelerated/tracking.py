@@ -1,8 +1,8 @@
-"""What keeps the values of a run, under the names of pytorch-accelerated."""
+"""The history of logged values, under pytorch-accelerated's names for it."""
 
 from __future__ import annotations
 
-from trainer_hooks.metrics import History
+from trainer_hooks.metrics.history import History
 
 __all__ = ["InMemoryRunHistory", "RunHistory"]
 

@@ -1,13 +1,18 @@
-"""Trainer: pytorch-accelerated's, over the one of trainer_hooks."""
+"""Trainer: pytorch-accelerated's Trainer as a subclass of the one of trainer_hooks."""
 
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.data import DataLoader
 
+from trainer_hooks.adapters.pytorch_accelerated.events import EVENTS
+from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import TrainerCallbackHandler
 from trainer_hooks.callbacks import (
     Checkpoint,
     MoveModulesToDeviceCallback,
@@ -16,30 +21,177 @@ from trainer_hooks.callbacks import (
     ProgressBar,
 )
 from trainer_hooks.compat.accelerated.callback_handler import as_callback
-from trainer_hooks.compat.accelerated.callbacks.progress_bar_callback import ProgressBarCallback
-from trainer_hooks.compat.accelerated.callbacks.terminate_on_nan import TerminateOnNaNCallback
-from trainer_hooks.compat.accelerated.loaders import (
-    default_arguments,
-    loader_of,
-    steps_of,
-    with_defaults,
-)
+from trainer_hooks.compat.accelerated.callbacks.console import ProgressBarCallback
+from trainer_hooks.compat.accelerated.callbacks.stopping import TerminateOnNaNCallback
 from trainer_hooks.compat.accelerated.loss_tracker import LossTracker
-from trainer_hooks.compat.accelerated.model_module import ModelModule
-from trainer_hooks.compat.accelerated.placeholders import TrainerPlaceholderValues, filled_in
-from trainer_hooks.compat.accelerated.run_config import TrainerRunConfig
+from trainer_hooks.compat.accelerated.run_config import (
+    TrainerPlaceholderValues,
+    TrainerRunConfig,
+    fill_placeholders,
+)
 from trainer_hooks.errors import OptionError, UsageError
-from trainer_hooks.trainer import Trainer as OneTrainer
+from trainer_hooks.module.module import Module
+from trainer_hooks.trainer.trainer import Trainer as BaseTrainer
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Mapping
 
     from torch import Tensor, nn
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["DEFAULT_CALLBACKS", "Trainer", "TrainerPlaceholderValues"]
+__all__ = ["DEFAULT_CALLBACKS", "ModelModule", "Trainer", "TrainerPlaceholderValues"]
+
+
+class ModelModule(Module):
+    """Module around the user's model, which calls the trainer's method for each part of a step.
+
+    Args:
+        model: the user's model.
+        tracker: the callback that records the losses.
+        clip: function that clips gradients after each backward, or None.
+        step: function of the optimizer that makes a step in its place, or None.
+        clear: function that clears the gradients in the optimizer's place, or None.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tracker: LossTracker,
+        clip: Callable[[], None] | None,
+        step: Callable[[Any], None] | None,
+        clear: Callable[[], None] | None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self._tracker = [tracker]  # in a list, since a callback is no part of a module
+        self._clip = clip
+        if step is not None:
+            self.optimizer_step = _stepping(step)  # type: ignore[method-assign]
+        if clear is not None:
+            self.optimizer_zero_grad = _clearing(clear)  # type: ignore[method-assign]
+
+    def forward(self, batch: Any) -> Any:
+        """Run the model on a batch."""
+        return self.model(batch)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """Return the result of `trainer.calculate_train_batch_loss`, and keep it for callbacks."""
+        trainer = self.trainer
+        trainer.batch_output = trainer.calculate_train_batch_loss(batch)
+        return trainer.batch_output
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        """Return the result of `trainer.calculate_eval_batch_loss`."""
+        return self.trainer.calculate_eval_batch_loss(batch)
+
+    def configure_optimizers(self) -> Any:
+        """Return the trainer's optimizer, with its scheduler if there is one."""
+        optimizer, scheduler = self.trainer.optimizer, self.trainer.scheduler
+        if scheduler is None:
+            return optimizer
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute the gradients with `trainer.backward_step`."""
+        self.trainer.backward_step(loss)
+
+    def on_after_backward(self) -> None:
+        """Clip the gradients, after each batch."""
+        if self._clip is not None:
+            self._clip()
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:
+        """Step the scheduler with `trainer.scheduler_step`."""
+        self.trainer.scheduler_step()
+
+    def on_validation_batch_end(
+        self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Log the loss of a validation in which the tracker takes no part (`validate_again`)."""
+        if not self._tracker[0].is_evaluating:
+            size = outputs["batch_size"]
+            self.log("eval_loss_epoch", outputs["loss"], on_epoch=True, batch_size=size)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the entries of pytorch-accelerated's checkpoint files, under its names."""
+        trainer = self.trainer
+        checkpoint["model_state_dict"] = self.model.state_dict()
+        checkpoint["optimizer_state_dict"] = trainer.optimizer.state_dict()
+        if trainer.scheduler is not None:
+            checkpoint["scheduler_state_dict"] = trainer.scheduler.state_dict()
+        checkpoint.update(trainer.checkpoint_kwargs)
+
+
+def _stepping(step: Callable[[Any], None]) -> Callable[..., None]:
+    def optimizer_step(
+        epoch: int,  # noqa: ARG001 - what a module's method is given
+        batch_idx: int,  # noqa: ARG001
+        optimizer: Any,
+        optimizer_closure: Callable[[], Any],
+    ) -> None:
+        optimizer_closure()
+        step(optimizer)
+
+    return optimizer_step
+
+
+def _clearing(clear: Callable[[], None]) -> Callable[..., None]:
+    def optimizer_zero_grad(*_: Any) -> None:
+        clear()
+
+    return optimizer_zero_grad
+
+
+def default_loader_arguments(batch_size: int, *, shuffle: bool) -> dict[str, Any]:
+    """Return the default arguments of a loader.
+
+    Args:
+        batch_size: samples of a batch.
+        shuffle: whether the samples are shuffled.
+    """
+    has_cuda = torch.cuda.is_available()
+    cpus = os.cpu_count() or 1
+    workers = cpus // torch.cuda.device_count() if has_cuda else cpus
+    return {
+        "shuffle": shuffle,
+        "pin_memory": has_cuda,
+        "batch_size": batch_size,
+        "num_workers": max(workers, 1),
+    }
+
+
+def complete_loader_arguments(
+    defaults: Mapping[str, Any], given: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the user's arguments of a loader, with defaults for the others."""
+    arguments = {**defaults, **(given or {})}
+    if given is not None and "sampler" in given:
+        arguments.pop("shuffle", None)  # which DataLoader refuses beside a sampler
+    return arguments
+
+
+def make_loader(
+    dataset: Any, collate: Callable[[Any], Any] | None, arguments: Mapping[str, Any]
+) -> DataLoader[Any]:
+    """Return a loader of a data set."""
+    return DataLoader(dataset=dataset, collate_fn=collate, **arguments)
+
+
+def count_epoch_steps(batches: int, processes: int, accumulated: int) -> tuple[int, int]:
+    """Return the steps of an epoch over all processes, and of one process.
+
+    Args:
+        batches: batches of the loader, which the processes share.
+        processes: how many there are.
+        accumulated: batches of a step.
+    """
+    local = math.ceil(batches / processes)
+    return math.ceil(local * processes / accumulated), math.ceil(local / accumulated)
+
 
 DEFAULT_CALLBACKS: tuple[type[Callback], ...] = (
     MoveModulesToDeviceCallback,
@@ -48,21 +200,23 @@ DEFAULT_CALLBACKS: tuple[type[Callback], ...] = (
     ProgressBarCallback,
     PrintMetricsCallback,
 )
-"""What takes part unless `callbacks` says otherwise."""
-_STATE = "state.ckpt"
+"""The callbacks of a Trainer for which none are passed."""
+
+_STATE_FILE = "state.ckpt"
+"""The file in a folder of `save_training_state`."""
 
 
-class Trainer(OneTrainer):
+class Trainer(BaseTrainer):
     """Train a model with a loss function and an optimizer on data sets.
 
     Methods such as `train_epoch_end` and `calculate_train_batch_loss` may be overridden, and may
     call those of this class. Everything that `trainer_hooks.Trainer` has is there too.
 
     Args:
-        model: what is trained.
-        loss_func: gives the loss of the model's outputs and the targets.
-        optimizer: of the model's parameters.
-        callbacks: instances or classes, in the place of the default ones.
+        model: the model to train.
+        loss_func: returns the loss of the model's outputs and the targets.
+        optimizer: an optimizer of the model's parameters.
+        callbacks: instances or classes, in place of the default ones.
         run_history: None; the history is the trainer's own.
         scheduler: a scheduler of the optimizer, which steps after each of its steps.
 
@@ -101,17 +255,20 @@ class Trainer(OneTrainer):
         self._train_dl_kwargs: dict[str, Any] | None = None
         self._eval_dl_kwargs: dict[str, Any] | None = None
         self._tracker = LossTracker()
-        made = [as_callback(callback) for callback in callbacks]
+        instances = [as_callback(callback) for callback in callbacks]
         super().__init__(
-            callbacks=[self._tracker, *made],
+            callbacks=[self._tracker, *instances],
             max_epochs=1,
             logger=False,
             log_every_n_steps=1,
             num_sanity_val_steps=0,
             enable_model_summary=False,
-            enable_progress_bar=any(isinstance(one, ProgressBar) for one in made),
-            enable_checkpointing=any(isinstance(one, Checkpoint) for one in made),
+            enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in instances),
+            enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in instances),
         )
+        # their methods run before the callbacks' hooks, whatever the callbacks' bands
+        label = f"trainer {type(self).__qualname__}"
+        self._core.connector.lead(_overridden_events(self), label)
 
     # --- runs ---
 
@@ -134,27 +291,27 @@ class Trainer(OneTrainer):
         """Train for some epochs, and evaluate after each if there is something to evaluate on.
 
         Args:
-            train_dataset: what to train on.
-            num_epochs: for how many epochs.
-            eval_dataset: what to evaluate on.
-            per_device_batch_size: samples of a batch.
-            max_num_train_steps: at most so many steps; it takes the place of `num_epochs`.
+            train_dataset: the data set to train on.
+            num_epochs: number of epochs.
+            eval_dataset: the data set to evaluate on, or None.
+            per_device_batch_size: samples of a batch of one process.
+            max_num_train_steps: maximum number of steps, in place of `num_epochs`.
             gradient_accumulation_steps: batches of a step.
-            gradient_clip_value: the largest entry that a gradient may have after a batch.
+            gradient_clip_value: bound on the entries of a gradient, applied after each batch.
             create_scheduler_fn: makes a scheduler of the optimizer, which steps after each step.
             train_dataloader_kwargs: arguments of the training loader.
             eval_dataloader_kwargs: arguments of the evaluation loader.
             reset_run_history: whether the history begins anew.
             collate_fn: makes a batch of samples.
-            resume_from: a checkpoint, or a folder of `save_training_state`, to go on from.
+            resume_from: a checkpoint, or a folder of `save_training_state`, to resume.
         """
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         self.create_scheduler_fn, self.collate_fn = create_scheduler_fn, collate_fn
-        self._train_dataloader = self._here(
+        self._train_dataloader = self._with_device(
             self.create_train_dataloader(per_device_batch_size, train_dataloader_kwargs)
         )
         if eval_dataset is not None:
-            self._eval_dataloader = self._here(
+            self._eval_dataloader = self._with_device(
                 self.create_eval_dataloader(per_device_batch_size, eval_dataloader_kwargs)
             )
         self.run_config = self._create_run_config(
@@ -172,7 +329,7 @@ class Trainer(OneTrainer):
         if not reset_run_history and resume_from is None:
             self._tracker.former = self.run_history.state_dict()
         self.fit(
-            self._module(),
+            self._make_module(),
             self._train_dataloader,
             None if eval_dataset is None else self._eval_dataloader,
             ckpt_path=None if resume_from is None else _file_of(resume_from),
@@ -185,49 +342,49 @@ class Trainer(OneTrainer):
         dataloader_kwargs: Mapping[str, Any] | None = None,
         collate_fn: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Evaluate; the history begins anew and gets `evaluation_loss`."""
+        """Reset the history, evaluate a data set, and record `evaluation_loss`."""
         self.eval_dataset, self.collate_fn = dataset, collate_fn
         self.run_history.reset()
         self._train_dataloader = None
-        self._eval_dataloader = self._here(
+        self._eval_dataloader = self._with_device(
             self.create_eval_dataloader(per_device_batch_size, dataloader_kwargs)
         )
         self.run_config = self._create_run_config(per_device_batch_size, 1, 1, None, None)
-        self.validate(self._module(), self._eval_dataloader, verbose=False)
+        self.validate(self._make_module(), self._eval_dataloader, verbose=False)
 
-    # --- what a run is made of ---
+    # --- loaders, scheduler and module of a run ---
 
     def get_default_train_dl_kwargs(self, batch_size: int) -> dict[str, Any]:
-        """Return what the training loader is made with unless told otherwise."""
-        return default_arguments(batch_size, shuffle=True)
+        """Return the default arguments of the training loader."""
+        return default_loader_arguments(batch_size, shuffle=True)
 
     def get_default_eval_dl_kwargs(self, batch_size: int) -> dict[str, Any]:
-        """Return what the evaluation loader is made with unless told otherwise."""
-        return default_arguments(batch_size, shuffle=False)
+        """Return the default arguments of the evaluation loader."""
+        return default_loader_arguments(batch_size, shuffle=False)
 
     def create_train_dataloader(
         self, batch_size: int, train_dl_kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Return the loader of `self.train_dataset`."""
         defaults = self.get_default_train_dl_kwargs(batch_size)
-        self._train_dl_kwargs = with_defaults(defaults, train_dl_kwargs)
-        return loader_of(self.train_dataset, self.collate_fn, self._train_dl_kwargs)
+        self._train_dl_kwargs = complete_loader_arguments(defaults, train_dl_kwargs)
+        return make_loader(self.train_dataset, self.collate_fn, self._train_dl_kwargs)
 
     def create_eval_dataloader(
         self, batch_size: int, eval_dl_kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Return the loader of `self.eval_dataset`."""
         defaults = self.get_default_eval_dl_kwargs(batch_size)
-        self._eval_dl_kwargs = with_defaults(defaults, eval_dl_kwargs)
-        return loader_of(self.eval_dataset, self.collate_fn, self._eval_dl_kwargs)
+        self._eval_dl_kwargs = complete_loader_arguments(defaults, eval_dl_kwargs)
+        return make_loader(self.eval_dataset, self.collate_fn, self._eval_dl_kwargs)
 
     def create_scheduler(self) -> Any:
-        """Return what `create_scheduler_fn` makes of the optimizer, its placeholders filled in."""
+        """Return the scheduler made by `create_scheduler_fn`, with its placeholders filled in."""
         assert self.create_scheduler_fn is not None
-        return filled_in(self, self.create_scheduler_fn)(self.optimizer)
+        return fill_placeholders(self, self.create_scheduler_fn)(self.optimizer)
 
     def loader_length(self, stage: str) -> int:
-        """Return the batches of the loader of `"train"` or `"eval"`, of one process."""
+        """Return the number of batches for one process of the loader of `"train"` or `"eval"`."""
         loader = self._train_dataloader if stage == "train" else self._eval_dataloader
         return math.ceil(len(loader) / self.world_size)
 
@@ -245,7 +402,9 @@ class Trainer(OneTrainer):
         steps = local_steps = 0
         if self._train_dataloader is not None:
             batches = len(self._train_dataloader)
-            steps, local_steps = steps_of(batches, self.world_size, gradient_accumulation_steps)
+            steps, local_steps = count_epoch_steps(
+                batches, self.world_size, gradient_accumulation_steps
+            )
         if max_num_train_steps is None:
             most = num_epochs * steps + 1
         else:
@@ -270,24 +429,49 @@ class Trainer(OneTrainer):
             num_processes=self.world_size,
         )
 
-    def _here(self, loader: Any) -> Any:
-        """Return a loader that says to which device its batches go."""
+    def _with_device(self, loader: Any) -> Any:
+        """Set the attribute `device` of a loader, which callbacks there read, and return it."""
         loader.device = self.device
         return loader
 
-    def _module(self) -> ModelModule:
-        """Return what the next run is of; a new one, so that a training begins anew."""
+    def _make_module(self) -> ModelModule:
+        """Return the module of the next run; a new one, so that the training does not continue."""
         assert self.run_config is not None
         kind = type(self)
+        clips = self.run_config.gradient_clip_value is not None
+        # methods that are not overridden are left to the base Trainer
+        steps = kind.optimizer_step is not Trainer.optimizer_step
+        clears = kind.optimizer_zero_grad is not Trainer.optimizer_zero_grad
         return ModelModule(
             self.model,
             self._tracker,
-            None if self.run_config.gradient_clip_value is None else self._clip_gradients,
-            None if kind.optimizer_step is Trainer.optimizer_step else self._step_with,
-            None if kind.optimizer_zero_grad is Trainer.optimizer_zero_grad else self._clear,
+            self._clip_gradients if clips else None,
+            self._step_overridden if steps else None,
+            self.optimizer_zero_grad if clears else None,
         )
 
-    # --- what a subclass may override besides; a run calls each ---
+    # --- methods for a subclass to override; each runs before the callbacks' hook of its name ---
+
+    def training_run_start(self) -> None:
+        """Override it to act when a training begins."""
+
+    def train_epoch_end(self) -> None:
+        """Override it to act after an epoch's last batch, before its evaluation."""
+
+    def eval_epoch_end(self) -> None:
+        """Override it to act when an evaluation ends."""
+
+    def training_run_epoch_end(self) -> None:
+        """Override it to act after an epoch and its evaluation."""
+
+    def training_run_end(self) -> None:
+        """Override it to act when a training ends."""
+
+    def evaluation_run_start(self) -> None:
+        """Override it to act when a call of `evaluate` begins."""
+
+    def evaluation_run_end(self) -> None:
+        """Override it to act when a call of `evaluate` ends."""
 
     def train_epoch_start(self) -> None:
         """Put the model into training mode."""
@@ -313,11 +497,11 @@ class Trainer(OneTrainer):
             return Trainer.calculate_train_batch_loss(self, batch)
 
     def backward_step(self, loss: Tensor) -> None:
-        """Compute the gradients of a loss, which is divided if they accumulate."""
+        """Compute the gradients of a loss, already divided by the batches of a step."""
         loss.backward()  # type: ignore[no-untyped-call]
 
     def optimizer_step(self) -> None:
-        """Make a step."""
+        """Step the optimizer."""
         self.optimizer.step()
 
     def scheduler_step(self) -> None:
@@ -344,23 +528,18 @@ class Trainer(OneTrainer):
             )
         return self.loss_func(outputs, targets)
 
-    def _own_steps(self) -> dict[str, Callable[[Any], Any]]:
-        return {"train": self._train_batch, "eval": self.calculate_eval_batch_loss}
-
-    def _train_batch(self, batch: Any) -> dict[str, Any]:
-        self.batch_output = self.calculate_train_batch_loss(batch)
-        return self.batch_output
-
-    def _step_with(self, optimizer: Any) -> None:
-        """Make a step by the method that is overridden, with the optimizer that counts it."""
+    def _step_overridden(self, optimizer: Any) -> None:
+        """Step with the overridden `optimizer_step`, on the wrapper that counts optimizer steps."""
         kept, self.optimizer = self.optimizer, optimizer
         try:
             self.optimizer_step()
         finally:
             self.optimizer = kept
 
-    def _clear(self) -> None:
-        self.optimizer_zero_grad()
+    @property
+    def callback_handler(self) -> TrainerCallbackHandler:
+        """The callbacks, and events of the user's own."""
+        return TrainerCallbackHandler(self)
 
     # --- the model, and files ---
 
@@ -374,15 +553,15 @@ class Trainer(OneTrainer):
         self._model = model
 
     def get_model(self, keep_torch_compile: bool = True) -> nn.Module:
-        """Return the model, and without `keep_torch_compile` what was compiled."""
+        """Return the model; without `keep_torch_compile` the one before `torch.compile`."""
         model: nn.Module = self.model
         return model if keep_torch_compile else getattr(model, "_orig_mod", model)
 
     def gather(self, tensor: Tensor, padding_value: Any = None) -> Tensor:
-        """Return a tensor of all processes, one after another along the first dimension.
+        """Return a tensor as it is, which is that of all processes if there is one.
 
         Raises:
-            UsageError: there are several processes; see what is said.
+            UsageError: there are several processes.
         """
         if self.world_size > 1:
             raise UsageError(
@@ -402,12 +581,12 @@ class Trainer(OneTrainer):
         """Write a checkpoint, whole or not at all, with pytorch-accelerated's names in it.
 
         Args:
-            save_path: where.
-            checkpoint_kwargs: what is in it besides; the savers of trainer_hooks pass whether only
-                weights are.
-            save_optimizer: whether it can be resumed from.
-            save_scheduler: likewise; one of the two is enough.
-            save_per_node: without effect; the first process writes it.
+            save_path: the file.
+            checkpoint_kwargs: further entries of the file; the savers of trainer_hooks pass
+                `weights_only`, a bool, in this position.
+            save_optimizer: whether the file can be resumed from.
+            save_scheduler: the same; one of the two is enough.
+            save_per_node: without effect; rank 0 writes the file.
         """
         del save_per_node
         if isinstance(checkpoint_kwargs, bool):
@@ -425,24 +604,54 @@ class Trainer(OneTrainer):
         load_optimizer: bool = True,
         load_scheduler: bool = True,
     ) -> dict[str, Any]:
-        """Load the model's weights, and what is asked for of the rest; return what was read."""
-        found: dict[str, Any] = torch.load(checkpoint_path, map_location="cpu", weights_only=True)
-        self.get_model(keep_torch_compile=False).load_state_dict(found["model_state_dict"])
-        if load_optimizer and "optimizer_state_dict" in found:
-            self.optimizer.load_state_dict(found["optimizer_state_dict"])
-        if load_scheduler and self.scheduler is not None and "scheduler_state_dict" in found:
-            self.scheduler.load_state_dict(found["scheduler_state_dict"])
-        return found
+        """Load the weights and, if asked for, optimizer and scheduler; return the contents."""
+        checkpoint: dict[str, Any] = torch.load(
+            checkpoint_path, map_location="cpu", weights_only=True
+        )
+        self.get_model(keep_torch_compile=False).load_state_dict(checkpoint["model_state_dict"])
+        if load_optimizer and "optimizer_state_dict" in checkpoint:
+            self.optimizer.load_state_dict(checkpoint["optimizer_state_dict"])
+        if load_scheduler and self.scheduler is not None and "scheduler_state_dict" in checkpoint:
+            self.scheduler.load_state_dict(checkpoint["scheduler_state_dict"])
+        return checkpoint
 
     def save_training_state(
         self,
         output_dir: str | os.PathLike[str],
         checkpoint_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write all that `train(resume_from=output_dir)` goes on with into a folder."""
-        self.save_checkpoint(Path(output_dir) / _STATE, checkpoint_kwargs)
+        """Write a checkpoint for `train(resume_from=output_dir)` into a folder."""
+        self.save_checkpoint(Path(output_dir) / _STATE_FILE, checkpoint_kwargs)
 
 
 def _file_of(path: str | os.PathLike[str]) -> Path:
-    """Return the checkpoint that a path stands for."""
-    return Path(path) / _STATE if Path(path).is_dir() else Path(path)
+    """Return a checkpoint's path: a file, or the one in a folder of `save_training_state`."""
+    return Path(path) / _STATE_FILE if Path(path).is_dir() else Path(path)
+
+
+# the two that Trainer itself defines; the others are called only where a subclass overrides them
+_DEFINED = frozenset({"train_epoch_start", "eval_epoch_start"})
+_METHODS = _DEFINED | {
+    "training_run_start", "train_epoch_end", "eval_epoch_end", "training_run_epoch_end",
+    "training_run_end", "evaluation_run_start", "evaluation_run_end",
+}  # fmt: skip
+
+
+def _overridden_events(trainer: Trainer) -> SimpleNamespace:
+    """Return a trainer's methods for events as an implementer of our hooks."""
+    calls = {}
+    for hook, event in EVENTS.items():
+        name = event.removeprefix("on_")
+        is_overridden = getattr(type(trainer), name, None) is not getattr(Trainer, name, None)
+        if name in _DEFINED or (name in _METHODS and is_overridden):
+            calls[hook] = _event_call(trainer, getattr(trainer, name), name)
+    return SimpleNamespace(**calls)
+
+
+def _event_call(trainer: Trainer, method: Callable[[], None], name: str) -> Callable[..., None]:
+    def call(*_: Any) -> None:
+        # a sanity check is no evaluation there
+        if not (name.startswith("eval_") and trainer.sanity_checking):
+            method()
+
+    return call

@@ -1,11 +1,11 @@
-"""Composer's names over what is here; each is loaded when it is first used."""
+"""Composer's names over trainer_hooks; each is loaded when it is first used."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
-from trainer_hooks.compat.composer._names import names
+from trainer_hooks.compat.composer.not_offered import package_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.compat.composer import (
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from trainer_hooks.compat.composer.core.evaluator import Evaluator
     from trainer_hooks.compat.composer.core.event import Event
     from trainer_hooks.compat.composer.core.state import State
-    from trainer_hooks.compat.composer.core.times import Time, TimeUnit
-    from trainer_hooks.compat.composer.core.timestamp import Timestamp
+    from trainer_hooks.compat.composer.core.time import Time, Timestamp, TimeUnit
     from trainer_hooks.compat.composer.loggers.logger import Logger
     from trainer_hooks.compat.composer.models.base import ComposerModel
     from trainer_hooks.compat.composer.trainer import Trainer
@@ -54,7 +53,7 @@ __all__ = [
     "utils",
 ]
 
-__getattr__ = names(
+__getattr__ = package_getattr(
     __name__,
     {
         "Callback": "core.callback",
@@ -65,9 +64,9 @@ __getattr__ = names(
         "Event": "core.event",
         "Logger": "loggers.logger",
         "State": "core.state",
-        "Time": "core.times",
-        "TimeUnit": "core.times",
-        "Timestamp": "core.timestamp",
+        "Time": "core.time",
+        "TimeUnit": "core.time",
+        "Timestamp": "core.time",
         "Trainer": "trainer",
         "callbacks": "",
         "core": "",

@@ -1,4 +1,4 @@
-"""Metric objects that Composer has beside torchmetrics' own."""
+"""The metric classes that Composer adds to those of torchmetrics."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ __all__ = ["CrossEntropy", "LossMetric"]
 
 
 class LossMetric(Metric):
-    """Turn a loss function into a metric: the mean over batches.
+    """A loss function as a metric: its mean over batches.
 
     Args:
         loss_function: a function of outputs and targets.
+        dist_sync_on_step: whether each `forward` synchronises the processes.
     """
 
     full_state_update = False
@@ -32,20 +33,21 @@ class LossMetric(Metric):
         self.add_state("total_batches", default=torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, preds: Tensor, targets: Tensor) -> None:
-        """Take a batch in."""
+        """Add the loss of a batch."""
         self.sum_loss += self.loss_function(preds, targets)
         self.total_batches += 1
 
     def compute(self) -> Tensor:
-        """Return the mean."""
+        """Return the mean of the batches' losses."""
         return self.sum_loss / self.total_batches
 
 
 class CrossEntropy(LossMetric):
-    """The cross entropy, as the mean over batches.
+    """The mean of the cross entropy over batches.
 
     Args:
-        ignore_index: a class that is left out.
+        ignore_index: the class of targets that are left out.
+        dist_sync_on_step: whether each `forward` synchronises the processes.
     """
 
     def __init__(self, ignore_index: int = -100, dist_sync_on_step: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The options of Composer's Trainer: declared, documented and checked in this one place."""
+"""TrainerOptions: the options of Composer's Trainer, with their documentation and checks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import os
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trainer_hooks.compat.composer.absent import OPTIONS
+from trainer_hooks.compat.composer.not_offered import OPTIONS
 from trainer_hooks.compat.composer.utils import format_name_with_dist
 from trainer_hooks.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["TrainerOptions"]
 
@@ -24,21 +21,21 @@ def _doc(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerOptions:
-    """What `Trainer(...)` was given. Names, defaults and meanings are Composer's.
+    """The options of `Trainer(...)`; names, defaults and meanings are Composer's.
 
     Raises:
-        OptionError: a value breaks its option's rule, or asks for what is not here.
+        OptionError: a value breaks its option's rule, or asks for a feature that is not here.
     """
 
-    model: Any = field(metadata=_doc("A `ComposerModel`, or what has its methods."))
+    model: Any = field(metadata=_doc("A `ComposerModel`, or an object with its methods."))
     train_dataloader: Any = field(
         default=None, metadata=_doc("A loader, a `DataSpec`, or a dict of its arguments.")
     )
     train_dataloader_label: str = field(
-        default="train", metadata=_doc("`state.dataloader_label` in the training.")
+        default="train", metadata=_doc("The `state.dataloader_label` of the training.")
     )
     train_subset_num_batches: int = field(
-        default=-1, metadata=_doc("Batches an epoch; -1 for all.")
+        default=-1, metadata=_doc("The number of batches of an epoch; -1 for all.")
     )
     spin_dataloaders: bool = True
     max_duration: Any = field(
@@ -52,14 +49,14 @@ class TrainerOptions:
     )
     schedulers: Any = field(
         default=None,
-        metadata=_doc("torch's schedulers, or functions of the state that return a factor."),
+        metadata=_doc("Schedulers of torch, or functions of the state that return a factor."),
     )
     scale_schedule_ratio: float = field(
-        default=1.0, metadata=_doc("Stretches the training and its schedulers.")
+        default=1.0, metadata=_doc("The factor that stretches the training and its schedulers.")
     )
     step_schedulers_every_batch: bool | None = field(
         default=None,
-        metadata=_doc("Whether schedulers step after batches; None: unless one is torch's."),
+        metadata=_doc("Whether schedulers step after each batch; None: unless one is torch's."),
     )
     eval_dataloader: Any = field(
         default=None, metadata=_doc("A loader, an `Evaluator`, or a list of them.")
@@ -71,58 +68,71 @@ class TrainerOptions:
         ),
     )
     eval_subset_num_batches: int = field(
-        default=-1, metadata=_doc("Batches of each evaluation; -1 for all.")
+        default=-1, metadata=_doc("The number of batches of each evaluation; -1 for all.")
     )
     callbacks: Any = field(
-        default=None, metadata=_doc("Callbacks of Composer's kind, and of trainer_hooks.")
+        default=None, metadata=_doc("Callbacks of this package, and of trainer_hooks.")
     )
-    loggers: Any = field(default=None, metadata=_doc("Destinations, and loggers of trainer_hooks."))
+    loggers: Any = field(
+        default=None, metadata=_doc("Logger destinations, and loggers of trainer_hooks.")
+    )
     run_name: str | None = field(
-        default=None, metadata=_doc("The run's name; one is made up if None.")
+        default=None, metadata=_doc("The name of the run; generated if None.")
     )
-    progress_bar: bool = field(default=True, metadata=_doc("Whether to show one."))
+    progress_bar: bool = field(default=True, metadata=_doc("Whether to show a progress bar."))
     log_to_console: bool = field(default=False, metadata=_doc("Whether to add a `ConsoleLogger`."))
-    console_stream: Any = field(default="stderr", metadata=_doc("Where that prints."))
-    console_log_interval: Any = field(default="1ba", metadata=_doc("When that prints."))
+    console_stream: Any = field(
+        default="stderr", metadata=_doc("The stream of the `ConsoleLogger`.")
+    )
+    console_log_interval: Any = field(
+        default="1ba", metadata=_doc("The interval of the `ConsoleLogger`.")
+    )
     log_traces: bool = False
-    auto_log_hparams: bool = field(default=False, metadata=_doc("Whether to log these options."))
-    load_path: str | None = field(default=None, metadata=_doc("A checkpoint to go on from."))
+    auto_log_hparams: bool = field(
+        default=False, metadata=_doc("Whether to log these options as hyperparameters.")
+    )
+    load_path: str | None = field(default=None, metadata=_doc("The checkpoint to resume from."))
     load_object_store: Any = None
-    load_weights_only: bool = field(default=False, metadata=_doc("Take its weights alone."))
+    load_weights_only: bool = field(
+        default=False, metadata=_doc("Whether to load only the weights of the checkpoint.")
+    )
     load_strict_model_weights: bool = field(
-        default=True, metadata=_doc("Whether each weight must be on both sides.")
+        default=True,
+        metadata=_doc("Whether the weights of model and checkpoint must have the same names."),
     )
     load_progress_bar: bool = True
     load_ignore_keys: Any = None
     load_exclude_algorithms: Any = None
     save_folder: str | None = field(
-        default=None, metadata=_doc("Where checkpoints go; adds a `CheckpointSaver`.")
+        default=None, metadata=_doc("The folder of the checkpoints; adds a `CheckpointSaver`.")
     )
     save_filename: str = field(
-        default="ep{epoch}-ba{batch}-rank{rank}.pt", metadata=_doc("Their names.")
+        default="ep{epoch}-ba{batch}-rank{rank}.pt",
+        metadata=_doc("The template of the checkpoints' names."),
     )
     save_latest_filename: str | None = field(
-        default="latest-rank{rank}.pt", metadata=_doc("The link to the newest of them.")
+        default="latest-rank{rank}.pt",
+        metadata=_doc("The template of the link to the newest checkpoint."),
     )
     save_overwrite: bool = field(
-        default=False, metadata=_doc("Whether files that are there may be written over.")
+        default=False, metadata=_doc("Whether existing files may be overwritten.")
     )
     save_interval: Any = field(
         default="1ep", metadata=_doc("When to save, in the forms of `eval_interval`.")
     )
     save_weights_only: bool = field(
-        default=False, metadata=_doc("Leave out what only a resume needs.")
+        default=False, metadata=_doc("Whether to leave out the state that only a resume needs.")
     )
     save_ignore_keys: Any = field(
-        default=None, metadata=_doc("What is not saved, as in `CheckpointSaver`.")
+        default=None, metadata=_doc("The keys that are not saved, as in `CheckpointSaver`.")
     )
     save_num_checkpoints_to_keep: int = field(
-        default=-1, metadata=_doc("How many are kept; -1 for all.")
+        default=-1, metadata=_doc("The number of checkpoints to keep; -1 for all.")
     )
     save_metrics: bool = False
     autoresume: bool = field(
         default=False,
-        metadata=_doc("Go on from the newest checkpoint of `save_folder`, if there is one."),
+        metadata=_doc("Whether to resume from the newest checkpoint of `save_folder`, if any."),
     )
     parallelism_config: Any = None
     device: str | None = field(
@@ -137,28 +147,29 @@ class TrainerOptions:
     precision_config: Any = None
     device_train_microbatch_size: int | float | str | None = field(
         default=None,
-        metadata=_doc('Samples of a batch that are run at a time; `"auto"`: as many as fit.'),
+        metadata=_doc('The most samples of a microbatch; `"auto"`: as many as fit into memory.'),
     )
     accumulate_train_batch_on_tokens: bool = False
     seed: int | None = field(
-        default=None, metadata=_doc("Seeds Python, NumPy and torch when the trainer is made.")
+        default=None,
+        metadata=_doc("The seed of Python, NumPy and torch, set when the trainer is made."),
     )
     deterministic_mode: bool = field(
-        default=False, metadata=_doc("Use algorithms that give the same numbers again.")
+        default=False, metadata=_doc("Whether to use deterministic algorithms.")
     )
     dist_timeout: float = 300.0
     ddp_sync_strategy: Any = None
     profiler: Any = None
     python_log_level: str | None = field(
-        default=None, metadata=_doc("The level of the package's log.")
+        default=None, metadata=_doc("The level of the log of trainer_hooks.")
     )
     compile_config: Any = None
 
     def __post_init__(self) -> None:
-        """Check what is not here, and what must come together."""
-        for name, (taken, advice) in OPTIONS.items():
+        """Check the options that have no effect here, and those that need each other."""
+        for name, (accepted, advice) in OPTIONS.items():
             value = getattr(self, name)
-            if not any(value is one or _is_same(value, one) for one in taken):
+            if not any(value is one or _is_same(value, one) for one in accepted):
                 raise OptionError(f"Trainer({name}={value!r}): it is not here: {advice}.")
         if not callable(getattr(self.model, "loss", None)):
             raise OptionError(
@@ -166,7 +177,7 @@ class TrainerOptions:
                 "forward(batch) and loss(outputs, batch). Derive it from ComposerModel, or wrap it "
                 "in a ComposerClassifier."
             )
-        needed = {"save_folder": self.save_folder, "run_name": self.given_run_name}
+        needed = {"save_folder": self.save_folder, "run_name": self.configured_run_name}
         missing = [name for name, value in needed.items() if value is None]
         if self.autoresume and (missing or self.save_latest_filename is None):
             missing += [] if self.save_latest_filename else ["save_latest_filename"]
@@ -176,26 +187,18 @@ class TrainerOptions:
             )
 
     @property
-    def given_run_name(self) -> str | None:
-        """The run's name, as an argument or in the environment says it."""
-        found = (os.environ.get(name) for name in ("COMPOSER_RUN_NAME", "RUN_NAME"))
-        return self.run_name or next((name for name in found if name), None)
+    def configured_run_name(self) -> str | None:
+        """The name of the run from the argument or the environment; None without one."""
+        variables = "COMPOSER_RUN_NAME", "RUN_NAME"
+        names = (self.run_name, *(os.environ.get(variable) for variable in variables))
+        return next((name for name in names if name), None)
 
-    def named(self) -> str:
-        """Return the run's name, made up if need be."""
-        return self.given_run_name or f"{int(time.time())}-{secrets.token_hex(3)}"
+    def make_run_name(self) -> str:
+        """Return the name of the run, generated if none is given."""
+        return self.configured_run_name or f"{int(time.time())}-{secrets.token_hex(3)}"
 
-    def native_saving(self, asked: Callable[..., Any]) -> Any:
-        """Return when to save as trainer_hooks takes it: a function of the clock, or a time.
-
-        Args:
-            asked: makes a function of the clock of one of the state and the event.
-        """
-        interval = self.save_interval
-        return asked(interval) if callable(interval) else _text(interval)
-
-    def place(self, run_name: str) -> str | None:
-        """Return the folder of the checkpoints."""
+    def save_folder_of(self, run_name: str) -> str | None:
+        """Return the folder of a run's checkpoints, with its placeholders filled in."""
         if self.save_folder is None:
             return None
         return format_name_with_dist(str(self.save_folder), run_name)
@@ -203,7 +206,3 @@ class TrainerOptions:
 
 def _is_same(value: object, other: object) -> bool:
     return type(value) is type(other) and value == other
-
-
-def _text(interval: Any) -> Any:
-    return interval if isinstance(interval, int) else str(interval)

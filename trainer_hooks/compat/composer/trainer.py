@@ -9,25 +9,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainer_hooks._log import log
-from trainer_hooks.compat.composer.absent import TRAINER
+from trainer_hooks.compat.composer import trainer_setup as setup
 from trainer_hooks.compat.composer.core.data_spec import ensure_data_spec
-from trainer_hooks.compat.composer.core.device import Device
 from trainer_hooks.compat.composer.core.engine import Engine
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.core.precision import Precision
-from trainer_hooks.compat.composer.core.state import State
-from trainer_hooks.compat.composer.core.times import Time, TimeUnit
-from trainer_hooks.compat.composer.core.timestamp import Timestamp
+from trainer_hooks.compat.composer.core.state import Device, State
+from trainer_hooks.compat.composer.core.time import Time, Timestamp, TimeUnit
 from trainer_hooks.compat.composer.loggers.logger import Logger
+from trainer_hooks.compat.composer.model_module import ComposerModule
+from trainer_hooks.compat.composer.not_offered import TRAINER
 from trainer_hooks.compat.composer.options import TrainerOptions
-from trainer_hooks.compat.composer.running import making, starting
-from trainer_hooks.compat.composer.running.carrier import Carrier
-from trainer_hooks.compat.composer.running.links import Links
-from trainer_hooks.compat.composer.utils import format_name_with_dist
-from trainer_hooks.compat.refusing import lacking
+from trainer_hooks.compat.composer.trainer_events import TrainerEventSource
+from trainer_hooks.compat.composer.utils.helpers import format_name_with_dist
+from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import OptionError, UsageError
-from trainer_hooks.runtime import seed_everything
-from trainer_hooks.trainer.options import takes_options
+from trainer_hooks.runtime.rng import seed_everything
+from trainer_hooks.trainer.options.config import takes_options
 
 if TYPE_CHECKING:
     from trainer_hooks.compat.composer.core.evaluator import Evaluator
@@ -38,17 +36,17 @@ __all__ = ["Trainer"]
 class Trainer:
     """Train a ComposerModel; the events, options and logged names are Composer's.
 
-    What runs is a `trainer_hooks.Trainer`, so that its callbacks, checkpoints and plugins take
-    part. The options are those of `TrainerOptions`, by keyword.
+    A `trainer_hooks.Trainer` runs underneath, so that its callbacks, checkpoints and plugins work.
+    The options are those of `TrainerOptions`, by keyword.
 
     Attributes:
-        state: how the training stands.
-        logger: what logs to all destinations.
-        engine: what calls the callbacks.
-        native: the trainer of trainer_hooks.
+        state: the state of the training.
+        logger: the logger that writes to all destinations.
+        engine: the engine that calls the callbacks.
+        native: the trainer of trainer_hooks that runs underneath.
 
     Raises:
-        OptionError: an option is unknown, breaks its rule, or asks for what is not here.
+        OptionError: an option is unknown, breaks its rule, or asks for a feature that is not here.
     """
 
     @takes_options(TrainerOptions)
@@ -64,38 +62,42 @@ class Trainer:
         precision = options.precision or ("amp_fp16" if is_gpu else "fp32")
         self.state = State(
             options.model,
-            options.named(),
+            options.make_run_name(),
             device=device,
             precision=Precision(precision),
             rank_zero_seed=0 if seed is None else seed,
             max_duration=_scaled(options.max_duration, options.scale_schedule_ratio),
         )
-        destinations = making.destinations(options)
-        self.logger = Logger(self.state, destinations)
+        self.logger = Logger(self.state, setup.make_destinations(options))
         self.engine = Engine(self.state, self.logger)
-        self._links = Links(self.engine, is_guest=False)
-        self._carrier = Carrier(options.model, self._links)
-        self.native, self._saver = making.native_trainer(options, self.state, self._links)
+        self._source = TrainerEventSource(self.engine)
+        self._module = ComposerModule(options.model, self._source)
+        self.native, self._saver = setup.make_native_trainer(options, self.state, self._source)
         self.state.bind(self.native.stop)
-        self.state.optimizers = [making.optimizer(options)]
-        weakref.finalize(self, self.engine.closing)
+        self.state.optimizers = [setup.make_optimizer(options)]
+        # closes the callbacks when the trainer is garbage-collected without close()
+        weakref.finalize(self, self.engine.closer)
+        # the optimizer was made before: Module.to keeps the Parameter objects that it refers to
         device.module_to_device(options.model)
         options.model.logger = self.logger
         self.engine.run_event(Event.INIT)
-        if options.auto_log_hparams:
-            self.logger.log_hyperparameters(making.hyperparameters(options))
+        if options.auto_log_hparams:  # after INIT, which opens the destinations
+            self.logger.log_hyperparameters(setup.list_hyperparameters(options))
         self.state.train_metrics = {
             name: deepcopy(metric).to(device.torch_device)
             for name, metric in _metrics(options.model, is_train=True).items()
         }
         if options.train_dataloader is not None:
-            self._take_train(options.train_dataloader, options.train_dataloader_label)
+            self._set_train_dataloader(options.train_dataloader, options.train_dataloader_label)
         if options.eval_dataloader is not None:
-            self._take_eval(
+            self.state.evaluators = self._make_evaluators(
                 options.eval_dataloader, options.eval_interval, options.eval_subset_num_batches
             )
-        making.compile_schedulers(options, self._links)
-        self._start = starting.load(options, self.state, self.engine, self._carrier)
+        # after the loader: torch calls a scheduler when it is made, and one whose times are in
+        # epochs needs the loader's length
+        setup.set_schedulers(options, self._source)
+        # the checkpoint that the next run resumes from
+        self._start_path = setup.load_start(options, self.state, self.engine, self._module)
 
     # --- entry points ---
 
@@ -120,116 +122,119 @@ class Trainer:
         """Train until `max_duration`, or for `duration` more.
 
         Args:
-            train_dataloader: the loader, if it was not given to the trainer, or another one.
-            train_dataloader_label: its label.
-            train_subset_num_batches: as the trainer was given it, or None.
+            train_dataloader: the training loader, if the trainer has none or another one.
+            train_dataloader_label: the label of the training loader.
+            train_subset_num_batches: the trainer's value, or None.
             spin_dataloaders: True or None: a resume always comes back to the same batch.
-            duration: how much longer to train.
-            reset_time: whether to count from nothing again.
-            schedulers: only where it is the first fit, and the trainer was given none.
-            scale_schedule_ratio: stretches the duration and the schedulers given here.
-            step_schedulers_every_batch: as in the trainer.
-            eval_dataloader: what to evaluate, if it was not given to the trainer, or another one.
-            eval_subset_num_batches: batches of each evaluation.
+            duration: how much longer to train, as a time or a number of epochs.
+            reset_time: whether to count from zero again.
+            schedulers: the schedulers, only in a first fit if the trainer has none.
+            scale_schedule_ratio: the factor that stretches the duration and `schedulers`.
+            step_schedulers_every_batch: whether `schedulers` step after each batch.
+            eval_dataloader: the loader or evaluators, if the trainer has none or other ones.
+            eval_subset_num_batches: at most so many batches of each evaluation; -1 for all.
             eval_interval: when to evaluate.
-            device_train_microbatch_size: as the trainer was given it, or None.
-            precision: likewise.
+            device_train_microbatch_size: the trainer's value, or None.
+            precision: the trainer's value, or None.
 
         Raises:
-            OptionError: there is nothing to train, nothing to train on, or an option differs from
-                the trainer's that one fit cannot have for itself.
+            OptionError: the training is done already or has no length, there is no loader, or an
+                option that all fits share differs from the trainer's.
         """
         state = self.state
-        self._refuse_others(
+        self._check_shared_options(
             train_subset_num_batches=train_subset_num_batches,
             spin_dataloaders=spin_dataloaders,
             device_train_microbatch_size=device_train_microbatch_size,
             precision=precision,
         )
         if train_dataloader is not None:
-            self._take_train(train_dataloader, train_dataloader_label)
+            self._set_train_dataloader(train_dataloader, train_dataloader_label)
         if eval_dataloader is not None:
-            self._take_eval(eval_dataloader, eval_interval, eval_subset_num_batches)
+            state.evaluators = self._make_evaluators(
+                eval_dataloader, eval_interval, eval_subset_num_batches
+            )
         if schedulers is not None:
-            making.late_schedulers(
-                self._links,
+            setup.set_fit_schedulers(
+                self._source,
                 schedulers,
                 scale_schedule_ratio,
                 step_schedulers_every_batch,
-                is_first=not self.native.progress.batches_completed and self._start is None,
+                is_first=not self.native.progress.batches_completed and self._start_path is None,
             )
-        if self._links.spec is None:
+        if self._source.spec is None:
             raise OptionError(
                 "Trainer.fit(train_dataloader=None): there is nothing to train on. Pass "
                 "train_dataloader to the trainer or to fit."
             )
         if reset_time:
             state.timestamp = Timestamp()
-            self._carrier, self._start = Carrier(state.model, self._links), None
+            # trainer_hooks counts from zero for another module
+            self._module, self._start_path = ComposerModule(state.model, self._source), None
         if duration is not None:
             longer = Time.from_input(duration, TimeUnit.EPOCH)
-            state.limit(longer + state.timestamp.get(longer.unit))
-            state.limit(_scaled(state.max_duration, scale_schedule_ratio))
-        self._limit()
-        self._restore_labels(train_dataloader_label)
-        self._run()
+            end = longer + state.timestamp.get(longer.unit)
+            state.max_duration = _scaled(end, scale_schedule_ratio)
+        self._apply_max_duration()
+        self._show_train_dataloader(train_dataloader_label)
+        self._fit()
 
     def eval(self, eval_dataloader: Any = None, subset_num_batches: int = -1) -> None:
         """Evaluate; the values are logged, and on `state.eval_metric_values`.
 
         Args:
-            eval_dataloader: what to evaluate; the trainer's evaluators unless given.
-            subset_num_batches: batches of each; those of the evaluator unless given.
+            eval_dataloader: a loader or evaluators; the trainer's evaluators unless given.
+            subset_num_batches: at most so many batches of each; as the evaluator says if -1.
 
         Raises:
             OptionError: there is nothing to evaluate.
         """
-        state, kept = self.state, list(self.state.evaluators)
-        chosen = kept
+        state, own_evaluators = self.state, list(self.state.evaluators)
+        evaluators = own_evaluators
         if eval_dataloader is not None:
-            chosen = self._evaluators(eval_dataloader, "1ep", subset_num_batches)
-            state.evaluators = [*kept, *chosen]
-        if not chosen:
+            evaluators = self._make_evaluators(eval_dataloader, "1ep", subset_num_batches)
+            state.evaluators = [*own_evaluators, *evaluators]
+        if not evaluators:
             raise OptionError(
                 "Trainer.eval(eval_dataloader=None): there is nothing to evaluate. Pass "
                 "eval_dataloader to the trainer or to eval."
             )
-        self._links.evaluators = chosen
+        self._source.evaluators = evaluators
         try:
             self.native.validate(
-                self._carrier,
-                [making.native_evaluator(one, None, subset_num_batches) for one in chosen],
-                ckpt_path=self._start,
+                self._module,
+                [setup.make_native_evaluator(one, None, subset_num_batches) for one in evaluators],
+                ckpt_path=self._start_path,
                 verbose=False,
             )
         finally:
-            state.evaluators = kept
+            state.evaluators = own_evaluators
 
     def predict(
         self, dataloader: Any, subset_num_batches: int = -1, *, return_outputs: bool = True
     ) -> list[Any]:
-        """Return what the model returns for each batch, on the host.
+        """Return the model's outputs for each batch, on the host.
 
         Args:
             dataloader: the loader, or a `DataSpec`.
-            subset_num_batches: how many batches; -1 for all.
-            return_outputs: whether to keep them; an empty list is returned otherwise.
+            subset_num_batches: at most so many batches; -1 for all.
+            return_outputs: whether to keep the outputs; the list is empty otherwise.
         """
         spec = ensure_data_spec(dataloader)
-        batches, self._links.predicted = spec.dataloader, spec
+        batches, self._source.predict_spec = spec.dataloader, spec
         if subset_num_batches >= 0:
             batches = list(islice(batches, subset_num_batches))
-        found = self.native.predict(
-            self._carrier,
+        outputs = self.native.predict(
+            self._module,
             batches,
             return_predictions=return_outputs,
-            ckpt_path=self._start,
+            ckpt_path=self._start_path,
         )
         host = Device("cpu")
-        return [host.batch_to_device(one) for one in found or []]
+        return [host.batch_to_device(one) for one in outputs or []]
 
     def close(self) -> None:
-        """Close the callbacks, and finish what is being saved; a second call does nothing."""
+        """Close the callbacks, and finish pending saves; a second call does nothing."""
         self.native.close()
         self.engine.close()
 
@@ -241,8 +246,8 @@ class Trainer:
         """Write a checkpoint, and return its path.
 
         Args:
-            name: template of the path.
-            weights_only: leave out what only a resume needs.
+            name: the template of the path.
+            weights_only: whether to leave out the state that only a resume needs.
         """
         now = self.state.timestamp
         counts = {unit: int(getattr(now, unit)) for unit in ("epoch", "batch", "sample", "token")}
@@ -254,7 +259,7 @@ class Trainer:
         """Write a checkpoint into `save_folder`.
 
         Raises:
-            UsageError: there is none.
+            UsageError: the trainer has no such folder.
         """
         if self._saver is None:
             raise UsageError(
@@ -270,56 +275,62 @@ class Trainer:
 
     # --- parts ---
 
-    def _run(self) -> None:
-        """Let the trainer of trainer_hooks train."""
-        state, links = self.state, self._links
-        assert links.spec is not None
-        links.evaluators = [one for one in state.evaluators if not one.is_never_due]
-        path, self._start = self._start, None
-        wanted = links.endings.is_wanted
+    def _fit(self) -> None:
+        state, source = self.state, self._source
+        assert source.spec is not None
+        source.evaluators = [one for one in state.evaluators if not one.is_never_due]
+        path, self._start_path = self._start_path, None
         self.native.fit(
-            self._carrier,
-            links.spec.dataloader,
-            [making.native_evaluator(one, wanted) for one in links.evaluators] or None,
+            self._module,
+            source.spec.dataloader,
+            [setup.make_native_evaluator(one, source.is_due) for one in source.evaluators] or None,
             ckpt_path=path,
         )
         for optimizer in state.optimizers:
             optimizer.zero_grad()
 
-    def _refuse_others(self, **given: Any) -> None:
-        """Make sure that a fit asks for nothing that one fit cannot have for itself."""
-        for name, value in given.items():
-            known = self.state.precision.value if name == "precision" else None
-            known = known or getattr(self._options, name)
-            if value is not None and value != known:
+    def _check_shared_options(self, **fit_options: Any) -> None:
+        """Raise an error if an option of a fit differs from the trainer's.
+
+        Args:
+            fit_options: the options that all fits share, by name; None for the trainer's value.
+
+        Raises:
+            OptionError: an option differs.
+        """
+        for name, value in fit_options.items():
+            own = self.state.precision.value if name == "precision" else None
+            own = own or getattr(self._options, name)
+            if value is not None and value != own:
                 raise OptionError(
-                    f"Trainer.fit({name}={value!r}): it is {known!r} for all fits of this trainer. "
+                    f"Trainer.fit({name}={value!r}): it is {own!r} for all fits of this trainer. "
                     f"Pass Trainer({name}={value!r})."
                 )
 
-    def _take_train(self, dataloader: Any, label: str) -> None:
-        spec = self._links.spec = ensure_data_spec(dataloader)
+    def _set_train_dataloader(self, dataloader: Any, label: str) -> None:
+        spec = self._source.spec = ensure_data_spec(dataloader)
         state = self.state
         state.train_dataloader = spec.dataloader
-        self._restore_labels(label)
+        self._show_train_dataloader(label)
         size = self._options.device_train_microbatch_size
-        known = getattr(spec.dataloader, "batch_size", None)
+        batch_size = getattr(spec.dataloader, "batch_size", None)
         state.auto_microbatching = size == "auto"
-        state.device_train_microbatch_size = size if isinstance(size, int) else known
+        state.device_train_microbatch_size = size if isinstance(size, int) else batch_size
 
-    def _restore_labels(self, label: str) -> None:
+    def _show_train_dataloader(self, label: str) -> None:
         most = self._options.train_subset_num_batches
         self.state.set_dataloader(self.state.train_dataloader, label, most)
 
-    def _take_eval(self, source: Any, interval: Any, subset: int) -> None:
-        self.state.evaluators = self._evaluators(source, interval, subset)
-
-    def _evaluators(self, source: Any, interval: Any, subset: int) -> list[Evaluator]:
+    def _make_evaluators(self, source: Any, interval: Any, subset: int) -> list[Evaluator]:
         metrics = _metrics(self.state.model, is_train=False)
-        return making.evaluators(source, interval, subset, metrics, self.state.eval_metrics)
+        return setup.make_evaluators(source, interval, subset, metrics, self.state.eval_metrics)
 
-    def _limit(self) -> None:
-        """Let the trainer of trainer_hooks train for as long as the state says."""
+    def _apply_max_duration(self) -> None:
+        """Make the trainer of trainer_hooks train for as long as the state says.
+
+        Raises:
+            OptionError: the training has no length, or is done already.
+        """
         state, longest = self.state, self.state.max_duration
         if longest is None:
             raise OptionError(
@@ -334,14 +345,14 @@ class Trainer:
             )
         self.native.max_epochs = -1
         if longest.unit is TimeUnit.EPOCH and state.timestamp.batch != 0:
-            # an epoch that was broken off is one of trainer_hooks, and none of Composer's
+            # an epoch that was broken off counts for trainer_hooks, but not for Composer
             done = self.native.current_epoch or int(state.timestamp.epoch)
             longest = longest - state.timestamp.epoch + done
         self.native.max_duration = str(longest)
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say what to use instead of what is not here."""
-        raise lacking(self, name, TRAINER)
+        """Raise an error for an unknown member; it names a replacement for one of Composer's."""
+        raise not_offered_attribute(self, name, TRAINER)
 
 
 def _scaled(duration: Any, ratio: float) -> Any:

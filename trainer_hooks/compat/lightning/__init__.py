@@ -1,7 +1,7 @@
-"""Lightning's names over what is here: `import trainer_hooks.compat.lightning as pl`.
+"""Lightning's names for our classes: `import trainer_hooks.compat.lightning as pl`.
 
-Code for Lightning runs by its import lines. Names mean what they mean there; what is not here says
-what to use instead where it is used, and docs/coming-from-lightning.md lists it.
+Code for Lightning runs with its import lines changed. Names mean what they mean there; a name that
+is not offered is an error that says what to use, and docs/coming-from-lightning.md lists them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks._lazy import loader_of
+from trainer_hooks.compat.lightning.modules import register_modules
 
 if TYPE_CHECKING:
     from trainer_hooks import seed_everything
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
         tuner,
         utilities,
     )
-    from trainer_hooks.compat.lightning.callback import Callback
-    from trainer_hooks.compat.lightning.datamodule import LightningDataModule
-    from trainer_hooks.compat.lightning.module import LightningModule
-    from trainer_hooks.compat.lightning.trainer.trainer import Trainer
+    from trainer_hooks.compat.lightning.base_classes import (
+        Callback,
+        LightningDataModule,
+        LightningModule,
+        Trainer,
+    )
 
 __all__ = [
     "Callback",
@@ -54,13 +57,15 @@ _PACKAGES = (
     "trainer", "tuner", "utilities",
 )  # fmt: skip
 
+register_modules()
+
 __getattr__ = loader_of(
     __name__,
     {
-        "Callback": "callback",
-        "LightningDataModule": "datamodule",
-        "LightningModule": "module",
-        "Trainer": "trainer.trainer",
+        "Callback": "base_classes",
+        "LightningDataModule": "base_classes",
+        "LightningModule": "base_classes",
+        "Trainer": "base_classes",
         "seed_everything": ":trainer_hooks",
         **dict.fromkeys(_PACKAGES, ""),
     },

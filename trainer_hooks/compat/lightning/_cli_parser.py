@@ -1,10 +1,10 @@
-"""The parser of a LightningCLI, with the names that its users' code calls."""
+"""LightningArgumentParser: the parser of a LightningCLI; importing it needs jsonargparse."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.cli.run import TrainerParser
+from trainer_hooks.cli.run.parser import TrainerParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +13,7 @@ __all__ = ["LightningArgumentParser"]
 
 
 class LightningArgumentParser(TrainerParser):
-    """A `TrainerParser` whose variables of the environment begin with `PL_`."""
+    """A `TrainerParser` whose environment variables begin with `PL_`."""
 
     def __init__(self, *args: Any, env_prefix: str = "PL", **kwargs: Any) -> None:
         super().__init__(*args, env_prefix=env_prefix, **kwargs)

@@ -1,15 +1,17 @@
-"""The command line of a training, where Lightning has it."""
+"""LightningCLI: the command line of a training, under Lightning's name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainer_hooks.cli.run import SUBCOMMANDS, SaveConfigCallback, TrainerCLI
-from trainer_hooks.compat.lightning.trainer.trainer import Trainer
-from trainer_hooks.compat.refusing import refusing
+from trainer_hooks.cli.run.arguments import SUBCOMMANDS
+from trainer_hooks.cli.run.save_config import SaveConfigCallback
+from trainer_hooks.cli.run.trainer_cli import TrainerCLI
+from trainer_hooks.compat.lightning.base_classes import Trainer
+from trainer_hooks.compat.not_offered import refusing_getattr
 
 if TYPE_CHECKING:
-    from trainer_hooks.cli.run import TrainerParser
+    from trainer_hooks.cli.run.parser import TrainerParser
 
 __all__ = ["LightningCLI", "SaveConfigCallback"]
 
@@ -17,7 +19,7 @@ _MADE = "the command line makes objects of classes by itself; elsewhere call the
 
 
 def _load(name: str) -> Any:
-    """Return the parser, which cannot be loaded where jsonargparse is not installed."""
+    """Return the parser's class, whose module imports jsonargparse, an optional package."""
     if name != "LightningArgumentParser":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from trainer_hooks.compat.lightning._cli_parser import LightningArgumentParser
@@ -25,7 +27,9 @@ def _load(name: str) -> Any:
     return LightningArgumentParser
 
 
-__getattr__ = refusing(__name__, {"instantiate_class": _MADE, "instantiate_module": _MADE}, _load)
+__getattr__ = refusing_getattr(
+    __name__, {"instantiate_class": _MADE, "instantiate_module": _MADE}, _load
+)
 
 
 class LightningCLI(TrainerCLI):
@@ -35,12 +39,12 @@ class LightningCLI(TrainerCLI):
 
     @staticmethod
     def default_parser_class() -> type[TrainerParser]:
-        """Return the class of the parser where none is given."""
+        """Return the class of the parser, unless the user passes one."""
         from trainer_hooks.compat.lightning._cli_parser import LightningArgumentParser
 
         return LightningArgumentParser
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        """Return the commands, and which arguments of the method are no options of each."""
+        """Return the subcommands, each with the arguments of its method that are no flags."""
         return {name: {*skipped, "overrides"} for name, skipped in SUBCOMMANDS.items()}

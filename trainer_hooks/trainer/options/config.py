@@ -1,402 +1,572 @@
 """The Trainer's options: declared, documented and checked in this one place."""
 
+# ruff: noqa: RUF009 - `option` returns a field of the dataclass, made anew by each call
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+import functools
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from trainer_hooks.clock import Filter
-from trainer_hooks.context import NEVER, Plan
-from trainer_hooks.errors import OptionError
+from trainer_hooks._options import (
+    BOOL,
+    CLIP_ALGORITHM,
+    PATH,
+    SWITCH,
+    Combination,
+    Rule,
+    check_combinations,
+    check_option,
+    integer,
+    is_int,
+)
+from trainer_hooks.clock.schedules import DueCondition
+from trainer_hooks.context.plan import NEVER, RunPlan
+from trainer_hooks.errors import OptionError, did_you_mean
 from trainer_hooks.trainer.options.limits import (
+    SHARE_RULE,
+    as_share,
     both_limits,
     check_duration,
     check_interval,
     check_span,
+    is_interval,
     with_duration,
 )
-from trainer_hooks.trainer.options.option_rules import RULES
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable
     from datetime import timedelta
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.clock import Time, When
+    from trainer_hooks.clock.schedules import When
+    from trainer_hooks.clock.timing import Time
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.profilers import Profiler
-    from trainer_hooks.runtime import DDPStrategy, FSDPStrategy
+    from trainer_hooks.runtime.ddp_strategy import DDPStrategy
+    from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
 
-__all__ = ["TrainerConfig", "option_docs"]
+__all__ = [
+    "NO_STORAGE_OPTIONS",
+    "PROFILERS",
+    "TrainerConfig",
+    "option",
+    "option_docs",
+    "takes_options",
+]
+
+_P = ParamSpec("_P")
+_C = TypeVar("_C")
+_S = TypeVar("_S")
 
 
-_OF_PARTS = ("accelerator", "devices", "strategy", "callbacks", "logger", "precision")
-"""Options that name what a trainer is made of, which is told by what became of them."""
+PROFILERS = {
+    "simple": "SimpleProfiler",
+    "advanced": "AdvancedProfiler",
+    "pytorch": "PyTorchProfiler",
+}
+"""The classes in `trainer_hooks.profilers` by their names in `Trainer(profiler=...)`."""
 
 
-def _doc(text: str) -> dict[str, str]:
-    return {"doc": text}
+# --- the rules that only a Trainer's options have ---
+
+
+def _is_limit(value: Any) -> bool:
+    return is_int(value, 0) or (isinstance(value, float) and 0.0 <= value <= 1.0)
+
+
+def _are_names(value: Any) -> bool:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return value is None or isinstance(value, bool)
+    # an iterator is not looked into: it can be read only once
+    return not isinstance(value, list | tuple | set) or all(isinstance(v, str) for v in value)
+
+
+def _are_policies(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and policy in ("raise", "disable") for name, policy in value.items()
+    )
+
+
+def _is_profiler(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.lower() in PROFILERS
+    # by its methods: any object that has them can measure a run
+    methods = ("start", "stop", "setup", "teardown", "describe")
+    return value is None or (
+        not isinstance(value, type) and all(callable(getattr(value, m, None)) for m in methods)
+    )
+
+
+_LIMIT = Rule("an int of at least 0 (batches) or a float from 0.0 to 1.0 (a share)", _is_limit)
+_LIMIT_OR_NONE = replace(_LIMIT, accepts=lambda value: value is None or _is_limit(value))
+_INTERVAL = Rule(
+    "an int of at least 1 (batches) or a float over 0.0 and up to 1.0 (a share of an epoch)",
+    lambda value: value is None or is_interval(value) or (_is_limit(value) and value > 0),
+)
+_DRY_RUN = Rule(
+    "a bool or an int of at least 0", lambda value: isinstance(value, int) and value >= 0
+)
+_MICROBATCH = Rule(
+    "an int of at least 1, 'auto', or None",
+    lambda value: value is None or value == "auto" or is_int(value, 1),
+)
+_CLIP_VALUE = Rule(
+    "a number from 0 on",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
+)
+_POLICY = Rule("'warn' or 'raise'", lambda value: value in ("warn", "raise"))
+_POLICIES = Rule("a dict of 'raise' or 'disable' by state_key or class name", _are_policies)
+_PLUGINS = Rule("True, False, None, or names of plugins in a list", _are_names)
+_PROFILER = Rule(
+    "'simple', 'advanced', 'pytorch', a profiler of trainer_hooks.profilers, or None", _is_profiler
+)
+_SHARE = Rule(SHARE_RULE, lambda value: as_share(value) is not None)
+_DETERMINISTIC = Rule(
+    "True, False, 'warn' or None",
+    lambda value: value is None or isinstance(value, bool) or value == "warn",
+)
+_NO_REGISTRY = Rule(
+    "None, as Lightning's model registry is not reached from here. Let ModelCheckpoint save to an "
+    "address (default_root_dir='s3://...'), or a logger upload (log_model=True), and fit with "
+    "ckpt_path=",
+    lambda value: value is None,
+)
+
+NO_STORAGE_OPTIONS = Rule(
+    "None",
+    lambda value: value is None,
+    "How a store such as s3:// is reached is fsspec's own configuration: its environment "
+    "variables, or a file in ~/.config/fsspec.",
+)
+"""The rule of `storage_options`, which Lightning's methods for checkpoints take."""
+
+_COMBINATIONS = (
+    *(
+        Combination(
+            (f"min_{unit}", f"max_{unit}"),
+            lambda least, most: most < 0 or least <= most,
+            f"min_{unit} must not be over max_{unit}. Change one of them.",
+        )
+        for unit in ("epochs", "steps")
+    ),
+    Combination(
+        ("val_check_interval", "check_val_every_n_epoch"),
+        lambda interval, every: every is not None or not isinstance(interval, float),
+        "counting over epochs needs a number of batches as an int.",
+    ),
+)
+"""Rules for several options, checked with the defaults of the plan filled in."""
+
+_BAREBONES: dict[str, Any] = {
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "enable_run_manifest": False,
+    "num_sanity_val_steps": 0,
+    "log_every_n_steps": 0,
+}
+"""The values that `barebones=True` gives these options; another value contradicts it."""
+
+_NOT_IN_BAREBONES = (
+    "fast_dev_run", "detect_anomaly", "profiler", "profile_hooks", "hook_budget",
+)  # fmt: skip
+"""Options that contradict `barebones=True` unless they are off."""
+
+_PARTS = ("accelerator", "devices", "strategy", "callbacks", "logger", "precision")
+"""Options that name the parts of a trainer; a run's summary shows the parts themselves."""
+
+
+def option(default: Any, doc: str, rule: Rule | None = None) -> Any:
+    """Declare an option: its default, its description for the docs, and its rule.
+
+    Args:
+        default: the default.
+        doc: the description, in sentences of Markdown.
+        rule: the rule for its values; None if the part that it names checks them.
+    """
+    return field(default=default, metadata={"doc": doc, "rule": rule})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerConfig:
-    """What `Trainer(...)` was given. Names, defaults and meanings are Lightning 2.x's.
+    """The options of a Trainer. Names, defaults and meanings are Lightning 2.x's.
 
     Raises:
-        OptionError: a value breaks its option's rule; the message says which.
+        OptionError: a value breaks its option's rule, or two options contradict each other.
     """
 
-    accelerator: str = field(
-        default="auto", metadata=_doc('`"auto"`, `"cpu"`, `"cuda"`, `"gpu"` or `"mps"`.')
+    accelerator: str = option("auto", '`"auto"`, `"cpu"`, `"cuda"`, `"gpu"` or `"mps"`.')
+    devices: int | str | list[int] = option(
+        "auto",
+        'Devices of this machine: `"auto"`, a number, or a list of indices. Each needs a '
+        "process of its own, started by the Trainer or by torchrun.",
     )
-    devices: int | str | list[int] = field(
-        default="auto",
-        metadata=_doc(
-            'Devices of this machine: `"auto"`, a number, or a list of indices. Each needs a '
-            "process of its own, started by the Trainer or by torchrun."
-        ),
+    num_nodes: int = option(1, "Number of machines; torchrun or SLURM set it.", integer(1))
+    strategy: str | DDPStrategy | FSDPStrategy = option(
+        "auto",
+        '`"auto"` (DDP if there are several processes), `"ddp"`, `"ddp_notebook"`, '
+        '`"fsdp"`, `"single_device"`, or a `DDPStrategy(...)` or `FSDPStrategy(...)` with '
+        "options.",
     )
-    num_nodes: int = field(
-        default=1, metadata=_doc("Number of machines; torchrun or SLURM set it.")
+    sync_batchnorm: bool = option(
+        False,
+        "Let BatchNorm compute its statistics over all processes; on GPUs only.",
+        BOOL,
     )
-    strategy: str | DDPStrategy | FSDPStrategy = field(
-        default="auto",
-        metadata=_doc(
-            '`"auto"` (DDP if there are several processes), `"ddp"`, `"ddp_notebook"`, `"fsdp"`, '
-            '`"single_device"`, or a `DDPStrategy(...)` or `FSDPStrategy(...)` with options.'
-        ),
+    use_distributed_sampler: bool = option(
+        True,
+        "Give each of several processes its share of the data.",
+        BOOL,
     )
-    sync_batchnorm: bool = field(
-        default=False,
-        metadata=_doc("Let BatchNorm compute its statistics over all processes; on GPUs only."),
+    # the number first, as the command line takes the first type that fits
+    precision: int | str | None = option(
+        None,
+        '`"32-true"` (default), `"64-true"`, `"bf16-mixed"`, `"16-mixed"`, `"bf16-true"` '
+        'or `"16-true"`.',
     )
-    use_distributed_sampler: bool = field(
-        default=True,
-        metadata=_doc("Give each of several processes its share of the data."),
+    # the text last, as the command line takes the first type that fits
+    logger: Logger | Iterable[Logger | str] | bool | str | None = option(
+        None,
+        "A logger or its [name](loggers.md#loggers-by-name), several, True (default: a CSVLogger) "
+        "or False.",
     )
-    # the number first: parsers take the first type that fits, and typing has one order for a set
-    precision: int | str | None = field(
-        default=None,
-        metadata=_doc(
-            '`"32-true"` (default), `"64-true"`, `"bf16-mixed"`, `"16-mixed"`, `"bf16-true"` or '
-            '`"16-true"`.'
-        ),
+    callbacks: Callback | Iterable[Callback] | None = option(
+        None,
+        "One callback, or any iterable of them; it is not changed.",
     )
-    logger: Logger | Iterable[Logger] | bool | None = field(
-        default=None,
-        metadata=_doc("A logger, several, True (default: a CSVLogger) or False."),
+    plugins: bool | Iterable[str] | None = option(
+        True,
+        "Whether callbacks of installed packages take part, or the names of those that "
+        "do; None means True.",
+        _PLUGINS,
     )
-    callbacks: Callback | Iterable[Callback] | None = field(
-        default=None, metadata=_doc("One callback, or any iterable of them; it is not changed.")
+    plugin_errors: str = option(
+        "warn",
+        '`"warn"` to go on without a broken plugin, `"raise"` to stop.',
+        _POLICY,
     )
-    plugins: bool | Iterable[str] | None = field(
-        default=True,
-        metadata=_doc(
-            "Whether callbacks of installed packages take part, or the names of those that do; "
-            "None means True."
-        ),
+    strict_hooks: bool = option(
+        False,
+        "Whether a method `on_...` that is no hook is an error, rather than a warning.",
+        BOOL,
     )
-    plugin_errors: str = field(
-        default="warn",
-        metadata=_doc('`"warn"` to go on without a broken plugin, `"raise"` to stop.'),
+    callback_errors: Mapping[str, str] | None = option(
+        None,
+        'What an error in a callback does: a dict of `"raise"` or `"disable"` by '
+        "state_key or class name. It overrides the callback's own `on_error`.",
+        _POLICIES.or_none(),
     )
-    strict_hooks: bool = field(
-        default=False,
-        metadata=_doc(
-            "Whether a method `on_...` that is no hook is an error, rather than a warning."
-        ),
+    profile_hooks: bool = option(
+        False,
+        "Time every call of a callback; after each run, print what they cost and write "
+        "`hook_trace.json` to the log folder.",
+        BOOL,
     )
-    callback_errors: Mapping[str, str] | None = field(
-        default=None,
-        metadata=_doc(
-            'What an error in a callback does: a dict of `"raise"` or `"disable"` by state_key or '
-            "class name. It overrides the callback's own `on_error`."
-        ),
+    profiler: str | Profiler | None = option(
+        None,
+        'A [profiler](profiling.md#profilers) of the whole run: `"simple"`, `"advanced"`, '
+        '`"pytorch"`, or an object from `trainer_hooks.profilers`.',
+        _PROFILER,
     )
-    profile_hooks: bool = field(
-        default=False,
-        metadata=_doc(
-            "Time every call of a callback; after each run, print what they cost and write "
-            "`hook_trace.json` to the log folder."
-        ),
+    hook_budget: str | float | None = option(
+        None,
+        "The share of a training batch's time that a callback may take before a warning, "
+        'as `"2%"` or `0.02`.',
+        _SHARE.or_none(),
     )
-    profiler: str | Profiler | None = field(
-        default=None,
-        metadata=_doc(
-            'A [profiler](profiling.md#profilers) of the whole run: `"simple"`, `"advanced"`, '
-            '`"pytorch"`, or an object from `trainer_hooks.profilers`.'
-        ),
+    max_epochs: int | None = option(
+        None,
+        "Epochs to train; -1 for no end. Default: 1000, or no end if another limit is given.",
+        integer(-1).or_none(),
     )
-    hook_budget: str | float | None = field(
-        default=None,
-        metadata=_doc(
-            "The share of a training batch's time that a callback may take before a warning, as "
-            '`"2%"` or `0.02`.'
-        ),
+    min_epochs: int | None = option(
+        None,
+        "A request to stop waits until this many epochs are done.",
+        integer(0).or_none(),
     )
-    max_epochs: int | None = field(
-        default=None,
-        metadata=_doc(
-            "Epochs to train; -1 for no end. Default: 1000, or no end if another limit is given."
-        ),
+    max_steps: int = option(-1, "Optimizer steps to train; -1 for no end.", integer(-1))
+    min_steps: int | None = option(
+        None,
+        "A request to stop waits until this many optimizer steps are done.",
+        integer(0).or_none(),
     )
-    min_epochs: int | None = field(
-        default=None, metadata=_doc("A request to stop waits until this many epochs are done.")
+    max_time: Mapping[str, int] | str | Time | timedelta | None = option(
+        None,
+        'Wall time to train: `"8h30m"`, `"DD:HH:MM:SS"`, a timedelta, or a dict of its '
+        "arguments. A Timer callback then asks to stop, so min_epochs and min_steps still "
+        "hold.",
     )
-    max_steps: int = field(default=-1, metadata=_doc("Optimizer steps to train; -1 for no end."))
-    min_steps: int | None = field(
-        default=None,
-        metadata=_doc("A request to stop waits until this many optimizer steps are done."),
+    max_duration: str | Time | timedelta | None = option(
+        None,
+        'How long to train, in any [unit](time.md#units): `"10ep"`, `"500ba"`, `"200st"`, '
+        '`"50_000sp"`, `"1e9tok"`, `"2iter"`, `"1h30m"`. With other limits, whichever '
+        "comes first.",
     )
-    max_time: Mapping[str, int] | str | Time | timedelta | None = field(
-        default=None,
-        metadata=_doc(
-            'Wall time to train: `"8h30m"`, `"DD:HH:MM:SS"`, a timedelta, or a dict of its '
-            "arguments. A Timer callback then asks to stop, so min_epochs and min_steps still "
-            "hold."
-        ),
+    limit_train_batches: int | float | None = option(
+        None,
+        "Batches of each epoch to run: a number (int) or a share (float).",
+        _LIMIT_OR_NONE,
     )
-    max_duration: str | Time | timedelta | None = field(
-        default=None,
-        metadata=_doc(
-            'How long to train, in any [unit](time.md#units): `"10ep"`, `"500ba"`, `"200st"`, '
-            '`"50_000sp"`, `"1e9tok"`, `"2iter"`, `"1h30m"`. With other limits, whichever comes '
-            "first."
-        ),
+    limit_val_batches: int | float | None = option(
+        None,
+        "Batches of each validation loader to run: a number (int) or a share (float).",
+        _LIMIT_OR_NONE,
     )
-    limit_train_batches: int | float | None = field(
-        default=None,
-        metadata=_doc("Batches of each epoch to run: a number (int) or a share (float)."),
+    limit_test_batches: int | float | None = option(
+        None,
+        "Batches of each test loader to run: a number (int) or a share (float).",
+        _LIMIT_OR_NONE,
     )
-    limit_val_batches: int | float | None = field(
-        default=None, metadata=_doc("The same for each validation loader.")
+    limit_predict_batches: int | float | None = option(
+        None,
+        "Batches of each predict loader to run: a number (int) or a share (float).",
+        _LIMIT_OR_NONE,
     )
-    limit_test_batches: int | float | None = field(
-        default=None, metadata=_doc("The same for each test loader.")
+    fast_dev_run: int | bool = option(
+        False,
+        "Dry run: one epoch of this many batches of each loader (True: 1), without logs "
+        "and checkpoints.",
+        _DRY_RUN,
     )
-    limit_predict_batches: int | float | None = field(
-        default=None, metadata=_doc("The same for each predict loader.")
+    overfit_batches: int | float = option(
+        0.0,
+        "Train and validate on this many batches (or this share), not shuffled.",
+        _LIMIT,
     )
-    fast_dev_run: int | bool = field(
-        default=False,
-        metadata=_doc(
-            "Dry run: one epoch of this many batches of each loader (True: 1), without logs and "
-            "checkpoints."
-        ),
+    val_check_interval: Mapping[str, int] | int | float | When | timedelta | None = option(
+        None,
+        "Validate every so many batches (int), every share of an epoch (float), or at [an "
+        'interval](time.md#intervals): `"100ba"`, `"200st"`, `"1e6tok"`, `"0.1dur"`, '
+        '`"15m"`, `"DD:HH:MM:SS"`, a timedelta or a dict of its arguments, a filter, or a '
+        "function of the clock.",
+        _INTERVAL,
     )
-    overfit_batches: int | float = field(
-        default=0.0,
-        metadata=_doc("Train and validate on this many batches (or this share), not shuffled."),
+    check_val_every_n_epoch: int | None = option(
+        1,
+        "Validate in every n-th epoch. None: `val_check_interval` counts batches across epochs.",
+        integer(1).or_none(),
     )
-    val_check_interval: Mapping[str, int] | int | float | When | timedelta | None = field(
-        default=None,
-        metadata=_doc(
-            "Validate every so many batches (int), every share of an epoch (float), or at [an "
-            'interval](time.md#intervals): `"100ba"`, `"200st"`, `"1e6tok"`, `"0.1dur"`, `"15m"`, '
-            '`"DD:HH:MM:SS"`, a timedelta or a dict of its arguments, a filter, or a function of '
-            "the clock."
-        ),
+    num_sanity_val_steps: int | None = option(
+        None,
+        "Validation batches to run before training (default 2); -1 for all, 0 for none.",
+        integer(-1).or_none(),
     )
-    check_val_every_n_epoch: int | None = field(
-        default=1,
-        metadata=_doc(
-            "Validate in every n-th epoch. None: `val_check_interval` counts batches across epochs."
-        ),
+    log_every_n_steps: int | None = option(
+        None,
+        "Pass metrics to the loggers every so many steps (default 50); 0 passes none at steps.",
+        integer(0).or_none(),
     )
-    num_sanity_val_steps: int | None = field(
-        default=None,
-        metadata=_doc(
-            "Validation batches to run before training (default 2); -1 for all, 0 for none."
-        ),
+    accumulate_grad_batches: int = option(
+        1,
+        "Batches whose gradients are accumulated into one step (a window).",
+        integer(1),
     )
-    log_every_n_steps: int | None = field(
-        default=None,
-        metadata=_doc(
-            "Pass metrics to the loggers every so many steps (default 50); 0 passes none at steps."
-        ),
+    microbatch_size: int | str | None = option(
+        None,
+        "Split each training batch into parts of this many samples, to save memory; "
+        '`"auto"`: as large as fit.',
+        _MICROBATCH,
     )
-    accumulate_grad_batches: int = field(
-        default=1,
-        metadata=_doc("Batches whose gradients are accumulated into one step (a window)."),
+    gradient_clip_val: float | None = option(
+        None,
+        "Clip gradients to this value; 0 or None for no clipping.",
+        _CLIP_VALUE.or_none(),
     )
-    microbatch_size: int | str | None = field(
-        default=None,
-        metadata=_doc(
-            'Split each training batch into parts of this many samples, to save memory; `"auto"`: '
-            "as large as fit."
-        ),
+    gradient_clip_algorithm: str | None = option(
+        None,
+        'Clip by `"norm"` (default) or `"value"`.',
+        CLIP_ALGORITHM,
     )
-    gradient_clip_val: float | None = field(
-        default=None, metadata=_doc("Clip gradients to this value; 0 or None for no clipping.")
+    iteration_length: int | None = option(
+        None,
+        "Epochs in a cycle (an *iteration*), for the `on_iteration_...` hooks.",
+        integer(1).or_none(),
     )
-    gradient_clip_algorithm: str | None = field(
-        default=None, metadata=_doc('Clip by `"norm"` (default) or `"value"`.')
+    reload_dataloaders_every_n_epochs: int = option(
+        0,
+        "Ask the module or data module for its loaders anew as every n-th epoch begins; 0 "
+        "for never.",
+        integer(0),
     )
-    iteration_length: int | None = field(
-        default=None,
-        metadata=_doc("Epochs in a cycle (an *iteration*), for the `on_iteration_...` hooks."),
+    enable_checkpointing: bool | None = option(
+        None,
+        "Add a ModelCheckpoint unless a checkpoint callback is given; None means True.",
+        SWITCH,
     )
-    reload_dataloaders_every_n_epochs: int = field(
-        default=0,
-        metadata=_doc(
-            "Ask the module or data module for its loaders anew as every n-th epoch begins; 0 for "
-            "never."
-        ),
+    enable_progress_bar: bool | None = option(
+        None,
+        "Add a progress bar unless one is given; None means True.",
+        SWITCH,
     )
-    enable_checkpointing: bool | None = field(
-        default=None,
-        metadata=_doc(
-            "Add a ModelCheckpoint unless a checkpoint callback is given; None means True."
-        ),
+    enable_model_summary: bool | None = option(
+        None,
+        "Add a ModelSummary unless one is given; None means True.",
+        SWITCH,
     )
-    enable_progress_bar: bool | None = field(
-        default=None, metadata=_doc("Add a progress bar unless one is given; None means True.")
+    enable_run_manifest: bool | None = option(
+        None,
+        "Add a RunManifest, which keeps a journal of the run in the log folder, unless "
+        "one is given; None means True.",
+        SWITCH,
     )
-    enable_model_summary: bool | None = field(
-        default=None, metadata=_doc("Add a ModelSummary unless one is given; None means True.")
+    enable_autolog_hparams: bool = option(
+        True,
+        "Pass the saved hyperparameters to the loggers as a fit begins.",
+        BOOL,
     )
-    enable_run_manifest: bool | None = field(
-        default=None,
-        metadata=_doc(
-            "Add a RunManifest, which keeps a journal of the run in the log folder, unless one is "
-            "given; None means True."
-        ),
+    barebones: bool = option(
+        False,
+        "Switch off what a run does beside the loops, to measure these: checkpoints, "
+        "loggers, `log` (warned of once), the bar, the summary, the journal, the sanity "
+        "check, plugins.",
+        BOOL,
     )
-    enable_autolog_hparams: bool = field(
-        default=True,
-        metadata=_doc("Pass the saved hyperparameters to the loggers as a fit begins."),
+    default_root_dir: str | os.PathLike[str] | None = option(
+        None,
+        "Where logs and checkpoints go; None means the working directory. Checkpoints may "
+        "go to an address such as `s3://bucket/run`.",
+        PATH.or_none(),
     )
-    barebones: bool = field(
-        default=False,
-        metadata=_doc(
-            "Switch off what a run does beside the loops, to measure these: checkpoints, loggers, "
-            "`log` (warned of once), the bar, the summary, the journal, the sanity check, plugins."
-        ),
+    deterministic: bool | str | None = option(
+        None,
+        'True uses only deterministic algorithms during a run; `"warn"` warns where there is none.',
+        _DETERMINISTIC,
     )
-    default_root_dir: str | os.PathLike[str] | None = field(
-        default=None,
-        metadata=_doc(
-            "Where logs and checkpoints go; None means the working directory. Checkpoints may go "
-            "to an address such as `s3://bucket/run`."
-        ),
+    benchmark: bool | None = option(
+        None,
+        "During a run, whether cuDNN tries which algorithms are fastest. None: as it is "
+        "set in torch, but off with `deterministic`.",
+        SWITCH,
     )
-    deterministic: bool | str | None = field(
-        default=None,
-        metadata=_doc(
-            'True uses only deterministic algorithms during a run; `"warn"` warns where there is '
-            "none."
-        ),
+    inference_mode: bool = option(
+        True,
+        "Evaluate under torch.inference_mode; False uses no_grad.",
+        BOOL,
     )
-    benchmark: bool | None = field(
-        default=None,
-        metadata=_doc(
-            "During a run, whether cuDNN tries which algorithms are fastest. None: as it is set in "
-            "torch, but off with `deterministic`."
-        ),
+    detect_anomaly: bool | None = option(
+        False,
+        "Let autograd find the operation that made a NaN; slow.",
+        SWITCH,
     )
-    inference_mode: bool = field(
-        default=True,
-        metadata=_doc("Evaluate under torch.inference_mode; False uses no_grad."),
-    )
-    detect_anomaly: bool | None = field(
-        default=False, metadata=_doc("Let autograd find the operation that made a NaN; slow.")
-    )
-
-    model_registry: str | None = field(
-        default=None,
-        metadata=_doc("None: a model registry of Lightning's cloud is not reached from here."),
+    model_registry: str | None = option(
+        None,
+        "None: a model registry of Lightning's cloud is not reached from here.",
+        _NO_REGISTRY,
     )
 
     def __post_init__(self) -> None:
-        """Check every option against its rule."""
-        for name, rule, is_met in RULES:
-            value = getattr(self, name)
-            if not is_met(value):
-                raise OptionError(f"Trainer({name}={value!r}): must be {rule}.")
+        """Check every option against its rule, and the options that depend on each other."""
+        for item in fields(self):
+            rule = item.metadata["rule"]
+            if rule is not None:
+                check_option(item.name, getattr(self, item.name), "Trainer", rule, is_call=True)
+        # after the rules: it reads values that must be valid
         if self.barebones:
-            from trainer_hooks.trainer.options.barebones import switched_off
-
-            given = {item.name: getattr(self, item.name) for item in fields(self)}
-            for name, value in switched_off(given).items():
-                object.__setattr__(self, name, value)
+            self._switch_off()
         plan = self.plan()
-        for unit, least, most in (
-            ("epochs", plan.min_epochs, plan.max_epochs),
-            ("steps", plan.min_steps, plan.max_steps),
-        ):
-            if 0 <= most < least:
-                raise OptionError(
-                    f"Trainer(min_{unit}={least}, max_{unit}={most}): min_{unit} must not be over "
-                    f"max_{unit}. Change one of them."
-                )
-        if self.check_val_every_n_epoch is None and isinstance(self.val_check_interval, float):
-            raise OptionError(
-                f"Trainer(val_check_interval={self.val_check_interval!r}, check_val_every_n_epoch="
-                "None): counting over epochs needs a number of batches as an int."
-            )
-        if isinstance(plan.val_check_interval, Filter) and self.check_val_every_n_epoch not in (
-            1,
-            None,
-        ):
+        values = {item.name: getattr(plan, item.name, None) for item in fields(self)}
+        values["val_check_interval"] = self.val_check_interval
+        values["check_val_every_n_epoch"] = self.check_val_every_n_epoch
+        check_combinations("Trainer", _COMBINATIONS, values)
+        is_condition = isinstance(plan.val_check_interval, DueCondition)
+        if is_condition and self.check_val_every_n_epoch not in (1, None):
             raise OptionError(
                 f"Trainer(val_check_interval={self.val_check_interval!r}, check_val_every_n_epoch="
                 f"{self.check_val_every_n_epoch}): such an interval says by itself in which epochs "
                 "to validate. Leave check_val_every_n_epoch out, or join it: every('2ep') & ..."
             )
 
+    def _switch_off(self) -> None:
+        """Give the options that `barebones` switches off their values.
+
+        Raises:
+            OptionError: one of them was given another value.
+        """
+        given = [name for name, off in _BAREBONES.items() if getattr(self, name) not in (None, off)]
+        given += [name for name in _NOT_IN_BAREBONES if getattr(self, name) not in (None, False, 0)]
+        if given:
+            shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in given)
+            raise OptionError(
+                f"Trainer(barebones=True, {shown}): barebones switches that off, to show what the "
+                "loops cost without it. Leave one of them out."
+            )
+        for name, value in (*_BAREBONES.items(), ("plugins", False)):
+            object.__setattr__(self, name, value)  # the dataclass is frozen
+
     @property
     def given(self) -> str:
-        """The options that are not at their defaults, as they would be written."""
+        """The options that are not at their defaults, as they would be written in a call."""
         named = ((item.name, getattr(self, item.name), item.default) for item in fields(self))
         return ", ".join(
             f"{name}={value!r}"
             for name, value, default in named
-            if name not in _OF_PARTS and value is not default and value != default
+            if name not in _PARTS and value is not default and value != default
         )
 
-    def plan(self) -> Plan:
-        """Return the numbers that the loops go by, with the defaults filled in."""
-        runs = int(self.fast_dev_run)
-        overfits = self.overfit_batches
-        limits: dict[str, Any] = {
-            name: runs or _first(getattr(self, name), 1.0)
-            for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches")
+    def plan(self) -> RunPlan:
+        """Return the numbers that the loops use, with the defaults filled in.
+
+        An option has the same name in the plan. Those that the plan takes as they are given are
+        copied by name.
+        """
+        names = {item.name for item in fields(self)}
+        values: dict[str, Any] = {
+            item.name: getattr(self, item.name) for item in fields(RunPlan) if item.name in names
         }
-        if overfits and not runs:
-            limits["limit_train_batches"] = limits["limit_val_batches"] = overfits
-        seconds = None if self.max_time is None else check_span("max_time", self.max_time)
-        interval = check_interval(_first(self.val_check_interval, 1.0))
-        bounded_otherwise = any(
-            given not in (None, -1) for given in (self.max_steps, self.max_time, self.max_duration)
+        interval = 1.0 if self.val_check_interval is None else self.val_check_interval
+        has_other_limit = any(
+            limit not in (None, -1) for limit in (self.max_steps, self.max_time, self.max_duration)
         )
-        plan = Plan(
-            max_epochs=1 if runs else _first(self.max_epochs, -1 if bounded_otherwise else 1000),
-            min_epochs=0 if runs else self.min_epochs or 0,
-            max_steps=runs or self.max_steps,
-            min_steps=0 if runs else self.min_steps or 0,
-            max_seconds=None if runs else seconds,
-            limit_predict_batches=runs or _first(self.limit_predict_batches, 1.0),
-            overfit_batches=overfits,
-            val_check_interval=1.0 if runs else interval,
-            check_val_every_n_epoch=1 if runs else self.check_val_every_n_epoch,
-            num_sanity_val_steps=0 if runs or overfits else _first(self.num_sanity_val_steps, 2),
-            accumulate_grad_batches=self.accumulate_grad_batches,
-            microbatch_size=self.microbatch_size,
-            gradient_clip_val=self.gradient_clip_val or None,
-            gradient_clip_algorithm=self.gradient_clip_algorithm or "norm",
-            log_every_n_steps=_first(self.log_every_n_steps, 50) or NEVER,
-            iteration_length=self.iteration_length,
-            inference_mode=self.inference_mode,
-            detect_anomaly=bool(self.detect_anomaly),
-            reload_dataloaders_every_n_epochs=self.reload_dataloaders_every_n_epochs,
-            shares_loaders=self.use_distributed_sampler,
-            **limits,
-        )
+        values |= {
+            "max_epochs": _first(self.max_epochs, -1 if has_other_limit else 1000),
+            "min_epochs": self.min_epochs or 0,
+            "min_steps": self.min_steps or 0,
+            "max_seconds": None if self.max_time is None else check_span("max_time", self.max_time),
+            "max_duration": None,
+            "val_check_interval": check_interval(interval),
+            "num_sanity_val_steps": _first(self.num_sanity_val_steps, 2),
+            "gradient_clip_val": self.gradient_clip_val or None,
+            "gradient_clip_algorithm": self.gradient_clip_algorithm or "norm",
+            "log_every_n_steps": _first(self.log_every_n_steps, 50) or NEVER,
+            "detect_anomaly": bool(self.detect_anomaly),
+            "shares_loaders": self.use_distributed_sampler,
+        }
+        for stage in ("train", "val", "test", "predict"):
+            limit = f"limit_{stage}_batches"
+            values[limit] = _first(values[limit], 1.0)
+        if self.overfit_batches:
+            values["limit_train_batches"] = values["limit_val_batches"] = self.overfit_batches
+            values["num_sanity_val_steps"] = 0
+        if self.fast_dev_run:
+            values |= _dry_run(int(self.fast_dev_run))
+        plan = RunPlan(**values)
         if self.max_duration is None:
             return plan
+        # a wrong duration is an error in a dry run, too
         duration = check_duration(self.max_duration, self.iteration_length)
-        return plan if runs else both_limits(with_duration(plan, duration), plan)
+        return plan if self.fast_dev_run else both_limits(with_duration(plan, duration), plan)
+
+
+def _dry_run(batches: int) -> dict[str, Any]:
+    """Return the values of a plan for one epoch of so many batches of each loader."""
+    return {
+        "max_epochs": 1,
+        "min_epochs": 0,
+        "max_steps": batches,
+        "min_steps": 0,
+        "max_seconds": None,
+        "limit_train_batches": batches,
+        "limit_val_batches": batches,
+        "limit_test_batches": batches,
+        "limit_predict_batches": batches,
+        "val_check_interval": 1.0,
+        "check_val_every_n_epoch": 1,
+        "num_sanity_val_steps": 0,
+    }
 
 
 def _first(value: Any, default: Any) -> Any:
@@ -404,5 +574,47 @@ def _first(value: Any, default: Any) -> Any:
 
 
 def option_docs() -> list[tuple[str, str, str]]:
-    """Return name, default and documentation of every option, in order."""
-    return [(f.name, repr(f.default), f.metadata["doc"]) for f in fields(TrainerConfig)]
+    """Return name, default and description of every option, in order."""
+    return [(item.name, repr(item.default), item.metadata["doc"]) for item in fields(TrainerConfig)]
+
+
+def takes_options(
+    config: Callable[_P, _C],
+) -> Callable[[Callable[[_S, _C], None]], Callable[Concatenate[_S, _P], None]]:
+    """Decorate an `__init__(self, config)` so that it takes the config's fields by keyword.
+
+    So each option is declared once, and type checkers, `help` and editors see it all the same.
+
+    Args:
+        config: the dataclass of the options.
+    """
+
+    def decorate(init: Callable[[_S, _C], None]) -> Callable[Concatenate[_S, _P], None]:
+        options = inspect.signature(config)
+
+        @functools.wraps(init)
+        def accept(self: _S, *args: _P.args, **kwargs: _P.kwargs) -> None:
+            if args:
+                raise OptionError(
+                    f"Trainer({args[0]!r}, ...): options are given by keyword, as in "
+                    "Trainer(max_epochs=3)."
+                )
+            for name in [name for name in kwargs if name not in options.parameters]:
+                raise OptionError(
+                    f"Trainer({name}=...): there is no option {name!r}."
+                    f"{did_you_mean(name, options.parameters)} "
+                    "help(trainer_hooks.Trainer) lists them."
+                )
+            init(self, config(*args, **kwargs))
+
+        parameters = [
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            *options.parameters.values(),
+        ]
+        # in `__dict__`, as mypy knows no attribute of that name
+        accept.__dict__["__signature__"] = options.replace(
+            parameters=parameters, return_annotation=None
+        )
+        return accept  # type: ignore[return-value]
+
+    return decorate

@@ -1,4 +1,4 @@
-"""What a trainer takes when nothing was given: callbacks and loggers."""
+"""The callbacks and loggers that a trainer adds by itself."""
 
 from __future__ import annotations
 
@@ -8,74 +8,79 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._lazy import class_if_loaded
-from trainer_hooks.checkpoint import is_remote, require_reachable
-from trainer_hooks.connector import Default, adopted
+from trainer_hooks.checkpoint.paths import is_remote, require_reachable
+from trainer_hooks.connector.registry import DefaultCallback, adapt_if_foreign
 from trainer_hooks.errors import OptionError, foreign_hint
 from trainer_hooks.loggers.base import Logger
+from trainer_hooks.trainer.options.config import PROFILERS
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks import ModelSummary
-    from trainer_hooks.connector import CallbackConnector, Entry
+    from trainer_hooks.connector.connector import CallbackConnector
+    from trainer_hooks.connector.registry import CallbackEntry
+    from trainer_hooks.profilers import Profiler
     from trainer_hooks.trainer.options.config import TrainerConfig
 
 _BARS = ("trainer_hooks.callbacks.progress.progress_bar", "ProgressBar")
 _SWITCHED = {
     "enable_checkpointing": ("trainer_hooks.callbacks.saving.checkpoint", "Checkpoint"),
     "enable_progress_bar": _BARS,
-    "enable_model_summary": ("trainer_hooks.callbacks.summary.model_summary", "ModelSummary"),
+    "enable_model_summary": ("trainer_hooks.callbacks.model_summary", "ModelSummary"),
     "enable_run_manifest": ("trainer_hooks.callbacks.reporting.run_manifest", "RunManifest"),
 }
-"""What each option switches off: a class, named so that it is imported only where it is used."""
+"""The class that each option switches off, by name, so that only its users import it."""
 
-__all__ = ["check_switches", "default_callbacks", "make_loggers", "root_dir"]
+__all__ = ["check_switches", "default_callbacks", "make_loggers", "make_profiler", "root_dir"]
 
 
 def root_dir(config: TrainerConfig) -> str:
-    """Return where logs and checkpoints go."""
-    given = config.default_root_dir
+    """Return the folder or address that logs and checkpoints go to."""
+    root = config.default_root_dir
     # a Path would take the `~` of `./~/x` for the home folder
-    return str(Path.cwd() if given is None else os.path.expanduser(given))  # noqa: PTH111
+    return str(Path.cwd() if root is None else os.path.expanduser(root))  # noqa: PTH111
 
 
-def default_callbacks(config: TrainerConfig, *, is_several: bool) -> tuple[Default, ...]:
-    """Return the callbacks that take part unless others of their kind were given.
+def default_callbacks(
+    config: TrainerConfig, *, is_distributed: bool
+) -> tuple[DefaultCallback, ...]:
+    """Return the callbacks that take part unless the user gave others of their kind.
 
-    Each is imported as it is made: a trainer that has none of them pays for none.
+    Each is imported only when it is made, so a trainer without them does not load them.
     """
-    found = []
-    if config.sync_batchnorm and is_several:
+    defaults = []
+    if config.sync_batchnorm and is_distributed:
         from trainer_hooks.callbacks import ConvertSyncBatchNormCallback as Converter
 
-        found.append(Default(Converter(), unless=Converter))
+        defaults.append(DefaultCallback(Converter(), unless=Converter))
     is_dry = bool(config.fast_dev_run)
     if config.max_time is not None and not is_dry:
         from trainer_hooks.callbacks import Timer
 
-        found.append(Default(Timer(config.max_time), unless=Timer))
+        defaults.append(DefaultCallback(Timer(config.max_time), unless=Timer))
     if config.enable_model_summary is not False:
         from trainer_hooks.callbacks import ModelSummary
 
-        found.append(Default(_summary_beside(config.callbacks), unless=ModelSummary))
+        defaults.append(DefaultCallback(_summary_beside(config.callbacks), unless=ModelSummary))
     logs = config.logger is None or bool(config.logger)
     if config.enable_run_manifest is not False and logs and not is_dry:
         from trainer_hooks.callbacks import RunManifest
 
-        # it leaves the checkpoints alone: what a run is made with is no part of its state
-        found.append(Default(RunManifest(in_checkpoint=False), unless=RunManifest))
+        # what a run was made with is no state of the training: checkpoints are left alone
+        defaults.append(DefaultCallback(RunManifest(in_checkpoint=False), unless=RunManifest))
     if config.enable_progress_bar is not False:
         from trainer_hooks.callbacks import ProgressBar, TQDMProgressBar
 
-        found.append(Default(TQDMProgressBar(), unless=ProgressBar))
+        defaults.append(DefaultCallback(TQDMProgressBar(), unless=ProgressBar))
     if config.enable_checkpointing is not False and not is_dry:
         from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
 
-        found.append(Default(ModelCheckpoint(), unless=Checkpoint))
-    return tuple(found)
+        defaults.append(DefaultCallback(ModelCheckpoint(), unless=Checkpoint))
+    return tuple(defaults)
 
 
 def _summary_beside(callbacks: object) -> ModelSummary:
-    """Return the summary that goes with the progress bar among the user's callbacks."""
-    # an iterator is left alone: it can be read only once
+    """Return the model summary that matches the progress bar among the user's callbacks."""
+    # an iterator is not looked into: it can be read only once
     listed = callbacks if isinstance(callbacks, Collection) else [callbacks]
     rich_bar = class_if_loaded("trainer_hooks.callbacks.progress.rich_progress", "RichProgressBar")
     if any(isinstance(callback, rich_bar) for callback in listed):
@@ -88,18 +93,18 @@ def _summary_beside(callbacks: object) -> ModelSummary:
 
 
 def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
-    """Make sure that nothing was given that an option switches off.
+    """Require that no callback was given that an option switches off.
 
     Raises:
-        OptionError: something was, two progress bars would write over each other, or the root is in
+        OptionError: one was given, two progress bars would write over each other, or the root is in
             a store that cannot be reached from here.
     """
     for option, kind in _SWITCHED.items():
-        given = [e for e in _entries_of(connector, kind) if e.origin == "user"]
-        if getattr(config, option) is False and given:
+        contradicting = [e for e in _entries_of(connector, kind) if e.origin == "user"]
+        if getattr(config, option) is False and contradicting:
             raise OptionError(
-                f"Trainer({option}=False) and the {given[0].label} contradict each other: leave "
-                "one of them out."
+                f"Trainer({option}=False) and the {contradicting[0].label} contradict each other: "
+                "leave one of them out."
             )
     root = root_dir(config)
     require_reachable(root, f"Trainer(default_root_dir={root!r})")
@@ -111,10 +116,20 @@ def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
         )
 
 
-def _entries_of(connector: CallbackConnector, kind: tuple[str, str]) -> list[Entry]:
-    """Return the callbacks of a class that is named by its module and its name."""
-    found = class_if_loaded(*kind)
-    return [entry for entry in connector.entries if isinstance(entry.callback, found)]
+def _entries_of(connector: CallbackConnector, kind: tuple[str, str]) -> list[CallbackEntry]:
+    """Return the callbacks of a class that is given by its module and its name."""
+    callback_class = class_if_loaded(*kind)
+    return [entry for entry in connector.entries if isinstance(entry.callback, callback_class)]
+
+
+def make_profiler(given: str | Profiler) -> Profiler:
+    """Return the profiler that `Trainer(profiler=...)` stands for."""
+    if not isinstance(given, str):
+        return given
+    from trainer_hooks import profilers
+
+    profiler: Profiler = getattr(profilers, PROFILERS[given.lower()])()
+    return profiler
 
 
 def make_loggers(config: TrainerConfig, default_logger: Callable[[str], Logger]) -> list[Logger]:
@@ -127,32 +142,45 @@ def make_loggers(config: TrainerConfig, default_logger: Callable[[str], Logger])
     Raises:
         OptionError: something else than a logger was given.
     """
-    given: Any = config.logger
-    if given is False:
+    wanted: Any = config.logger
+    if wanted is False:
         return []
     if config.fast_dev_run:
         from trainer_hooks.loggers.dummy import DummyLogger
 
         return [DummyLogger()]
-    if given is None or given is True:
-        root = root_dir(config)
+    root = root_dir(config)
+    if wanted is None or wanted is True:
         if is_remote(root):
             raise OptionError(
                 f"Trainer(default_root_dir={root!r}): the default logger writes to a local folder. "
                 "Pass logger=CSVLogger('logs'), or logger=False."
             )
         return [default_logger(root)]
-    is_several = isinstance(given, Iterable) and not isinstance(given, str)
-    listed = [adopted(item, Logger) for item in (given if is_several else [given])]
-    for item in listed:
-        if not isinstance(item, Logger):
-            hint = " (a class: give an instance)" if isinstance(item, type) else ""
-            raise OptionError(
-                f"Trainer(logger={item!r}): must be True, False, a trainer_hooks Logger, or a list "
-                f"of them{hint}.{foreign_hint(type(item), 'loggers.Logger')}"
-            )
-    if len(listed) > 1:
-        from trainer_hooks.loggers.folder_logger import tell_apart
+    is_several = isinstance(wanted, Iterable) and not isinstance(wanted, str)
+    loggers = [_make_logger(item, root) for item in (wanted if is_several else [wanted])]
+    if len(loggers) > 1:
+        from trainer_hooks.loggers.run_folder import assign_folders
 
-        tell_apart(listed)
-    return listed
+        assign_folders(loggers)
+    return loggers
+
+
+def _make_logger(given: Any, root: str) -> Logger:
+    """Return the logger that one item of `Trainer(logger=...)` stands for.
+
+    Raises:
+        OptionError: it is neither a logger nor the name of one.
+    """
+    if isinstance(given, str):
+        from trainer_hooks.loggers.registry import make_logger
+
+        return make_logger(given, None if is_remote(root) else root)
+    logger = adapt_if_foreign(given, Logger)
+    if not isinstance(logger, Logger):
+        hint = " (a class: give an instance)" if isinstance(logger, type) else ""
+        raise OptionError(
+            f"Trainer(logger={logger!r}): must be True, False, a trainer_hooks Logger, or a list "
+            f"of them{hint}.{foreign_hint(type(logger), 'loggers.Logger')}"
+        )
+    return logger

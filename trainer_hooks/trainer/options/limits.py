@@ -1,37 +1,48 @@
-"""Limits: how long a training may be, in whatever unit that is said."""
+"""The length of a training: its limits in every unit, and the optimizer steps that they allow."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trainer_hooks.clock import Filter, Time, TimeUnit, every, parse_span, parse_time, parse_when
+from trainer_hooks._options import Rule, check_attribute, check_option, integer, is_int
+from trainer_hooks.clock.schedules import DueCondition, every, parse_when
+from trainer_hooks.clock.timing import Time, TimeUnit, parse_span, parse_time
+from trainer_hooks.context.plan import IN_OTHER_LIMITS
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.context import Plan
+    from trainer_hooks.context.plan import RunPlan
 
 __all__ = [
+    "SHARE_RULE",
     "as_option",
+    "as_share",
     "both_limits",
     "check_duration",
     "check_interval",
     "check_limit",
     "check_span",
+    "estimate_steps",
     "is_interval",
+    "why_steps_unknown",
     "with_duration",
     "with_limits",
     "with_number",
     "without_duration",
 ]
 
+
 _T = TypeVar("_T")
+_NUMBER = Rule("a whole number from 1 on", lambda value: is_int(value, 1), "Pass one.")
 _FILTERED = (TimeUnit.EPOCH, TimeUnit.ITERATION, TimeUnit.DURATION)
-"""Units of a `val_check_interval` that are asked of the clock; batches have counters."""
+"""Units of a `val_check_interval` that become a condition on the clock."""
 _LIMITED = {
     "train": "limit_train_batches",
     "validate": "limit_val_batches",
@@ -42,11 +53,11 @@ _UNITS = tuple(unit for unit in TimeUnit if unit is not TimeUnit.DURATION)
 
 
 def check_duration(value: object, iteration_length: int | None) -> Time:
-    """Return the `max_duration` that was given.
+    """Return a `max_duration` as a Time.
 
     Raises:
-        OptionError: it is no time above zero, a share of itself, or in iterations that there are
-            none of.
+        OptionError: it is no time above zero, a share of itself, or in iterations although there is
+            no `iteration_length`.
     """
     time = as_option(parse_time, "max_duration", value, units=_UNITS)
     if time.unit is TimeUnit.ITERATION and iteration_length is None:
@@ -58,21 +69,21 @@ def check_duration(value: object, iteration_length: int | None) -> Time:
 
 
 def check_span(option: str, value: object) -> float:
-    """Return an option that is a wall time in seconds.
+    """Return an option that is a wall time, in seconds.
 
     Raises:
-        OptionError: it is none.
+        OptionError: it is no wall time.
     """
     return as_option(parse_span, option, value)
 
 
 def is_interval(value: object) -> bool:
-    """Return whether a `val_check_interval` is one in a unit, and no number."""
+    """Return whether a `val_check_interval` has a unit, and is no plain number."""
     return isinstance(value, str | Time | timedelta | Mapping) or callable(value)
 
 
-def check_interval(value: Any) -> int | float | Time | Filter:
-    """Return a `val_check_interval`: a number of batches, a share of an epoch, a time or a filter.
+def check_interval(value: Any) -> int | float | Time | DueCondition:
+    """Return a `val_check_interval` as a number of batches, a share, a Time or a filter.
 
     Raises:
         OptionError: it is a time that is not above zero.
@@ -93,7 +104,7 @@ def check_interval(value: Any) -> int | float | Time | Filter:
 
 
 def as_option(parse: Callable[..., _T], option: str, value: object, **rules: Any) -> _T:
-    """Return what `parse` makes of an option; its errors begin as those of other options do."""
+    """Return an option parsed by `parse`, with errors worded as those of other options."""
     try:
         return parse(value, option, "Trainer", **rules)
     except OptionError as error:
@@ -101,8 +112,8 @@ def as_option(parse: Callable[..., _T], option: str, value: object, **rules: Any
         raise OptionError(f"Trainer({option}={value!r}): {rule}") from None
 
 
-def with_duration(plan: Plan, duration: Time) -> Plan:
-    """Return a plan that ends with `duration`, whatever it ended with in the same unit before."""
+def with_duration(plan: RunPlan, duration: Time) -> RunPlan:
+    """Return a plan that ends with `duration`, which replaces its limit in the same unit."""
     plan = replace(plan, max_duration=duration)
     if duration.unit is TimeUnit.STEP:
         return replace(plan, max_steps=int(duration))
@@ -113,29 +124,28 @@ def with_duration(plan: Plan, duration: Time) -> Plan:
     return plan
 
 
-def without_duration(plan: Plan, option: str) -> Plan:
-    """Return a plan in which `max_epochs` or `max_steps` no longer stands for the duration."""
+def without_duration(plan: RunPlan, option: str) -> RunPlan:
+    """Return a plan whose `max_epochs` or `max_steps` no longer comes from `max_duration`."""
     units = (TimeUnit.STEP,) if option == "max_steps" else (TimeUnit.EPOCH, TimeUnit.ITERATION)
     is_meant = plan.max_duration is not None and plan.max_duration.unit in units
     return replace(plan, max_duration=None) if is_meant else plan
 
 
-def with_number(plan: Plan, option: str, value: int) -> Plan:
+def with_number(plan: RunPlan, option: str, value: int) -> RunPlan:
     """Return a plan with another `max_epochs`, `max_steps` or `accumulate_grad_batches`.
 
     Raises:
-        OptionError: it is no number of the option's.
+        OptionError: the value breaks the option's rule.
     """
     lowest = 1 if option == "accumulate_grad_batches" else -1
-    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-        raise OptionError(f"trainer.{option} = {value!r}: must be an int of at least {lowest}.")
+    check_attribute(f"trainer.{option}", value, integer(lowest))
     if option in ("max_epochs", "max_steps"):
         plan = without_duration(plan, option)
     changes: dict[str, Any] = {option: value}
     return replace(plan, **changes)
 
 
-def both_limits(one: Plan, other: Plan) -> Plan:
+def both_limits(one: RunPlan, other: RunPlan) -> RunPlan:
     """Return `one` with the lower of both plans' epochs and steps."""
     return replace(
         one,
@@ -149,23 +159,20 @@ def _lower(one: int, other: int) -> int:
 
 
 def check_limit(number: object, where: str) -> int:
-    """Return a number of batches that is at most to be run.
+    """Return a number of batches if it is an int of at least 1.
 
     Raises:
-        OptionError: it is none from 1 on.
+        OptionError: it is not.
     """
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise OptionError(
-            f"number {number!r} of {where}: it must be a whole number from 1 on. Pass one."
-        )
-    return number
+    checked: int = check_option("number", number, where, _NUMBER)
+    return checked
 
 
-def with_limits(plan: Plan, number: object, stages: tuple[str, ...]) -> Plan:
-    """Return a plan with at most `number` batches of each loader of these stages, or of all.
+def with_limits(plan: RunPlan, number: object, stages: tuple[str, ...]) -> RunPlan:
+    """Return a plan with at most `number` batches of each loader of these stages, or of all stages.
 
     Raises:
-        OptionError: the number or a stage is outside its rule.
+        OptionError: the number or a stage breaks its rule.
     """
     where = "trainer.limit_batches"
     most = check_limit(number, where)
@@ -180,3 +187,65 @@ def with_limits(plan: Plan, number: object, stages: tuple[str, ...]) -> Plan:
         is_number = isinstance(present, int)
         limits[_LIMITED[stage]] = min(present, most) if is_number or present == 0 else most
     return replace(plan, **limits)
+
+
+SHARE_RULE = "a share over 0% and under 100%, as '2%' or 0.02"
+
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*", re.ASCII)
+
+
+def as_share(value: object) -> float | None:
+    """Return a share as a float, 0.02 for `"2%"`; None if the value is no share."""
+    if isinstance(value, str):
+        match = _PERCENT.fullmatch(value)
+        value = float(match[1]) / 100 if match is not None else None
+    return value if isinstance(value, float) and 0 < value < 1 else None
+
+
+def estimate_steps(
+    plan: RunPlan, length: int | float, samples: tuple[int, int] | None = None
+) -> int | float:
+    """Return the number of optimizer steps of a whole fit, or infinity if it cannot be known.
+
+    Args:
+        plan: the limits of the fit.
+        length: the number of batches in an epoch, infinity if unknown.
+        samples: the number of samples in a batch and in an epoch, None if unknown.
+    """
+    every = plan.accumulate_grad_batches
+    windows = length if length == math.inf else math.ceil(length / every)
+    limits = [windows * plan.max_epochs] if plan.max_epochs >= 0 else []
+    limits += [plan.max_steps] if plan.max_steps >= 0 else []
+    batches = _batches_in(plan, length, samples)
+    if batches is not None:
+        epochs, rest = divmod(batches, length or math.inf)
+        limits.append((epochs * windows if epochs else 0) + rest // every)
+    return min(limits, default=math.inf)
+
+
+def _batches_in(
+    plan: RunPlan, length: int | float, samples: tuple[int, int] | None
+) -> int | float | None:
+    """Return a `max_duration` in batches, if it is in batches or samples; else None."""
+    most = plan.max_duration
+    if most is None or most.unit not in (TimeUnit.BATCH, TimeUnit.SAMPLE):
+        return None
+    if most.unit is TimeUnit.BATCH:
+        return int(most)
+    if samples is None or not samples[1]:
+        return None
+    epochs, rest = divmod(int(most), samples[1])
+    return epochs * length + math.ceil(rest / samples[0])
+
+
+def why_steps_unknown(plan: RunPlan, length: int | float) -> str:
+    """Return the reason why the number of optimizer steps cannot be known."""
+    most = plan.max_duration
+    if most is not None and most.unit not in IN_OTHER_LIMITS:
+        what = "wall time" if most.unit is TimeUnit.SECOND else f"{most.unit.name.lower()}s"
+        return f"max_duration={str(most)!r} is in {what}, and how many a step takes is not known"
+    if plan.max_epochs >= 0 and length == math.inf:
+        return "the training loader has no length, or is not there yet"
+    if plan.max_seconds is not None:
+        return "max_time is wall time, and how much a step takes is not known"
+    return "nothing ends the training, as with max_epochs=-1"

@@ -1,7 +1,7 @@
-"""Forking: run in processes that are forked from this one, and bring back what came of it.
+"""Forked runs: run in processes forked from this one, and copy their results back.
 
-It is for a notebook, whose cells no command can run again. The process of the notebook trains
-nothing itself, so that it can fork for any number of runs, on GPUs, too, and outlives their errors.
+This is for notebooks, whose cells no launcher can start again. The notebook's process never trains
+itself, so it can fork for any number of runs, on GPUs too, and survives their errors.
 """
 
 from __future__ import annotations
@@ -27,51 +27,50 @@ from torch.multiprocessing.spawn import (
     start_processes,
 )
 
-from trainer_hooks.checkpoint import located, write_whole
-from trainer_hooks.context import TrainerFn, TrainerStatus, Training
+from trainer_hooks.checkpoint.atomic_write import write_atomically
+from trainer_hooks.checkpoint.paths import absolute_path
+from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
+from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import TerminationSignal, UsageError, add_note
-from trainer_hooks.runtime import (
-    ProcessGroup,
-    choose_processes,
-    environment_of,
-    map_tensors,
-    pick_device,
-    tie_to_parent,
-)
-from trainer_hooks.trainer.run import snapshot
-from trainer_hooks.trainer.run.parts import moving_parts
+from trainer_hooks.runtime.device import pick_device
+from trainer_hooks.runtime.launcher import end_with_parent, rank_environment
+from trainer_hooks.runtime.nested_tensors import map_tensors
+from trainer_hooks.runtime.process_group import ProcessGroup
+from trainer_hooks.runtime.strategy import resolve_strategy
+from trainer_hooks.trainer.run.checkpoint_saving import save_silently
+from trainer_hooks.trainer.run.registered_state import build_state_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.trainer.run.job import Job
-    from trainer_hooks.trainer.run.session import Session
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.trainer.run.run_inputs import RunInputs
+    from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["Forks"]
+__all__ = ["ForkedRuns"]
 
 _BACK = (
     "progress", "wall_times", "clock", "metrics", "evaluated", "metric_objects", "history",
     "callbacks",
 )  # fmt: skip
-"""What comes back beside the weights; what a later fit goes on with besides is in its file."""
+"""Entries of the state registry that are copied back; a later fit reads the rest from a file."""
 
 _GRACE_S = 10.0
 
 
 @dataclass
-class _Ended:
-    """What a process leaves as it ends.
+class _ForkResult:
+    """The result that a forked process saves before it exits.
 
     Attributes:
-        at: when it ended, in seconds.
-        error: what its run ended with; None where it went through.
-        trace: where that was raised.
-        result: what the run returned.
-        status: what the trainer's state says of it.
-        weights: the module's.
-        parts: all else that moved.
-        is_kept: whether a checkpoint was written to go on from.
+        at: when it ended, in seconds since 1970.
+        error: the exception that ended its run; None if the run completed.
+        trace: the traceback of that error.
+        result: the return value of the run.
+        status: the status of the trainer.
+        weights: the module's weights.
+        parts: the other entries of the state registry.
+        is_kept: whether a checkpoint to resume from was written.
     """
 
     at: float
@@ -84,29 +83,29 @@ class _Ended:
     is_kept: bool = False
 
 
-class Forks:
-    """The runs of a trainer whose processes are forked from this one.
+class ForkedRuns:
+    """The runs of a trainer in processes forked from this one.
 
     Args:
-        session: whose runs they are.
-        trainer: what hooks are given.
+        core: the trainer's core.
+        trainer: the trainer, for the hooks.
     """
 
-    def __init__(self, session: Session, trainer: Trainer) -> None:
-        self._session, self._trainer = session, trainer
+    def __init__(self, core: TrainerCore, trainer: Trainer) -> None:
+        self._core, self._trainer = core, trainer
         self._folder = tempfile.TemporaryDirectory(prefix="trainer_hooks-")
         self._place = Path(self._folder.name)
         self._runs = 0
 
     @property
     def kept(self) -> Path | None:
-        """The checkpoint that the last fit of this module ended with, if there is one."""
+        """The checkpoint at the end of this module's last fit, if there is one."""
         path = self._place / "fit.ckpt"
         return path if path.exists() else None
 
     def copy_kept(self, path: str | os.PathLike[str]) -> str:
-        """Save that one under another name; return its absolute path."""
-        target = located(path)
+        """Copy that checkpoint to another path; return its absolute path."""
+        target = absolute_path(path)
 
         def write(file: IO[bytes]) -> None:
             with (self._place / "fit.ckpt").open("rb") as kept:
@@ -114,18 +113,19 @@ class Forks:
             file.flush()
             os.fsync(file.fileno())
 
-        write_whole(Path(target), write)
+        write_atomically(Path(target), write)
         return target
 
-    def run(self, job: Job, work: Callable[[Job], Any]) -> Any:
-        """Run a job in as many processes as the trainer has, and return what the first returned.
+    def run(self, inputs: RunInputs, work: Callable[[RunInputs], Any]) -> Any:
+        """Run in as many processes as the trainer has, and return rank 0's result.
 
         Args:
-            job: what was asked for.
-            work: does it, in each of them.
+            inputs: the inputs of the run.
+            work: executes a run, in each process.
 
         Raises:
-            UsageError: CUDA is in use here, so that no process can be forked; or one was killed.
+            UsageError: CUDA is initialised here, so that no process can be forked; or a process was
+                killed.
         """
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             raise UsageError(
@@ -133,57 +133,60 @@ class Forks:
                 "cannot: restart the notebook, and put nothing on a GPU before fit. The trainer "
                 "does that in its processes."
             )
-        session, topology = self._session, self._session.processes.topology
-        job = self._going_on(job)
-        _ = [(logger.name, logger.version) for logger in session.loggers]  # the same for all runs
-        # a file, since a server would be threads, which a fork cuts off wherever they are
+        core, topology = self._core, self._core.processes.topology
+        inputs = self._going_on(inputs)
+        # asked for here, so that a logger's version is fixed once, and not anew in each fork
+        _ = [(logger.name, logger.version) for logger in core.loggers]
+        # rendezvous through a file: a TCP store would have threads, which a fork does not copy
         meeting = self._place / f"meeting-{self._runs}"
         self._runs += 1
         for path in self._place.glob("*.end"):
             path.unlink()
-        # the first optimizer imports it, which takes seconds: here once, not in each fork
+        # torch imports this for the first optimizer, in seconds: once here, not in each fork
         importlib.import_module("torch._dynamo")
+        # a fork copies unwritten buffers, and would print them once more
         sys.stdout.flush()
         sys.stderr.flush()
         context = start_processes(  # type: ignore[no-untyped-call]
-            self._work, (os.getpid(), meeting, job, work), topology.world_size, join=False,
+            self._work, (os.getpid(), meeting, inputs, work), topology.world_size, join=False,
             start_method="fork",
         )  # fmt: skip
         self._wait(context)
         meeting.unlink(missing_ok=True)
-        found = self._ended(0)
-        assert found is not None
-        self._take_over(job, found)
-        if found.error is not None:
-            raise found.error
-        return found.result
+        result = self._ended(0)
+        assert result is not None
+        self._take_over(inputs, result)
+        if result.error is not None:
+            raise result.error
+        return result.result
 
     # --- in this process ---
 
-    def _going_on(self, job: Job) -> Job:
-        """Return the job as the processes are to do it: a fit goes on where the last one ended."""
-        training = self._session.training
-        if job.fn != "fit":
-            return job
-        if job.module is not training.module:
-            self._session.training = Training(job.module)
+    def _going_on(self, inputs: RunInputs) -> RunInputs:
+        """Return the inputs for the processes: a second fit resumes at the end of the first."""
+        training = self._core.training
+        if inputs.fn != "fit":
+            return inputs
+        if inputs.module is not training.module:
+            self._core.training = TrainingState(inputs.module)
             (self._place / "fit.ckpt").unlink(missing_ok=True)
-        elif job.ckpt_path is None and self.kept is not None:
-            return replace(job, ckpt_path=str(self.kept))
-        return job
+        elif inputs.ckpt_path is None and self.kept is not None:
+            return replace(inputs, ckpt_path=str(self.kept))
+        return inputs
 
     def _wait(self, context: ProcessContext) -> None:
-        """Wait for all processes; one that fails ends the others.
+        """Wait for all processes; a failure of one terminates the others.
 
         Raises:
-            BaseException: that of the first that failed.
+            BaseException: the error of the process that failed first.
         """
         while True:
             try:
                 if context.join(grace_period=_GRACE_S):
                     return
             except KeyboardInterrupt:
-                # they are not in this one's group, so that each Ctrl-C reaches one of them once
+                # the forks have process groups of their own, so that the terminal's Ctrl-C does
+                # not reach them; rank 0 gets it from here and shares it with the others
                 for process in context.processes[:1]:
                     if process.is_alive():
                         os.kill(process.pid, signal.SIGINT)
@@ -195,8 +198,8 @@ class Forks:
     ) -> None:
         by = getattr(end, "signal_name", None)
         rank = end.error_index
-        found = [one for index in range(world_size) if (one := self._ended(index))]
-        failed = sorted((one for one in found if one.error is not None), key=lambda one: one.at)
+        results = [one for index in range(world_size) if (one := self._ended(index))]
+        failed = sorted((one for one in results if one.error is not None), key=lambda one: one.at)
         if by is not None or not failed:
             how = f"by {by}" if by else f"with exit code {getattr(end, 'exit_code', 1)}"
             raise UsageError(f"rank {rank} of {world_size} has ended {how}.") from None
@@ -205,56 +208,61 @@ class Forks:
         add_note(error, f"there:\n{failed[0].trace}")
         raise error from None
 
-    def _ended(self, rank: int) -> _Ended | None:
+    def _ended(self, rank: int) -> _ForkResult | None:
         path = self._place / f"{rank}.end"
         if not path.exists():
             return None
-        found: _Ended = torch.load(path, map_location="cpu", weights_only=False)
-        return found
+        result: _ForkResult = torch.load(path, map_location="cpu", weights_only=False)
+        return result
 
-    def _take_over(self, job: Job, found: _Ended) -> None:
-        """Put what the run has made into the objects of this process."""
-        session, module = self._session, job.module
-        session.module, session.compiled, session.datamodule = module, job.compiled, job.datamodule
-        session.has_run, session.state.fn = True, TrainerFn(job.fn)
-        session.state.status = TrainerStatus(found.status)
-        if found.weights is not None and found.parts is not None:
-            if found.weights.keys() != module.state_dict().keys():
+    def _take_over(self, inputs: RunInputs, result: _ForkResult) -> None:
+        """Copy the results of a run into the objects of this process."""
+        core, module = self._core, inputs.module
+        core.module, core.compiled, core.datamodule = module, inputs.compiled, inputs.datamodule
+        core.has_run, core.state.fn = True, TrainerFn(inputs.fn)
+        core.state.status = TrainerStatus(result.status)
+        if result.weights is not None and result.parts is not None:
+            if result.weights.keys() != module.state_dict().keys():
                 module.configure_model()
-            module.load_state_dict(found.weights)
-            moving_parts(session, module, None).load_some(found.parts, _BACK)
-            session.guards.install(session.loggers)
-            session.guards.resume(found.parts["trainer_hooks"]["loggers"])
-            session.guards.release()
+            module.load_state_dict(result.weights)
+            build_state_registry(core, module, None).load_some(result.parts, _BACK)
+            core.guards.install(core.loggers)
+            core.guards.resume(result.parts["trainer_hooks"]["loggers"])
+            core.guards.release()
 
     # --- in the forked ones ---
 
     def _work(
-        self, rank: int, parent: int, meeting: Path, job: Job, work: Callable[[Job], Any]
+        self,
+        rank: int,
+        parent: int,
+        meeting: Path,
+        inputs: RunInputs,
+        work: Callable[[RunInputs], Any],
     ) -> None:
-        tie_to_parent(parent)
-        os.setpgid(0, 0)  # Ctrl-C comes to the notebook, which passes it on
-        # the threads of the parent's OpenMP are not there, and it would wait for them
+        end_with_parent(parent)
+        os.setpgid(0, 0)  # a process group of its own: the parent passes Ctrl-C on
+        # a fork does not copy the threads of the parent's OpenMP pool: waiting for them would hang
         torch.set_num_threads(1)
-        session, before = self._session, self._session.processes.topology
-        os.environ.update(environment_of(before, rank))
-        config = session.config
-        found, options = choose_processes(config.strategy, config.devices, config.num_nodes)
-        found = replace(found, reason=before.reason, address=f"file:{meeting}")
-        session.device = pick_device(config.accelerator, config.devices, found)
-        processes = ProcessGroup(session.device, found, options)
-        session.processes = processes
-        ended = _Ended(0.0)
+        core, before = self._core, self._core.processes.topology
+        os.environ.update(rank_environment(before, rank))
+        config = core.config
+        topology, options = resolve_strategy(config.strategy, config.devices, config.num_nodes)
+        topology = replace(topology, reason=before.reason, address=f"file:{meeting}")
+        core.device = pick_device(config.accelerator, config.devices, topology)
+        processes = ProcessGroup(core.device, topology, options)
+        core.processes = processes
+        ended = _ForkResult(0.0)
         try:
-            ended.result = work(job)
-        except BaseException as error:  # noqa: BLE001 - raised in the parent
+            ended.result = work(inputs)
+        except BaseException as error:  # noqa: BLE001 - the parent raises it
             ended.error, ended.trace = _sendable(error), traceback.format_exc()
         is_in_order = isinstance(ended.error, KeyboardInterrupt | TerminationSignal)
         ended.at = time.time()
         try:
-            if ended.error is None or (is_in_order and not processes.alarm.has_gone_off):
-                self._note_end(job, ended)
-        except Exception as error:  # noqa: BLE001 - likewise
+            if ended.error is None or (is_in_order and not processes.watchdog.has_seen_failure):
+                self._note_end(inputs, ended)
+        except Exception as error:  # noqa: BLE001 - the parent raises it
             ended.error, ended.trace = _sendable(error), traceback.format_exc()
             is_in_order = False
         torch.save(ended, self._place / f"{rank}.end")
@@ -262,27 +270,27 @@ class Forks:
             sys.exit(1)
         processes.stop()
 
-    def _note_end(self, job: Job, ended: _Ended) -> None:
-        """Note what the parent is to take over; all processes take part."""
-        session = self._session
-        if job.fn == "fit":
+    def _note_end(self, inputs: RunInputs, ended: _ForkResult) -> None:
+        """Record the state that the parent process takes over; a collective of all ranks."""
+        core = self._core
+        if inputs.fn == "fit":
             ended.is_kept = True
-            snapshot.keep(session, self._trainer, self._place / "fit.ckpt")
-        if not session.processes.is_global_zero:
+            save_silently(core, self._trainer, self._place / "fit.ckpt")
+        if not core.processes.is_global_zero:
             ended.result = None
             return
         parts: dict[str, Any] = {"trainer_hooks": {}}
-        moving_parts(session, job.module, None).write(parts, {})
-        ended.status = str(session.state.status)
+        build_state_registry(core, inputs.module, None).write(parts, {})
+        ended.status = str(core.state.status)
         ended.weights, ended.parts = map_tensors(
-            (job.module.state_dict(), parts), lambda tensor: tensor.detach().cpu()
+            (inputs.module.state_dict(), parts), lambda tensor: tensor.detach().cpu()
         )
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """Return an error as it can be told to another process."""
+    """Return an error that can be pickled, a RuntimeError with its text if it cannot."""
     try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - whatever its class does
+        pickle.loads(pickle.dumps(error))  # an error whose __init__ has other arguments fails here
+    except Exception:  # noqa: BLE001 - pickling calls methods of any class
         return RuntimeError(f"{type(error).__qualname__}: {error}")
     return error

@@ -1,88 +1,103 @@
-"""Lifecycle: prepare a run of fit, validate, test or predict, and end it, whatever happened."""
+"""The life of a run: set it up, and tear it down however it ended."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from trainer_hooks import loops
-from trainer_hooks.context import OverriddenSteps, RunContext, TrainerFn, TrainerStatus
-from trainer_hooks.data import BatchTransfer, defines
-from trainer_hooks.errors import StopTraining, TerminationSignal, add_note
-from trainer_hooks.hooks import call_noting, describe_error
-from trainer_hooks.metrics import Scope
-from trainer_hooks.module import (
-    DataModule,
-    Module,
-    outside_of_graphs,
-    parse,
-    setup_of,
-    warn_of_foreign,
+import torch
+
+from trainer_hooks._lazy import class_if_loaded
+from trainer_hooks.checkpoint.atomic_write import check_writable
+from trainer_hooks.checkpoint.paths import is_inside, is_remote, require_local
+from trainer_hooks.context.context import RunContext, StepCalls
+from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
+from trainer_hooks.data.data_hooks import BatchTransfer, defines
+from trainer_hooks.errors import OptionError, StopTraining, TerminationSignal, add_note
+from trainer_hooks.hooks.relay import call_and_note_errors, error_summary_with_notes
+from trainer_hooks.loggers.run_folder import FolderLogger, open_folders, remove_unused_folders
+from trainer_hooks.loops.module_steps import overrides
+from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.module.datamodule import DataModule
+from trainer_hooks.module.module import Module
+from trainer_hooks.module.optimization import parse_optimizers
+from trainer_hooks.module.optimizer_setup import describe_setup, warn_of_foreign_parameters
+from trainer_hooks.module.torch_wrappers import exclude_run_methods
+from trainer_hooks.trainer.run.console_summary import (
+    advise,
+    advise_on_shuffling,
+    log_end,
+    warn_of_nothing_to_do,
 )
-from trainer_hooks.trainer.run import folders
-from trainer_hooks.trainer.run.advice import advise, advise_on_shuffling
-from trainer_hooks.trainer.run.backends import set_backends
-from trainer_hooks.trainer.run.job import Job, check_kinds, load_data, load_training
-from trainer_hooks.trainer.run.leaving_out import leave_to_first
-from trainer_hooks.trainer.run.modes import modes_of
-from trainer_hooks.trainer.run.parts import moving_parts
-from trainer_hooks.trainer.run.profiling import begin_run, report_run
-from trainer_hooks.trainer.run.signals import heeding_signals, shorten_traceback
+from trainer_hooks.trainer.run.hook_profiling import begin_profiled_run, report_hook_profile
+from trainer_hooks.trainer.run.registered_state import build_state_registry, modes_of
+from trainer_hooks.trainer.run.run_inputs import (
+    LoaderReload,
+    RunInputs,
+    check_inputs,
+    load_data,
+    load_training,
+)
+from trainer_hooks.trainer.run.signals import deferring_signals, shorten_traceback
 from trainer_hooks.trainer.run.starting_point import StartingPoint
-from trainer_hooks.trainer.run.telling import tell_end, warn_of_nothing_to_do
+from trainer_hooks.trainer.run.trainer_core import remove_rank_zero_callbacks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
-    import torch
+    from trainer_hooks.callbacks import RunManifest
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.loops.evaluation import EvaluationLoop
+    from trainer_hooks.loops.fit import FitLoop
+    from trainer_hooks.loops.prediction import PredictionLoop
+    from trainer_hooks.trainer.options.config import TrainerConfig
+    from trainer_hooks.trainer.run.distributed_run import DistributedRun
+    from trainer_hooks.trainer.run.profiler_attachment import ProfilerAttachment
+    from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.trainer.run.others import Others
-    from trainer_hooks.trainer.run.profiled import Profiled
-    from trainer_hooks.trainer.run.session import Session
+__all__ = ["TrainerRun"]
 
-__all__ = ["Run"]
 
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
+
+
 _MODULE_METHODS = frozenset(name for name in dir(Module) if name.startswith("on_"))
 """Methods of a module that begin like a hook, among them those that move a batch."""
 
 
-class Run:
-    """One run: prepared, run, ended.
+class TrainerRun:
+    """One run of fit, validate, test or predict: prepared, looped by the caller, torn down.
 
     Args:
-        session: what outlives it.
-        trainer: what hooks are given.
-        job: what was asked for.
-        batch_losses: methods of the trainer that run the module's step for it; see `RunContext`.
+        core: the trainer's core, which outlives the run.
+        trainer: the trainer, for the hooks.
+        inputs: the arguments of the call.
     """
 
     def __init__(
         self,
-        session: Session,
+        core: TrainerCore,
         trainer: Trainer,
-        job: Job,
-        batch_losses: dict[str, Callable[[Any], Any]],
+        inputs: RunInputs,
     ) -> None:
-        self.session = session
+        self.core = core
         self.trainer = trainer
-        self.job = job
-        self._batch_losses = batch_losses
-        self._guards = ExitStack()
+        self.inputs = inputs
+        self._exit_stack = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
         self._has_ended = False
-        self._loop: loops.FitLoop | None = None
+        self._loop: FitLoop | None = None
         self._reason = ""
-        self._others: Others | None = None
-        self._profiled: Profiled | None = None
-        self._start = StartingPoint(session, trainer, job)
-        check_kinds(job)
+        self._distributed_run: DistributedRun | None = None
+        self._profiler: ProfilerAttachment | None = None
+        self._start = StartingPoint(core, trainer, inputs)
+        check_inputs(inputs)
 
-    def prepare(self) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
-        """Make everything ready and return the loop to run.
+    def prepare(self) -> FitLoop | EvaluationLoop | PredictionLoop:
+        """Set the run up and return its loop.
 
         ::
 
@@ -93,280 +108,375 @@ class Run:
             on_after_load
             on_fit_start, or on_evaluation_run_start
         """
-        session, trainer, job = self.session, self.trainer, self.job
-        module = job.module
-        if session.processes.is_several:
-            from trainer_hooks.trainer.run.others import Others
+        core, trainer, inputs = self.core, self.trainer, self.inputs
+        module = inputs.module
+        if core.processes.is_distributed:
+            from trainer_hooks.trainer.run.distributed_run import DistributedRun
 
-            self._others = Others(session)
+            self._distributed_run = DistributedRun(core)
         context = self._begin(module)
-        if session.processes.local_rank == 0:
-            for part in (job.datamodule, module):
+        if core.processes.local_rank == 0:
+            for part in (inputs.datamodule, module):
                 if part is not None:
                     part.prepare_data()
-        session.processes.barrier("prepare_data")
-        hooks = session.connector.relay
-        if job.fn == "fit":
-            context.data.load_training = partial(load_training, job, context)
-        if job.datamodule is not None:
-            job.datamodule.setup(job.fn)
-        hooks.setup(trainer, module, job.fn)
-        folders.look_at(session, trainer)
+        # no rank may use the data before local rank 0 of its node has prepared them
+        core.processes.barrier("prepare_data")
+        hooks = core.connector.relay
+        if inputs.fn == "fit":
+            # a hook that asks for the number of steps before the loaders are made makes them
+            context.data.load_training = partial(load_training, inputs, context)
+        if inputs.datamodule is not None:
+            inputs.datamodule.setup(inputs.fn)
+        hooks.setup(trainer, module, inputs.fn)
+        check_folders(core, trainer)
         self._place_module()
         self._renew_loaders(context)
-        load_data(job, context)
+        load_data(inputs, context)
         context.data.load_training = None
-        if self._others is not None:
-            self._others.spread_random_numbers()
-        self._start.restore(context, self._others, self._configure_optimizers)
+        if self._distributed_run is not None:
+            # not earlier: with equal random states all ranks have built the same module and data
+            self._distributed_run.spread_random_numbers()
+        self._start.restore(context, self._configure_optimizers)
         loop = self._make_loop(context)
-        if job.fn == "fit":
+        if inputs.fn == "fit":
             hooks.on_fit_start(trainer, module)
             self._log_hparams()
-        elif job.fn != "predict":
-            hooks.on_evaluation_run_start(trainer, module, job.fn)
-        self._guards.enter_context(heeding_signals(context))
-        session.state.enter(job.fn)
+        elif inputs.fn != "predict":
+            hooks.on_evaluation_run_start(trainer, module, inputs.fn)
+        self._exit_stack.enter_context(deferring_signals(context))
+        core.state.enter(inputs.fn)
         return loop
 
     def complete(self) -> None:
-        """End a run that went through.
+        """Call the end hooks of a run whose loop has returned.
 
-        A signal that comes as a fit ends is heeded, too: what it was to save is saved.
+        A signal that arrives as a fit ends still saves what it was to save.
         """
-        hooks, module, context = self.session.connector.relay, self.job.module, self.session.context
+        from trainer_hooks.loops.graceful_shutdown import GracefulShutdown
+
+        hooks, module, context = self.core.connector.relay, self.inputs.module, self.core.context
         assert context is not None
-        self.session.training.metrics.enter(Scope.CLOSED)
-        self.session.background.finish()
-        if self.job.fn == "fit":
+        self.core.training.metrics.enter(LogScope.CLOSED)
+        self.core.background.finish()
+        if self.inputs.fn == "fit":
             self._has_ended = True
             self._reason = "" if self._loop is None else self._loop.reason_to_end()
             hooks.on_fit_end(self.trainer, module)
-            loops.Leaving(context).after_training()
+            GracefulShutdown(context).after_training()
         else:
-            context.asked.heed_signal()
-            if self.job.fn != "predict":
-                hooks.on_evaluation_run_end(self.trainer, module, self.job.fn)
-        if self._others is not None:
-            self._others.meet_at_end()
-        self.session.state.status = TrainerStatus.FINISHED
+            context.requests.raise_pending_signal()
+            if self.inputs.fn != "predict":
+                hooks.on_evaluation_run_end(self.trainer, module, self.inputs.fn)
+        if self._distributed_run is not None:
+            self._distributed_run.meet_at_end()
+        self.core.state.status = TrainerStatus.FINISHED
 
     def stop_in_order(self, request: StopTraining) -> None:
-        """End a run that was stopped by raising before or after its loop, in no hook."""
-        assert self.session.context is not None
-        self.session.context.stop_by(request)
-        self._reason = self.session.context.why_stopping
-        self.session.state.status = TrainerStatus.FINISHED
+        """End a run that a `StopTraining` stopped outside of its loop and of all hooks."""
+        assert self.core.context is not None
+        self.core.context.stop_by(request)
+        self._reason = self.core.context.stop_explanation
+        self.core.state.status = TrainerStatus.FINISHED
 
     def fail(self, error: BaseException) -> None:
-        """Tell everybody of an exception that ends the run; what fails in that is noted on it.
+        """Call the exception hooks for the error that ends the run; their errors become its notes.
 
-        A fit that made way for a signal in order is ended as others are.
+        A fit that a signal stopped in order gets its end hooks instead.
         """
         self._error = error
-        if self._others is not None:
-            self._others.tell_failure(error)
-        self.session.state.status = TrainerStatus.INTERRUPTED
-        self.session.training.metrics.enter(Scope.CLOSED)
-        hooks, module = self.session.connector.relay, self.job.module
+        if self._distributed_run is not None:
+            self._distributed_run.tell_failure(error)
+        self.core.state.status = TrainerStatus.INTERRUPTED
+        self.core.training.metrics.enter(LogScope.CLOSED)
+        hooks, module = self.core.connector.relay, self.inputs.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
-        if is_in_order and self.job.fn == "fit":
+        if is_in_order and self.inputs.fn == "fit":
             if not self._has_ended:
-                call_noting(error, hooks.on_fit_end, self.trainer, module)
+                call_and_note_errors(error, hooks.on_fit_end, self.trainer, module)
             return
         if isinstance(error, KeyboardInterrupt):
             shorten_traceback()
-            call_noting(error, hooks.on_keyboard_interrupt, self.trainer, module)
-        call_noting(error, hooks.on_exception, self.trainer, module, error)
-        if isinstance(self.job.datamodule, DataModule):
-            call_noting(error, self.job.datamodule.on_exception, error)
+            call_and_note_errors(error, hooks.on_keyboard_interrupt, self.trainer, module)
+        call_and_note_errors(error, hooks.on_exception, self.trainer, module, error)
+        if isinstance(self.inputs.datamodule, DataModule):
+            call_and_note_errors(error, self.inputs.datamodule.on_exception, error)
 
     def close(self) -> None:
-        """Tear down; a fault in that is raised unless another error is on its way already."""
+        """Tear the run down; raise an error in that, unless the run has raised one already."""
         try:
             self._tear_down()
         finally:
-            self.session.let_go()
-            if self._others is not None:
-                self._others.leave()
+            self.core.let_go()
+            if self._distributed_run is not None:
+                self._distributed_run.leave()
 
     def _tear_down(self) -> None:
-        session, module = self.session, self.job.module
+        from trainer_hooks.loops.batch_end import discard_unserved_requests
+
+        core, module = self.core, self.inputs.module
         fault = self._error
         steps: list[tuple[Any, tuple[Any, ...]]] = [
-            (session.training.timekeeper.stopwatch.stop, ()),
-            (session.background.finish, ()),
-            (session.background.release, ()),
-            (session.connector.relay.teardown, (self.trainer, module, self.job.fn)),
+            (core.training.timekeeper.stopwatch.stop, ()),
+            (core.background.finish, ()),
+            (core.background.release, ()),
+            (core.connector.relay.teardown, (self.trainer, module, self.inputs.fn)),
         ]
-        if self.job.datamodule is not None:
-            steps.append((self.job.datamodule.teardown, (self.job.fn,)))
+        if self.inputs.datamodule is not None:
+            steps.append((self.inputs.datamodule.teardown, (self.inputs.fn,)))
         status = "failed" if self._error is not None else "success"
-        steps += [(logger.finalize, (status,)) for logger in session.loggers]
-        steps.append((session.guards.release, ()))
-        if self.job.fn == "fit":
-            steps.append((loops.drop_requests, (session.training.progress, self._error is None)))
-        steps.append((report_run, (session, self.trainer)))
-        if self._profiled is not None:
-            steps.append((self._profiled.close, ()))
-        steps.append((folders.give_back, (session,)))
+        steps += [(logger.finalize, (status,)) for logger in core.loggers]
+        steps.append((core.guards.release, ()))
+        if self.inputs.fn == "fit":
+            steps.append((discard_unserved_requests, (core.training.progress, self._error is None)))
+        steps.append((report_hook_profile, (core, self.trainer)))
+        if self._profiler is not None:
+            steps.append((self._profiler.close, ()))
+        steps.append((remove_unused_folders, (core.loggers,)))
         if self._loop is not None:
-            steps.append((tell_end, (session, self.trainer, self._reason, self._error)))
-        # last: until here a signal does not end the process in the midst of all this
-        steps.append((self._guards.close, ()))
+            steps.append((log_end, (core, self.trainer, self._reason, self._error)))
+        # last: this restores the signal handlers, and a signal must not interrupt the steps above
+        steps.append((self._exit_stack.close, ()))
+        # every step is run, whichever fails: files must be closed and hooks paired in any case
         for step, arguments in steps:
             try:
                 step(*arguments)
             except StopTraining:
-                pass  # there is nothing left to stop
+                pass  # the run is over already
             except BaseException as error:  # noqa: BLE001 - noted on the first, which is raised
                 if fault is None:
                     fault = error
                 else:
-                    add_note(fault, f"and then, while tearing down: {describe_error(error)}")
+                    add_note(
+                        fault, f"and then, while tearing down: {error_summary_with_notes(error)}"
+                    )
         for part, mode in self._modes:
             part.training = mode
-        session.connector.relay.on_stop = session.connector.relay.on_end_epoch = None
-        for callback in session.connector.callbacks:
+        core.connector.relay.on_stop = core.connector.relay.on_end_epoch = None
+        for callback in core.connector.callbacks:
             callback.attach_module(None)
         module.attach(self.trainer, None)
         module.attach_manual(None)
-        session.training.metrics.enter(Scope.CLOSED)
+        core.training.metrics.enter(LogScope.CLOSED)
         if fault is not None and fault is not self._error:
             raise fault
 
     def _begin(self, module: Module) -> RunContext:
-        """Note how things are, attach the module, and return what the run is about."""
-        session, job = self.session, self.job
+        """Make the run's context: guard loggers, attach module and callbacks, open folders."""
+        core, inputs = self.core, self.inputs
         self._modes = [(part, part.training) for part in module.modules()]
-        session.state.fn = TrainerFn(job.fn)
-        session.state.stage = None
-        session.state.status = TrainerStatus.RUNNING
-        session.take(job)
-        session.guards.install(session.loggers)
-        begin_run(session)
-        session.has_run = True
-        session.start.path, session.start.is_open = job.ckpt_path, True
-        module.attach(self.trainer, session.log_target)
-        if job.datamodule is not None:
-            job.datamodule.trainer = self.trainer
-        # at once, so that its hooks hear of it if something fails from here on
-        session.connector.attach(module)
-        if self._others is not None:
-            self._others.share_metrics()
-        context = session.context = self._make_context(module)
-        context.parts = moving_parts(session, module, context)
-        session.connector.relay.on_stop = context.stop_by
-        session.connector.relay.on_end_epoch = context.leave_epoch
+        core.state.fn = TrainerFn(inputs.fn)
+        core.state.stage = None
+        core.state.status = TrainerStatus.RUNNING
+        core.take(inputs)
+        core.guards.install(core.loggers)
+        begin_profiled_run(core)
+        core.has_run = True
+        core.start.path, core.start.is_open = inputs.ckpt_path, True
+        module.attach(self.trainer, core.log_target)
+        if inputs.datamodule is not None:
+            inputs.datamodule.trainer = self.trainer
+        # now, so that the module's `on_exception` and `teardown` are called if the rest fails
+        core.connector.attach(module)
+        if self._distributed_run is not None:
+            self._distributed_run.share_metrics()
+        context = core.context = self._make_context(module)
+        context.state_registry = build_state_registry(core, module, context)
+        core.connector.relay.on_stop = context.stop_by
+        core.connector.relay.on_end_epoch = context.leave_epoch
         self._start.resume_loggers()
-        if self._others is not None:
-            self._others.find_folders(job)
-        if session.processes.is_global_zero:
-            folders.take(session)
-        if self._others is not None:
-            self._others.share_loggers()
+        if self._distributed_run is not None:
+            self._distributed_run.find_folders(inputs)
+        if core.processes.is_global_zero and inputs.fn == "fit":
+            # before a callback asks a logger for its folder: no other run may get the same one
+            open_folders(core.loggers)
+        if self._distributed_run is not None:
+            self._distributed_run.share_loggers()
         brings = defines(module, "configure_callbacks", Module)
-        session.connector.attach(module, module.configure_callbacks() if brings else ())
-        if not session.processes.is_global_zero:
-            leave_to_first(session.connector)
-        session.occupation.take(session.connector.entries)
-        for callback in session.connector.callbacks:
+        core.connector.attach(module, module.configure_callbacks() if brings else ())
+        if not core.processes.is_global_zero:
+            remove_rank_zero_callbacks(core.connector)
+        core.occupation.acquire(core.connector.entries)
+        for callback in core.connector.callbacks:
             callback.attach_module(module)
-        session.connector.check_run(module, _MODULE_METHODS)
-        set_backends(session.config, self._guards)
-        if session.profiler is not None:
-            from trainer_hooks.trainer.run.profiled import Profiled
+        core.connector.check_run(module, _MODULE_METHODS)
+        set_backends(core.config, self._exit_stack)
+        if core.profiler is not None:
+            from trainer_hooks.trainer.run.profiler_attachment import ProfilerAttachment
 
-            self._profiled = Profiled(session.profiler, context, self.trainer)
-        if job.compiled is not None:
-            self._guards.enter_context(outside_of_graphs(module))
+            self._profiler = ProfilerAttachment(core.profiler, context, self.trainer)
+        if inputs.compiled is not None:
+            self._exit_stack.enter_context(exclude_run_methods(module))
         return context
 
     def _place_module(self) -> None:
-        """Let the module be built, and take it to its device."""
-        session, trainer, module = self.session, self.trainer, self.job.module
-        hooks = session.connector.relay
+        """Let the module build its layers, and move it to its device."""
+        core, trainer, module = self.core, self.trainer, self.inputs.module
+        hooks = core.connector.relay
         hooks.on_configure_model(trainer, module)
         module.configure_model()
-        module.attach(trainer, session.log_target)  # parts of it may have been made just now
-        session.precision.convert_module(module)
-        session.processes.place(
+        module.attach(trainer, core.log_target)  # again, for submodules that were made just now
+        core.precision.convert_module(module)
+        core.processes.place(
             module,
-            steps=[name for name in _STEPS if loops.overrides(module, name)],
-            precision=session.precision.name,
-            is_filled=self.job.ckpt_path is not None,
+            steps=[name for name in _STEPS if overrides(module, name)],
+            precision=core.precision.name,
+            is_filled=self.inputs.ckpt_path is not None,
         )
         hooks.on_after_configure_model(trainer, module)
-        if self._profiled is not None:
-            self._profiled.attach()
+        if self._profiler is not None:
+            self._profiler.attach()
 
     def _renew_loaders(self, context: RunContext) -> None:
-        """Let the fit ask for loaders anew, if there are some to ask for and it is wished."""
-        job = self.job
-        is_asked = job.fn == "fit" and (job.train is None or job.evaluation is None)
-        if is_asked and context.plan.reload_dataloaders_every_n_epochs:
-            from trainer_hooks.trainer.run.renewal import Renewal
-
-            Renewal(job, context)
+        """Set up the reloading of loaders, if the option is set and this run makes loaders."""
+        inputs = self.inputs
+        makes_loaders = inputs.fn == "fit" and (inputs.train is None or inputs.evaluation is None)
+        if makes_loaders and context.plan.reload_dataloaders_every_n_epochs:
+            LoaderReload(inputs, context)
 
     def _make_context(self, module: Module) -> RunContext:
-        session, job = self.session, self.job
+        core, inputs = self.core, self.inputs
         return RunContext(
             trainer=self.trainer,
             module=module,
-            datamodule=job.datamodule,
-            connector=session.connector,
-            hooks=session.connector.relay,
-            background=session.background,
-            plan=session.plan,
-            state=session.state,
-            training=session.training,
-            precision=session.precision,
+            datamodule=inputs.datamodule,
+            connector=core.connector,
+            hooks=core.connector.relay,
+            background=core.background,
+            plan=core.plan,
+            state=core.state,
+            training=core.training,
+            precision=core.precision,
             transfer=BatchTransfer(
                 module,
-                job.datamodule,
-                session.device,
-                session.precision,
-                around=session.training.metrics.closed,
+                inputs.datamodule,
+                core.device,
+                core.precision,
+                context_of_hooks=core.training.metrics.closed,
             ),
-            processes=session.processes,
-            steps=OverriddenSteps(self._batch_losses, compiled=job.compiled),
+            processes=core.processes,
+            steps=StepCalls(compiled=inputs.compiled),
         )
 
     def _configure_optimizers(self, *, is_rebuilt: bool = False) -> None:
-        """Make the module's optimizers, unless its last fit here did: that is gone on with.
+        """Make the module's optimizers, unless its last fit in this trainer made them.
 
         Args:
-            is_rebuilt: whether the module has other parameters since.
+            is_rebuilt: whether the module has new parameters since.
         """
-        training, module = self.session.training, self.job.module
+        training, module = self.core.training, self.inputs.module
         if is_rebuilt:
-            module.to(self.session.device)
+            module.to(self.core.device)
         if is_rebuilt or not training.is_configured:
             wanted = module.configure_optimizers()
-            training.optimization = parse(wanted, type(module).__qualname__)
-            warn_of_foreign(training.optimization, module)
-            training.setup = setup_of(training.optimization, module.saved_hparams)
+            training.optimization = parse_optimizers(wanted, type(module).__qualname__)
+            warn_of_foreign_parameters(training.optimization, module)
+            training.setup = describe_setup(training.optimization, module.saved_hparams)
             training.is_configured = True
+        # the modes at the beginning: by these a resume tells a module that was built otherwise from
+        # one whose parts a hook froze
         training.began = training.began or modes_of(module)
 
-    def _make_loop(
-        self, context: RunContext
-    ) -> loops.FitLoop | loops.EvaluationLoop | loops.PredictionLoop:
-        advise_on_shuffling(self.session, context)
-        if self.job.fn == "predict":
-            return loops.PredictionLoop(context, self.job.keeps_predictions)
-        if self.job.fn != "fit":
-            return loops.EvaluationLoop(context, self.job.fn)
-        advise(self.session, context)
-        loop = self._loop = loops.FitLoop(context)
+    def _make_loop(self, context: RunContext) -> FitLoop | EvaluationLoop | PredictionLoop:
+        advise_on_shuffling(self.core, context)
+        if self.inputs.fn == "predict":
+            from trainer_hooks.loops.prediction import PredictionLoop
+
+            return PredictionLoop(context, self.inputs.keeps_predictions)
+        if self.inputs.fn != "fit":
+            from trainer_hooks.loops.evaluation import EvaluationLoop
+
+            return EvaluationLoop(context, self.inputs.fn)
+        from trainer_hooks.loops.fit import FitLoop
+
+        advise(self.core, context)
+        loop = self._loop = FitLoop(context)
         warn_of_nothing_to_do(context, loop.reason_to_end())
         return loop
 
     def _log_hparams(self) -> None:
-        hparams = self.session.hparams
-        if hparams and self.session.config.enable_autolog_hparams:
-            for logger in self.session.loggers:
+        hparams = self.core.hparams
+        if hparams and self.core.config.enable_autolog_hparams:
+            for logger in self.core.loggers:
                 logger.log_hyperparams(hparams)
-        for logger in self.session.loggers:
-            logger.log_graph(self.job.module)
+        for logger in self.core.loggers:
+            logger.log_graph(self.inputs.module)
+
+
+def check_folders(core: TrainerCore, trainer: Trainer) -> None:
+    """Check that a fit can write to all its folders, and print those outside of its run folder.
+
+    Raises:
+        OptionError: a folder is not writable.
+        CheckpointError: sharded checkpoints are to be saved to a remote store.
+    """
+    if core.state.fn != "fit" or trainer.fast_dev_run:
+        return
+    # on all ranks: if only rank 0 raised, the others would wait for it at the next collective
+    if core.processes.saves_shards:
+        for saver in trainer.checkpoint_callbacks:
+            for folder in saver.folders():
+                require_local(folder)
+    if not trainer.is_global_zero:
+        return
+    own = next((one.log_dir for one in core.loggers if isinstance(one, FolderLogger)), None)
+    elsewhere: dict[str, None] = {}
+    for folder, what in _folders_of(core, trainer):
+        if is_remote(folder):
+            elsewhere[f"{what}: {folder!r}"] = None
+            continue
+        try:
+            check_writable(Path(folder))
+        except OSError as error:
+            path = "" if error.filename is None else f": {error.filename}"
+            raise OptionError(
+                f"{what}, {folder!r}: nothing can be written there ({error.strerror}{path}). It "
+                "must be a folder that is there, or can be made, and takes files. Give another "
+                "path, or change its rights."
+            ) from error
+        if own is not None and not is_inside(str(Path(folder, "file")), own):
+            elsewhere[f"{what}: {folder!r}"] = None
+    if own is not None and elsewhere:
+        trainer.print(f"run folder: {own!r}; elsewhere: {', '.join(elsewhere)}")
+
+
+def _folders_of(core: TrainerCore, trainer: Trainer) -> Iterator[tuple[str, str]]:
+    """Yield each folder that a fit writes to, with a description of its content."""
+    for logger in core.loggers:
+        folder = logger.log_dir if isinstance(logger, FolderLogger) else logger.save_dir
+        if folder is not None:
+            yield folder, f"logs of {type(logger).__name__}"
+    for saver in trainer.checkpoint_callbacks:
+        for folder in saver.folders():
+            yield folder, f"checkpoints of {type(saver).__name__}"
+    manifest = class_if_loaded("trainer_hooks.callbacks.reporting.run_manifest", "RunManifest")
+    for callback in core.connector.callbacks:
+        if isinstance(callback, manifest):
+            folder = cast("RunManifest", callback).dirpath
+            if folder is not None:
+                yield folder, f"journal of {type(callback).__name__}"
+
+
+def set_backends(config: TrainerConfig, guards: ExitStack) -> None:
+    """Set torch's global switches from the options; `guards` restores them.
+
+    Args:
+        config: `deterministic`, `benchmark` and `detect_anomaly`.
+        guards: the stack that is closed as the run ends.
+    """
+    if config.detect_anomaly:
+        guards.enter_context(torch.autograd.set_detect_anomaly(True))
+    benchmark = config.benchmark
+    if config.deterministic:
+        was = torch.are_deterministic_algorithms_enabled()
+        warned = torch.is_deterministic_algorithms_warn_only_enabled()
+        guards.callback(torch.use_deterministic_algorithms, was, warn_only=warned)
+        torch.use_deterministic_algorithms(True, warn_only=config.deterministic == "warn")
+        # cuDNN's benchmark may choose another algorithm in each process: off, unless asked for
+        benchmark = bool(benchmark)
+    if benchmark is not None:
+        guards.callback(_set_benchmark, torch.backends.cudnn.benchmark)
+        _set_benchmark(benchmark)
+
+
+def _set_benchmark(value: bool) -> None:
+    torch.backends.cudnn.benchmark = value

@@ -1,83 +1,198 @@
-"""Restoring: put a checkpoint back into a session, once it is known to fit."""
+"""Restore a checkpoint into a run, after checking that it fits."""
 
 from __future__ import annotations
 
+from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint import load_weights, require_fitting
-from trainer_hooks.connector import LoadReport
+from trainer_hooks.checkpoint.weights import load_weights, require_fitting
+from trainer_hooks.connector.callback_state import LoadReport
 from trainer_hooks.errors import (
     CheckpointError,
     DataError,
     OptimizationError,
     TrainerHooksWarning,
 )
-from trainer_hooks.metrics import lost_metrics
-from trainer_hooks.module import require_same_classes
-from trainer_hooks.trainer.run.conditions import settle_conditions
-from trainer_hooks.trainer.run.parts import kept_metrics
+from trainer_hooks.metrics.metric_objects import lost_metrics
+from trainer_hooks.module.optimizer_setup import (
+    apply_options,
+    changed_options,
+    require_same_classes,
+)
+from trainer_hooks.trainer.run.registered_state import kept_metrics
+from trainer_hooks.trainer.run.run_inputs import restore_datamodule
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import RunContext
-    from trainer_hooks.trainer.run.session import Session
+    from collections.abc import Iterator, Mapping
+
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
 __all__ = [
+    "reconcile_settings",
     "report_callbacks",
     "require_resumable",
-    "restore_datamodule",
     "restore_module",
     "restore_training",
-    "settle_conditions",
     "upgrade_callbacks",
 ]
 
 
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+def reconcile_settings(
+    core: TrainerCore, checkpoint: dict[str, Any], source: str, overrides: frozenset[str]
+) -> None:
+    """Warn once of settings that differ between a checkpoint and this run, and which side counts.
+
+    The optimizer states of the checkpoint get the options that this run overrides.
+
+    Raises:
+        OptionError: an override names no option.
+    """
+    training = core.training
+    noted = checkpoint["trainer_hooks"].get("setup", {})
+    saved = noted if "optimizers" in noted else {"optimizers": _rates_in(checkpoint)}
+    theirs, ours = [], []
+    advice = ""
+    for kind, option, before, now in changed_options(saved, training.setup):
+        if kind == "optimizers" and option.partition(" ")[0] in overrides:
+            continue  # changed on purpose
+        theirs.append(_told(option, before, now))
+        if kind == "optimizers" and not advice:
+            name = option.partition(" ")[0]
+            advice = f" (fit(..., overrides=[{name!r}]) takes this run's)"
+    was = noted.get("precision", core.precision.name)
+    if was != core.precision.name:
+        ours.append(f"precision {was} -> {core.precision.name}")
+    known = noted.get("hparams", checkpoint.get("hyper_parameters")) or {}
+    ours += [
+        f"hyperparameter {_told(name, before, now)}"
+        for name, before, now in _changes(known, training.setup["hparams"])
+    ]
+    if overrides:
+        apply_options(checkpoint, training.optimization, training.setup, overrides)
+    training.setup = _in_effect(training.setup, saved, overrides)
+    sides = [
+        f"{side}: {', '.join(dict.fromkeys(changes))}{more}"
+        for side, changes, more in (
+            ("The checkpoint's counts for", theirs, advice), ("This run's counts for", ours, ""),
+        )
+        if changes
+    ]  # fmt: skip
+    if sides:
+        warn(
+            f"checkpoint {source!r} was saved with other settings than this run has. "
+            f"{'. '.join(sides)}.",
+            TrainerHooksWarning,
+        )
+
+
+def _in_effect(
+    setup: dict[str, Any], saved: Mapping[str, Any], overrides: frozenset[str]
+) -> dict[str, Any]:
+    """Return this run's settings with the options that the checkpoint decides."""
+    result = {**setup, "optimizers": []}
+    pairs = zip(setup.get("optimizers", ()), saved.get("optimizers", ()), strict=False)
+    for now, before in pairs:
+        groups = [
+            {name: old.get(name, value) if name not in overrides else value
+             for name, value in new.items()}
+            for new, old in zip(now["groups"], before["groups"], strict=False)
+        ]  # fmt: skip
+        result["optimizers"].append({**now, "groups": groups})
+    if "schedulers" in saved:
+        result["schedulers"] = saved["schedulers"]
+    return result
+
+
+def _rates_in(checkpoint: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the configured learning rates, as far as an older file holds them."""
+    # a scheduler changes `lr`; without `initial_lr` the configured value is then unknown
+    is_scheduled = bool(checkpoint["lr_schedulers"])
+    return [
+        {
+            "groups": [
+                {"lr": group.get("initial_lr", group.get("lr"))}
+                if "initial_lr" in group or not is_scheduled
+                else {}
+                for group in state["param_groups"]
+            ]
+        }
+        for state in checkpoint["optimizer_states"]
+    ]
+
+
+def _changes(
+    before: Mapping[Any, Any], now: Mapping[Any, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the plain values that differ, those in nested dicts under dotted names."""
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name, _ABSENT), now.get(name, _ABSENT)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _changes(old, new, f"{prefix}{name}.")
+        # by repr too: NaN differs from itself
+        elif _is_plain(old) and _is_plain(new) and old != new and repr(old) != repr(new):
+            yield f"{prefix}{name}", old, new
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or value is _ABSENT or isinstance(value, bool | int | float | str)
+
+
+class _Absent:  # not None, which an option may have as its value
+    def __repr__(self) -> str:
+        return "(none)"
+
+
+_ABSENT = _Absent()
+
+
+def _told(name: str, before: Any, now: Any) -> str:
+    return f"{name} {_SHORT.repr(before)} -> {_SHORT.repr(now)}"
+
+
 def restore_module(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
-    """Put the weights back, and the data module's state."""
+    """Restore the weights and the data module's state."""
     module = context.module
     load_weights(module, checkpoint["state_dict"], source, strict=module.strict_loading)
     restore_datamodule(context, checkpoint)
 
 
-def restore_datamodule(context: RunContext, checkpoint: dict[str, Any]) -> None:
-    """Put the data module's state back, if there is one."""
-    datamodule = context.datamodule
-    if datamodule is not None:
-        state = checkpoint.get(type(datamodule).__qualname__)
-        if state:
-            datamodule.load_state_dict(state)
-
-
-def upgrade_callbacks(session: Session, checkpoint: dict[str, Any]) -> tuple[str, ...]:
-    """Bring the callbacks' states in a checkpoint to their present versions.
+def upgrade_callbacks(core: TrainerCore, checkpoint: dict[str, Any]) -> tuple[str, ...]:
+    """Migrate the callbacks' states in a checkpoint to their present versions.
 
     Returns:
-        Which were of another version, in words.
+        Descriptions of the states that were of another version.
 
     Raises:
-        CheckpointError: one is newer than its callback, or cannot be upgraded.
+        CheckpointError: a state is newer than its callback, or cannot be migrated.
     """
     versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
-    states, upgraded = session.connector.upgrade_states(checkpoint.get("callbacks", {}), versions)
+    states, upgraded = core.connector.upgrade_states(checkpoint.get("callbacks", {}), versions)
     checkpoint["callbacks"] = states
     return upgraded
 
 
 def report_callbacks(
-    session: Session, checkpoint: dict[str, Any], found: LoadReport, upgraded: tuple[str, ...]
+    core: TrainerCore, checkpoint: dict[str, Any], loaded: LoadReport, upgraded: tuple[str, ...]
 ) -> LoadReport:
-    """Return what restoring the callbacks found, and say what did not match.
+    """Return the load report of the callbacks, and warn of states that did not match.
 
     Args:
-        session: whose callbacks.
-        checkpoint: what their states came from.
-        found: what the connector said.
-        upgraded: what `upgrade_callbacks` returned.
+        core: the trainer's core.
+        checkpoint: the checkpoint that the states came from.
+        loaded: the connector's load report.
+        upgraded: the result of `upgrade_callbacks`.
     """
     saved = checkpoint.get("trainer_hooks", {}).get("plugins", [])
     present = {
-        record["distribution"]: record["version"] for record in session.connector.plugin_records()
+        record["distribution"]: record["version"] for record in core.connector.plugin_records()
     }
     changes = []
     for record in saved:
@@ -87,7 +202,7 @@ def report_callbacks(
         elif present[name] != version:
             changes.append(f"plugin {name} is {present[name]} now and was {version}")
     report = LoadReport(
-        found.restored, found.missing, found.unexpected, tuple(dict.fromkeys(changes)), upgraded
+        loaded.restored, loaded.missing, loaded.unexpected, tuple(dict.fromkeys(changes)), upgraded
     )
     if report.summary:
         warn(
@@ -98,10 +213,10 @@ def report_callbacks(
 
 
 def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
-    """Make sure that a training can go on from a checkpoint, before anything is changed.
+    """Raise unless a training can resume from a checkpoint, before anything is changed.
 
     Raises:
-        CheckpointError: it holds weights alone, is another module's, or was saved under other
+        CheckpointError: it holds weights alone, is of another module, or was saved under other
             conditions.
         DataError: it was saved inside an epoch of another loader.
     """
@@ -113,7 +228,8 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
             "neither by trainer_hooks nor by Lightning. To start anew from its weights, use "
             f"{module}.load_from_checkpoint."
         )
-    context.parts.require(checkpoint, source)
+    # everything is checked before anything is changed: a refused resume leaves the run as it was
+    context.state_registry.require(checkpoint, source)
     _require_same_conditions(context, checkpoint, source)
     is_strict = context.module.strict_loading
     require_fitting(context.module, checkpoint["state_dict"], source, strict=is_strict)
@@ -141,7 +257,7 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
 
 
 def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
-    """Make sure that gradients are of use to this run."""
+    """Raise if the checkpoint's accumulated gradients do not fit this run's accumulation window."""
     own = checkpoint["trainer_hooks"]
     progress = own["progress"]
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
@@ -154,15 +270,15 @@ def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], so
         )
 
 
-def restore_training(session: Session, context: RunContext, checkpoint: dict[str, Any]) -> None:
-    """Put back all that moves, but for what the loop takes up as it enters its place."""
-    context.parts.load(checkpoint, places=False)
-    _warn_of_gaps(context, checkpoint["trainer_hooks"], kept_metrics(session, context.module))
+def restore_training(core: TrainerCore, context: RunContext, checkpoint: dict[str, Any]) -> None:
+    """Restore the state registry, except for positions, which the loop restores later."""
+    context.state_registry.load(checkpoint, places=False)
+    _warn_of_gaps(context, checkpoint["trainer_hooks"], kept_metrics(core, context.module))
     context.resumed = checkpoint
 
 
 def _warn_of_gaps(context: RunContext, own: dict[str, Any], parts: dict[str, Any]) -> None:
-    """Say what of a checkpoint cannot be gone on from exactly."""
+    """Warn of state that the checkpoint lacks, so that the resume is not exact."""
     lost = lost_metrics(own["metrics"]["epoch"], parts)
     if lost:
         warn(

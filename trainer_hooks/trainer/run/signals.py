@@ -1,4 +1,4 @@
-"""Signals during a run: heeded between two batches, so that a checkpoint is exact.
+"""Signals during a run: deferred until the batch is done, so that a checkpoint is exact.
 
 SIGINT is Ctrl-C. SIGTERM and SIGUSR1 are what a scheduler sends before it takes the machine away.
 """
@@ -12,25 +12,25 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.context import Asked
+from trainer_hooks.context.context import RunRequests
 from trainer_hooks.errors import TerminationSignal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from trainer_hooks.context import RunContext
+    from trainer_hooks.context.context import RunContext
 
-__all__ = ["heeding_signals", "shorten_traceback"]
+__all__ = ["deferring_signals", "shorten_traceback"]
 
 
 @contextmanager
-def heeding_signals(context: RunContext) -> Iterator[None]:
-    """Hold signals back until the batch in work is done; a second one acts at once.
+def deferring_signals(context: RunContext) -> Iterator[None]:
+    """Defer signals until the current batch is done; a second signal acts at once.
 
-    The handlers that were there before are put back. One that is not Python's own was installed or
-    set to be ignored on purpose, and stays. In a thread other than the main one nothing is done,
-    since Python allows it only there.
+    The previous handlers are restored at the end. A handler other than Python's own was installed
+    on purpose and stays in place. Outside of the main thread nothing is done, since Python sets
+    handlers only there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -40,17 +40,18 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
 
     def handle(signum: int, frame: Any) -> None:  # noqa: ARG001 - the interface of a handler
         if os.getpid() != owner:
-            # Ctrl-C reaches forked children too: they serve the batch in work until told to end
+            # the terminal sends Ctrl-C to loader workers too, which must still serve the batch;
+            # SIGTERM however is meant for the worker itself
             if signum == signal.SIGTERM:
                 signal.signal(signum, signal.SIG_DFL)
                 os.kill(os.getpid(), signum)
             return
-        if context.wishes.pending_signal or context.asked.is_leaving:
-            context.wishes.pending_signal, context.asked.is_leaving = 0, False
+        if context.local_requests.pending_signal or context.requests.is_leaving:
+            context.local_requests.pending_signal, context.requests.is_leaving = 0, False
             _act_on(signum)
-        context.wishes.pending_signal = signum
+        context.local_requests.pending_signal = signum
         name = signal.Signals(signum).name
-        # not print or logging: their locks may be held by what this interrupts
+        # not print or logging: the interrupted code may hold their locks
         with suppress(OSError):
             os.write(2, f"\n{name}: stopping after this batch; once more stops at once\n".encode())
 
@@ -65,9 +66,9 @@ def heeding_signals(context: RunContext) -> Iterator[None]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-    if context.wishes.pending_signal:
-        # it came after the last batch: the run is over, but its wish is not forgotten
-        context.wishes.heed_signal()
+    if context.local_requests.pending_signal:
+        # it came after the last batch, when no loop served it any more
+        context.local_requests.raise_pending_signal()
 
 
 def _act_on(signum: int) -> None:
@@ -77,20 +78,20 @@ def _act_on(signum: int) -> None:
 
 
 def shorten_traceback() -> None:
-    """Let Python print a Ctrl-C that was heeded between two batches in one line.
+    """Make Python print a Ctrl-C that was deferred to the end of a batch in one line.
 
-    Nobody looks for a fault there, and its frames are the package's. All other errors, and a second
-    Ctrl-C, which shows where something hangs, are printed as before.
+    Its frames are the package's and show no fault. All other errors, and a second Ctrl-C, which
+    shows where a program hangs, are printed as before.
     """
     if not isinstance(sys.excepthook, _InOneLine):
         sys.excepthook = _InOneLine(sys.excepthook)
 
 
 class _InOneLine:
-    """What prints the error that ends the program.
+    """An excepthook that prints an orderly Ctrl-C in one line.
 
     Args:
-        before: what printed it until now.
+        before: the previous excepthook.
     """
 
     def __init__(self, before: Callable[..., object]) -> None:
@@ -100,7 +101,7 @@ class _InOneLine:
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         is_told = kind is KeyboardInterrupt and not hasattr(error, "__notes__")
-        if is_told and _is_from(Asked.heed_signal, traceback):
+        if is_told and _is_from(RunRequests.raise_pending_signal, traceback):
             print(kind.__name__, file=sys.stderr)
         else:
             self._before(kind, error, traceback)

@@ -1,148 +1,164 @@
-"""The checkpoint that a run goes on from: read once, first for its loggers, then for all else."""
+"""The starting point of a run: a checkpoint, read early for the loggers, restored after `setup`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks import checkpoint as files
 from trainer_hooks._log import warn
-from trainer_hooks.clock import EpochStage
+from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
-from trainer_hooks.metrics import Scope
-from trainer_hooks.trainer.run.origin import is_at_work_elsewhere
-from trainer_hooks.trainer.run.telling import tell_resume
+from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.trainer.run.console_summary import log_resume
+from trainer_hooks.trainer.run.run_origin import is_running_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.context import RunContext, Trainer
-    from trainer_hooks.trainer.run.job import Job
-    from trainer_hooks.trainer.run.others import Others
-    from trainer_hooks.trainer.run.parted import PartsReader
-    from trainer_hooks.trainer.run.session import Session
+    from trainer_hooks.context.context import RunContext, Trainer
+    from trainer_hooks.trainer.run.run_inputs import RunInputs
+    from trainer_hooks.trainer.run.sharded_checkpoint import ShardReader
+    from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
 __all__ = ["StartingPoint"]
 
 
 class StartingPoint:
-    """Where a run begins: a checkpoint, or what the last run left.
+    """The state that a run starts from: a checkpoint, or the end of the previous run.
 
     Args:
-        session: what outlives the run.
-        trainer: what hooks are given.
-        job: what was asked for.
+        core: the trainer's core.
+        trainer: the trainer, for the hooks.
+        inputs: the inputs of the run.
     """
 
-    def __init__(self, session: Session, trainer: Trainer, job: Job) -> None:
-        self._session, self._trainer, self._job = session, trainer, job
+    def __init__(self, core: TrainerCore, trainer: Trainer, inputs: RunInputs) -> None:
+        self._core, self._trainer, self._inputs = core, trainer, inputs
         self._read: dict[str, Any] | None = None
-        self._reader: PartsReader | None = None
+        self._reader: ShardReader | None = None
 
     def resume_loggers(self) -> None:
-        """Let the loggers go on with their runs, before anybody asks for their folders."""
-        path = self._job.ckpt_path
-        if path is None or self._job.fn != "fit":
+        """Resume the loggers' runs, before anything asks a logger for its folder."""
+        path = self._inputs.ckpt_path
+        if path is None or self._inputs.fn != "fit":
             return
+        from trainer_hooks.checkpoint.file import summarize
+
         try:
             self._read = self._load(path)
         except CheckpointError:
-            return  # it is raised when the file is read in its turn, where it is still not there
+            return  # `restore` reads the file again, and raises the error if it still exists
         known = self._read.get("trainer_hooks", {}).get("loggers", [])
-        if known and is_at_work_elsewhere(files.summarize(path)):
+        if known and is_running_elsewhere(summarize(path)):
             warn(
                 f"checkpoint {path!r} is of a run that is still going in another process: this one "
                 "logs to a folder of its own. Stop that one first to go on with it.",
                 TrainerHooksWarning,
             )
             return
-        self._session.guards.resume(known)
+        self._core.guards.resume(known)
 
     def restore(
-        self, context: RunContext, others: Others | None, make_optimizers: Callable[..., None]
+        self,
+        context: RunContext,
+        make_optimizers: Callable[..., None],
     ) -> None:
-        """Put a checkpoint back, if there is one.
+        """Restore the checkpoint, if there is one.
 
         Args:
             context: the run.
-            others: the other processes, where there are several.
-            make_optimizers: makes those of a fit, once the module's `on_load_checkpoint` is over;
-                it is told whether layers were made anew there.
+            make_optimizers: makes the optimizers of a fit after the module's `on_load_checkpoint`;
+                its argument `is_rebuilt` says whether that hook replaced parameters.
         """
-        session, trainer, start = self._session, self._trainer, self._session.start
+        core, trainer, start = self._core, self._trainer, self._core.start
         hooks, module = context.hooks, context.module
         hooks.on_before_load(trainer, module, start.path)
         start.is_open = False
         start.report = None
         checkpoint = None
-        before = list(map(id, module.parameters()))
+        before = list(map(id, module.parameters()))  # by identity: shapes may stay the same
         if start.path is not None:
-            checkpoint = self._found(context, start.path, others)
-            hooks.fire_to_module("on_load_checkpoint", trainer, module, checkpoint)
-        if self._job.fn == "fit":
+            checkpoint = self._read_checkpoint(context, start.path)
+            hooks.fire_on_module("on_load_checkpoint", trainer, module, checkpoint)
+        if self._inputs.fn == "fit":
             make_optimizers(is_rebuilt=before != list(map(id, module.parameters())))
         if checkpoint is not None and start.path is not None:
             hooks.on_load_checkpoint(trainer, module, checkpoint)
-            self._put_back(context, checkpoint, start.path)
-        elif self._job.fn == "fit" and session.training.progress.stage is EpochStage.BATCHES:
-            # an exception ended the last fit inside an epoch, which begins anew
-            session.training.progress.abandon_epoch()
-            session.training.metrics.drop(*Scope)
+            self._restore(context, checkpoint, start.path)
+        elif self._inputs.fn == "fit" and core.training.progress.stage is EpochStage.BATCHES:
+            # an exception ended the last fit inside an epoch, which is repeated from its start
+            core.training.progress.abandon_epoch()
+            core.training.metrics.drop(*LogScope)
         hooks.on_after_load(trainer, module, checkpoint)
 
-    def _found(self, context: RunContext, path: str, others: Others | None) -> dict[str, Any]:
-        """Return the checkpoint as this run, and this process of it, is to see it."""
-        from trainer_hooks.trainer.run.adoption import adopted
+    def _read_checkpoint(self, context: RunContext, path: str) -> dict[str, Any]:
+        """Return the checkpoint as this run, on this rank, is to restore it."""
+        from trainer_hooks.checkpoint.lightning import is_lightning
 
-        read, self._read = self._read if path == self._job.ckpt_path else None, None
-        checkpoint = adopted(read or self._load(path), context, path)
-        if others is not None:
-            checkpoint = others.own_part(checkpoint)
+        # a callback may have chosen another checkpoint than the loggers were resumed from
+        read, self._read = self._read if path == self._inputs.ckpt_path else None, None
+        checkpoint = read or self._load(path)
+        if is_lightning(checkpoint):
+            from trainer_hooks.trainer.run.lightning_checkpoint import convert_lightning_checkpoint
+
+            checkpoint = convert_lightning_checkpoint(checkpoint, context, path)
+        if context.processes.is_distributed:
+            from trainer_hooks.trainer.run.gathered_checkpoint import select_rank_state
+
+            checkpoint = select_rank_state(checkpoint, context.processes)
         self._reader = None
         if context.processes.is_sharded and "shards" in checkpoint.get("trainer_hooks", {}):
-            from trainer_hooks.trainer.run.parted import PartsReader
+            from trainer_hooks.trainer.run.sharded_checkpoint import ShardReader
 
-            self._reader = PartsReader(checkpoint, path, context.processes.global_rank)
+            self._reader = ShardReader(checkpoint, path, context.processes.global_rank)
             checkpoint = self._reader.filled(checkpoint)
         return checkpoint
 
     def _load(self, path: str) -> dict[str, Any]:
-        """Return a checkpoint, without the values of which this process needs its shards alone."""
-        is_sharded = self._session.processes.is_sharded
-        return files.load_parts(path) if is_sharded else files.load_checkpoint(path)
+        """Return a checkpoint; a sharded run gets its tensors on the meta device."""
+        from trainer_hooks.checkpoint.file import load_checkpoint, load_with_meta_tensors
 
-    def _put_back(self, context: RunContext, checkpoint: dict[str, Any], path: str) -> None:
+        is_sharded = self._core.processes.is_sharded
+        return load_with_meta_tensors(path) if is_sharded else load_checkpoint(path)
+
+    def _restore(self, context: RunContext, checkpoint: dict[str, Any], path: str) -> None:
+        from trainer_hooks.checkpoint.file import summarize
         from trainer_hooks.trainer.run import restoring
-        from trainer_hooks.trainer.run.resizing import fitted_to_processes
 
-        session, start, is_fit = self._session, self._session.start, self._job.fn == "fit"
+        core, start, is_fit = self._core, self._core.start, self._inputs.fn == "fit"
         if is_fit:
-            if context.data.come_back is not None:
-                context.data.come_back(checkpoint)
-            checkpoint = fitted_to_processes(context, checkpoint, path)
+            if context.data.reload_as_saved is not None:
+                context.data.reload_as_saved(checkpoint)
+            own = checkpoint.get("trainer_hooks", {})
+            if own.get("world_size", 1) != context.processes.world_size:
+                from trainer_hooks.trainer.run.elastic_resume import fit_to_world_size
+
+                checkpoint = fit_to_world_size(context, checkpoint, path)
             restoring.require_resumable(context, checkpoint, path)
-        takes_callbacks = is_fit or (
-            session.training.progress.is_fresh and "callbacks" in checkpoint
-        )
-        upgraded = restoring.upgrade_callbacks(session, checkpoint) if takes_callbacks else ()
-        checkpoint = context.processes.divided(
+        # an evaluation without a fit before it takes the callbacks' states, too; after a fit they
+        # would be overwritten by older ones
+        takes_callbacks = is_fit or (core.training.progress.is_fresh and "callbacks" in checkpoint)
+        upgraded = restoring.upgrade_callbacks(core, checkpoint) if takes_callbacks else ()
+        checkpoint = context.processes.shard_checkpoint(
             checkpoint,
             context.module,
             context.training.optimization.optimizers if is_fit else (),
             self._reader,
         )
+        # a checkpoint that does not fit was refused above; from here on the states are loaded
         restoring.restore_module(context, checkpoint, path)
         if is_fit:
-            restoring.settle_conditions(session, checkpoint, path, self._job.overrides)
-            restoring.restore_training(session, context, checkpoint)
-            saved_at = files.summarize(path).saved_at
-            session.training.saved_at = max(session.training.saved_at, saved_at)
+            restoring.reconcile_settings(core, checkpoint, path, self._inputs.overrides)
+            restoring.restore_training(core, context, checkpoint)
+            # later saves must count as newer than this one, wherever it was saved
+            saved_at = summarize(path).saved_at
+            core.training.saved_at = max(core.training.saved_at, saved_at)
         elif takes_callbacks:
-            start.found = session.connector.load_state_dict(checkpoint["callbacks"])
-        if start.found is not None:
-            found, start.found = start.found, None
-            start.report = restoring.report_callbacks(session, checkpoint, found, upgraded)
+            start.load_report = core.connector.load_state_dict(checkpoint["callbacks"])
+        if start.load_report is not None:
+            report, start.load_report = start.load_report, None
+            start.report = restoring.report_callbacks(core, checkpoint, report, upgraded)
         if is_fit:
-            session.training.newest_path = path
-            session.training.newest_batches = session.training.progress.batches_completed
+            core.training.newest_path = path
+            core.training.newest_batches = core.training.progress.batches_completed
             assert start.report is not None
-            tell_resume(session.training, start.report, path)
+            log_resume(core.training, start.report, path)

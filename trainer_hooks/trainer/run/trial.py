@@ -1,4 +1,4 @@
-"""Trial: a short run inside of another one, after which everything is as it was."""
+"""Trial runs: a short run inside of another one, after which all state is restored."""
 
 from __future__ import annotations
 
@@ -7,55 +7,57 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.context import TrainerFn, TrainerStatus
+from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.errors import UsageError
-from trainer_hooks.runtime import Memento
-from trainer_hooks.trainer.run.job import Job, load_data
-from trainer_hooks.trainer.run.lifecycle import Run
+from trainer_hooks.runtime.state_backup import StateBackup
+from trainer_hooks.trainer.run.lifecycle import TrainerRun
+from trainer_hooks.trainer.run.run_inputs import RunInputs, load_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from trainer_hooks.context import RunContext, Trainer
-    from trainer_hooks.loops import EvaluationLoop, FitLoop, PredictionLoop
-    from trainer_hooks.module import Module
-    from trainer_hooks.trainer.run.session import Session
+    from trainer_hooks.context.context import RunContext, Trainer
+    from trainer_hooks.loops.evaluation import EvaluationLoop
+    from trainer_hooks.loops.fit import FitLoop
+    from trainer_hooks.loops.prediction import PredictionLoop
+    from trainer_hooks.module.module import Module
+    from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
 __all__ = ["run_trial"]
 
 
 def run_trial(
-    begin: Callable[[type[Run], Session, Job], Run],
-    session: Session,
+    begin: Callable[[type[TrainerRun], TrainerCore, RunInputs], TrainerRun],
+    core: TrainerCore,
     callbacks: Sequence[Callback],
     steps: int,
     *,
     validates: bool,
 ) -> None:
-    """Run a few batches of what a session is about to run, and put everything back.
+    """Run a few batches of the run that is about to begin, and restore everything.
 
     Args:
-        begin: returns a run of a class, by a trainer like the session's around another session.
-        session: whose run it is.
-        callbacks: what takes part, besides the module's own hooks.
-        steps: windows of training, or batches of each loader of an evaluation.
+        begin: returns a run of a class, by a trainer around another core.
+        core: the core of the trainer whose run is tried.
+        callbacks: the callbacks of the trial, besides the module's own hooks.
+        steps: accumulation windows of training, or batches of each evaluation loader.
         validates: whether a fit validates, on as many batches of each loader.
 
     Raises:
-        UsageError: no run is under way, or an epoch is; or there are several processes.
+        UsageError: no run is going on, or an epoch is; or there are several processes.
     """
-    context, job = session.context, session.job
-    if context is None or job is None or session.fn is None:
+    context, inputs = core.context, core.inputs
+    if context is None or inputs is None or core.fn is None:
         raise UsageError(
             "trainer.trial_run() was called outside of a run: there is nothing to try. Call it in "
             "on_fit_start, on_train_epoch_start or the start of an evaluation, or use a Tuner."
         )
-    if session.processes.is_several:
+    if core.processes.is_distributed:
         raise UsageError(
             "trainer.trial_run() was called in one of several processes: what a trial finds could "
             "be another thing in each. Find it out in one process, and train with it in all."
         )
-    if session.fn == "fit" and context.is_inside_epoch:
+    if core.fn == "fit" and context.is_inside_epoch:
         raise UsageError(
             "trainer.trial_run() was called inside an epoch, whose loader cannot be shared. Call "
             "it before the epoch's first batch, as in on_train_epoch_start."
@@ -63,18 +65,19 @@ def run_trial(
     limits: dict[str, Any] = dict.fromkeys(
         ("limit_val_batches", "limit_test_batches", "limit_predict_batches"), steps
     )
-    if job.fn == "fit" and not validates:
+    if inputs.fn == "fit" and not validates:
         limits["limit_val_batches"] = 0
     plan = replace(
-        session.plan, max_epochs=-1, min_epochs=0, max_steps=steps, min_steps=0,
+        core.plan, max_epochs=-1, min_epochs=0, max_steps=steps, min_steps=0,
         val_check_interval=1.0, check_val_every_n_epoch=1, num_sanity_val_steps=0,
         iteration_length=None, **limits,
     )  # fmt: skip
-    inner = session.for_trial(plan, [*callbacks, _Enough(steps)])
-    brief = replace(job, ckpt_path=None, keeps_predictions=False)
+    inner = core.for_trial(plan, [*callbacks, _Enough(steps)])
+    brief = replace(inputs, ckpt_path=None, keeps_predictions=False)
+    # registered state, weights and loaders are restored, in reverse order, even after an error
     with (
-        context.parts.put_back(),
-        Memento(context.module, context.datamodule),
+        context.state_registry.rolled_back(),
+        StateBackup(context.module, context.datamodule),
         _loaders_kept(context),
     ):
         try:
@@ -86,7 +89,7 @@ def run_trial(
 
 @contextmanager
 def _loaders_kept(context: RunContext) -> Iterator[None]:
-    """Put the run's loaders back to where they were, with their generators."""
+    """Restore the run's loader positions and generators at the end of the context."""
     stream = context.data.stream
     opened_by = None if stream is None else stream.state_dict()
     states = {stage: data.generator_states() for stage, data in context.data.evaluation.items()}
@@ -100,7 +103,7 @@ def _loaders_kept(context: RunContext) -> Iterator[None]:
 
 
 class _Enough(Callback):
-    """Ends a trial after its steps, also where none of them counts as one of the optimizer."""
+    """A callback that stops a trial after its steps, even if no optimizer stepped."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -108,32 +111,32 @@ class _Enough(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Look whether it is enough."""
+        """Stop the trial once its steps are done."""
         if trainer.progress.batches_stepped >= self._steps:
             trainer.stop("the trial is over")
 
 
-class _TrialRun(Run):
+class _TrialRun(TrainerRun):
     """A run of a module that is prepared already, on its device, and is not torn down."""
 
     def prepare(self) -> FitLoop | EvaluationLoop | PredictionLoop:
-        """Make the loaders and optimizers ready and return the loop to run."""
-        session, job = self.session, self.job
-        module = job.module
-        session.state.fn, session.state.status = TrainerFn(job.fn), TrainerStatus.RUNNING
-        session.take(job)
-        module.attach(self.trainer, session.log_target)
-        if job.datamodule is not None:
-            job.datamodule.trainer = self.trainer
-        session.connector.attach(module)
-        context = session.context = self._make_context(module)
-        session.connector.relay.on_stop = context.stop_by
-        session.connector.relay.on_end_epoch = context.leave_epoch
-        load_data(job, context)
-        if job.fn == "fit":
+        """Make the loaders and optimizers, and return the loop."""
+        core, inputs = self.core, self.inputs
+        module = inputs.module
+        core.state.fn, core.state.status = TrainerFn(inputs.fn), TrainerStatus.RUNNING
+        core.take(inputs)
+        module.attach(self.trainer, core.log_target)
+        if inputs.datamodule is not None:
+            inputs.datamodule.trainer = self.trainer
+        core.connector.attach(module)
+        context = core.context = self._make_context(module)
+        core.connector.relay.on_stop = context.stop_by
+        core.connector.relay.on_end_epoch = context.leave_epoch
+        load_data(inputs, context)
+        if inputs.fn == "fit":
             self._configure_optimizers()
             if module.automatic_optimization:
                 context.training.optimization.schedulers.clear()
         loop = self._make_loop(context)
-        session.state.enter(job.fn)
+        core.state.enter(inputs.fn)
         return loop

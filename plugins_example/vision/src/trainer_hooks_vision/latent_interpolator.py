@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks import Band, Callback
-from trainer_hooks.callbacks.monitoring import check_choice, check_count, check_number
+from trainer_hooks.callbacks.option_checks import check_choice, check_count, check_number
 from trainer_hooks.errors import DataError, OptionError, UsageError
 from trainer_hooks.runtime.rng import isolated
 from trainer_hooks_vision.pictures import (

@@ -1,4 +1,4 @@
-"""The callbacks of pytorch-accelerated; what is not its own is that of trainer_hooks.callbacks."""
+"""The callbacks of pytorch-accelerated: some of this package, others of trainer_hooks.callbacks."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
         WSDCheckpointCallback,
     )
     from trainer_hooks.compat.accelerated.callback_handler import CallbackHandler
-    from trainer_hooks.compat.accelerated.callbacks.early_stopping_callback import (
-        EarlyStoppingCallback,
+    from trainer_hooks.compat.accelerated.callbacks.console import (
+        LogMetricsCallback,
+        ProgressBarCallback,
     )
-    from trainer_hooks.compat.accelerated.callbacks.log_metrics import LogMetricsCallback
-    from trainer_hooks.compat.accelerated.callbacks.progress_bar_callback import ProgressBarCallback
-    from trainer_hooks.compat.accelerated.callbacks.save_best_model import SaveBestModelCallback
-    from trainer_hooks.compat.accelerated.callbacks.save_training_state import (
+    from trainer_hooks.compat.accelerated.callbacks.savers import (
+        SaveBestModelCallback,
         SaveTrainingStateCallback,
     )
-    from trainer_hooks.compat.accelerated.callbacks.terminate_on_nan import TerminateOnNaNCallback
+    from trainer_hooks.compat.accelerated.callbacks.stopping import (
+        EarlyStoppingCallback,
+        TerminateOnNaNCallback,
+    )
     from trainer_hooks.compat.accelerated.trainer_callback import TrainerCallback
 
 __all__ = [
@@ -58,20 +60,20 @@ __getattr__ = loader_of(
     {
         "CallbackHandler": ":trainer_hooks.compat.accelerated.callback_handler",
         "ConvertSyncBatchNormCallback": ":trainer_hooks.callbacks",
-        "EarlyStoppingCallback": "early_stopping_callback",
+        "EarlyStoppingCallback": "stopping",
         "LimitBatchesCallback": ":trainer_hooks.callbacks",
         "LimitEvalStepsCallback": ":trainer_hooks.callbacks",
-        "LogMetricsCallback": "log_metrics",
+        "LogMetricsCallback": "console",
         "ModelEmaCallback": ":trainer_hooks.callbacks",
         "MoveModulesToDeviceCallback": ":trainer_hooks.callbacks",
         "PrintMetricsCallback": ":trainer_hooks.callbacks",
         "PrintProgressCallback": ":trainer_hooks.callbacks",
-        "ProgressBarCallback": "progress_bar_callback",
-        "SaveBestModelCallback": "save_best_model",
-        "SaveTrainingStateCallback": "save_training_state",
+        "ProgressBarCallback": "console",
+        "SaveBestModelCallback": "savers",
+        "SaveTrainingStateCallback": "savers",
         "StepBasedEvaluationCallback": ":trainer_hooks.callbacks",
         "StopTrainingError": ":trainer_hooks.callbacks",
-        "TerminateOnNaNCallback": "terminate_on_nan",
+        "TerminateOnNaNCallback": "stopping",
         "TrainerCallback": ":trainer_hooks.compat.accelerated.trainer_callback",
         "WSDCheckpointCallback": ":trainer_hooks.callbacks",
     },

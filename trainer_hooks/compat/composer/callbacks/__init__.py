@@ -1,4 +1,4 @@
-"""Composer's callbacks; the ones that are here by the same name are those of trainer_hooks."""
+"""Composer's callbacks; those that `trainer_hooks.callbacks` has by the same name are its own."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
         SystemMetricsMonitor,
     )
     from trainer_hooks.compat.composer.callbacks.checkpoint_saver import CheckpointSaver
-    from trainer_hooks.compat.composer.callbacks.early_stopper import EarlyStopper
-    from trainer_hooks.compat.composer.callbacks.grad_monitor import GradMonitor
-    from trainer_hooks.compat.composer.callbacks.lr_monitor import LRMonitor
+    from trainer_hooks.compat.composer.callbacks.early_stopper import EarlyStopper, ThresholdStopper
     from trainer_hooks.compat.composer.callbacks.nan_monitor import NaNMonitor
-    from trainer_hooks.compat.composer.callbacks.optimizer_monitor import OptimizerMonitor
+    from trainer_hooks.compat.composer.callbacks.optimizer_monitor import (
+        GradMonitor,
+        LRMonitor,
+        OptimizerMonitor,
+    )
     from trainer_hooks.compat.composer.callbacks.speed_monitor import SpeedMonitor
-    from trainer_hooks.compat.composer.callbacks.threshold_stopper import ThresholdStopper
 
 __all__ = [
     "ActivationMonitor",
@@ -62,9 +63,9 @@ __getattr__ = loader_of(
         "ExportForInferenceCallback": ":trainer_hooks.callbacks",
         "FreeOutputs": ":trainer_hooks.callbacks",
         "Generate": ":trainer_hooks.callbacks",
-        "GradMonitor": "grad_monitor",
+        "GradMonitor": "optimizer_monitor",
         "ImageVisualizer": ":trainer_hooks.callbacks",
-        "LRMonitor": "lr_monitor",
+        "LRMonitor": "optimizer_monitor",
         "LoadCheckpoint": ":trainer_hooks.callbacks",
         "MLPerfCallback": ":trainer_hooks.callbacks",
         "MemoryMonitor": ":trainer_hooks.callbacks",
@@ -75,7 +76,7 @@ __getattr__ = loader_of(
         "RuntimeEstimator": ":trainer_hooks.callbacks",
         "SpeedMonitor": "speed_monitor",
         "SystemMetricsMonitor": ":trainer_hooks.callbacks",
-        "ThresholdStopper": "threshold_stopper",
+        "ThresholdStopper": "early_stopper",
     },
 )
 

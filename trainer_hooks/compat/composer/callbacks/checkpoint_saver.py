@@ -1,4 +1,4 @@
-"""CheckpointSaver: save at an interval, keep the newest, and write over no other run's files."""
+"""CheckpointSaver: save at an interval, keep the newest, and overwrite no other run's files."""
 
 from __future__ import annotations
 
@@ -6,80 +6,90 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callbacks.monitoring import decided_by_first, is_training
-from trainer_hooks.callbacks.saving.saved_files import Plan
-from trainer_hooks.callbacks.saving.saver_options import (
+from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
+from trainer_hooks.callbacks.saver_base import (
+    SavePlan,
+    UnrankedSaver,
     check_dirpath,
     check_filename,
     check_flags,
     check_kept,
+    check_template,
+    read_template,
+    template_names,
+    template_values,
 )
-from trainer_hooks.callbacks.saving.templates import check_template, names_of
-from trainer_hooks.callbacks.saving.unranked_saver import UnrankedSaver
-from trainer_hooks.checkpoint import IgnoreKeys, check_ignore_keys, is_remote, leave_out
-from trainer_hooks.clock import Cue, TimeUnit, When, parse_when
-from trainer_hooks.compat.composer.callbacks.others_files import OthersFiles
-from trainer_hooks.compat.composer.callbacks.remote_copies import RemoteCopies
-from trainer_hooks.errors import OptionError
+from trainer_hooks.checkpoint.paths import exists, file_name, files_in, is_remote
+from trainer_hooks.checkpoint.weights import IgnoreKeys, check_ignore_keys, remove_keys
+from trainer_hooks.clock.schedules import DueTracker, When, parse_when
+from trainer_hooks.clock.timing import TimeUnit
+from trainer_hooks.compat.composer.callbacks.checkpoint_uploader import CheckpointUploader
+from trainer_hooks.errors import CheckpointError, OptionError
 
 if TYPE_CHECKING:
     import os
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.callbacks.saver_base import Saver
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["CheckpointSaver"]
 
 _WHERE = "CheckpointSaver"
-_SLOTS = {
+_MOMENTS = {
     TimeUnit.EPOCH: ("epoch",),
     TimeUnit.ITERATION: ("iteration",),
     TimeUnit.SECOND: ("batch", "epoch"),
     TimeUnit.DURATION: ("batch", "epoch"),
 }
-"""Where something may be due; counts of what a batch has after each batch."""
+"""The moments at which an interval in a unit is checked; after each batch in any other unit."""
+_COUNTERS = ("epoch", "batch", "step")
+"""The placeholders of a filename that grow during a training."""
+_SHOWN = 3
+"""How many files an error names."""
 
 
 class CheckpointSaver(UnrankedSaver):
     """Save at an interval and at the end of training; keep the newest checkpoints.
 
-    It is Composer's way of saving; `ModelCheckpoint` is Lightning's, which can rank by a metric. A
-    new file is durable before an old one is removed.
+    It has Composer's arguments; `ModelCheckpoint` has Lightning's, and can rank by a metric. A new
+    file is durable before an old one is removed.
 
     Args:
-        folder: where; by default `checkpoints` in the logger's folder, or without a logger in
-            `default_root_dir`.
-        filename: template with `{epoch}` (epochs completed), `{batch}` and `{step}` (likewise, over
-            all epochs), `{batch_in_epoch}`, `{rank}`, `{world_size}` and logged metrics.
+        folder: the folder of the checkpoints; by default `checkpoints` in the logger's folder, or
+            without a logger in `default_root_dir`.
+        filename: template with `{epoch}` (epochs completed), `{batch}` and `{step}` (batches and
+            steps completed, over all epochs), `{batch_in_epoch}`, `{rank}`, `{world_size}` and
+            logged metrics.
         remote_file_name: template of the addresses, such as `"s3://bucket/a/ep{epoch}.pt"`, to
-            which each checkpoint is sent by other threads while the training goes on. What was
-            sent stays there; here a file stays at least until it is sent. What cannot be sent is an
-            error at the next save or the end of the run, which waits.
+            which other threads upload each checkpoint during the training. Uploaded files are never
+            removed; a local file is kept at least until its upload is done. A failed upload is an
+            error at the next save or at the end of the run, which waits for all uploads.
         latest_filename: template of a link to the newest checkpoint; None for no link.
-        latest_remote_file_name: template of an address that becomes the same as the newest
-            checkpoint once that is there; None for none.
+        latest_remote_file_name: template of an address that gets a copy of each checkpoint once its
+            upload is done; None for no copy.
         save_interval: a time such as `"500ba"` (batches), `"1ep"` (epochs), `"200st"` (optimizer
             steps), `"1e6tok"` (tokens), `"30m"` or `"0.1dur"` (a tenth of the training); a number
             of epochs; a filter such as `every("1ep") | once("10ba")`; or a function that is called
             with `trainer.clock` at the end of each batch, epoch and iteration, and returns whether
             to save.
-        num_checkpoints_to_keep: how many, the newest; -1 for all.
-        overwrite: whether files that were there before the training may be written over.
-        weights_only: leave out what only a resume needs.
-        ignore_keys: what is not saved: patterns of keys such as `"state_dict/frozen.*"`, or a
-            function that is given the checkpoint and changes it. `LoadCheckpoint` has the same.
-        num_concurrent_uploads: how many checkpoints are sent at a time.
-        upload_timeout_in_seconds: how long the end of the run waits for what is being sent.
+        num_checkpoints_to_keep: the number of newest checkpoints to keep; -1 for all.
+        overwrite: whether files from before the training may be overwritten.
+        weights_only: whether to leave out the state that only a resume needs.
+        ignore_keys: patterns of keys that are not saved, such as `"state_dict/frozen.*"`, or a
+            function that changes the checkpoint. `LoadCheckpoint` has the same argument.
+        num_concurrent_uploads: the number of uploads at a time.
+        upload_timeout_in_seconds: how long the end of the run waits for uploads.
         async_save: whether files are written in the background, as in `ModelCheckpoint`.
 
     Raises:
         OptionError: an argument is outside its rule.
         CheckpointError: in a run, a file is in the way, and `overwrite` is False.
 
-    State: paths of the checkpoints that it keeps, so a resumed run removes them in their turn, and
-    where they go, so that it sends what is not there yet; the counts when it last looked. Where the
-    folder is another one than the checkpoint's, only `best_model_path`, the newest checkpoint, is
-    taken over.
+    State: the paths of the checkpoints that it keeps, so that a resumed run removes them in turn;
+    their addresses, so that it uploads those that are missing; and the counts when it last checked
+    the interval. If the folder is not the checkpoint's, only `best_model_path`, the newest
+    checkpoint, is restored.
 
     Example::
 
@@ -118,11 +128,13 @@ class CheckpointSaver(UnrankedSaver):
         )
         self.latest_filename = check_filename(latest_filename, _WHERE)
         self.save_interval = parse_when(save_interval, "save_interval", _WHERE, bare=TimeUnit.EPOCH)
-        self._slots = {slot for unit in self.save_interval.units for slot in _slots_of(unit)}
+        self._moments = {
+            moment for unit in self.save_interval.units for moment in _moments_of(unit)
+        }
         self.num_checkpoints_to_keep = check_kept(num_checkpoints_to_keep, _WHERE)
         self.overwrite = overwrite
         self.ignore_keys = check_ignore_keys(ignore_keys, _WHERE)
-        self._copies = RemoteCopies(
+        self._uploader = CheckpointUploader(
             remote_file_name,
             latest_remote_file_name,
             num_concurrent_uploads,
@@ -134,145 +146,208 @@ class CheckpointSaver(UnrankedSaver):
                 f"remote_file_name {remote_file_name!r} of {_WHERE}: folder {folder!r} is in "
                 "another store already. Pass one of the two."
             )
-        self._others = OthersFiles(self, _WHERE)
-        self._put_off: list[str] = []
-        self._is_writing = False
-        self._cue = Cue(self.save_interval)
+        self._guard = OverwriteGuard(self, _WHERE)
+        self._pending_removals: list[str] = []
+        self._is_saving = False
+        self._due_tracker = DueTracker(self.save_interval)
 
     @property
     def state_key(self) -> str:
-        """The class with what tells two instances apart: the interval and the filename."""
+        """`CheckpointSaver{'save_interval': ..., 'filename': ...}`."""
         interval = repr(self.save_interval)
         return self._generate_state_key(save_interval=interval, filename=self.filename)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the books, the folder, and the counts when it last looked."""
-        asked, remote = self._cue.state_dict(), self._copies.state_dict()
-        state = {**super().state_dict(), "asked": asked, "remote": remote}
-        state["obsolete"] = [*state["obsolete"], *self._put_off]
+        """Return the ranking, the folder, the addresses, and the counts of the last check."""
+        state = super().state_dict()
+        state["asked"] = self._due_tracker.state_dict()
+        state["remote"] = self._uploader.state_dict()
+        state["obsolete"] = [*state["obsolete"], *self._pending_removals]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned; of another folder's books only the newest path."""
+        """Restore the state; for another folder only the newest path of the ranking."""
         super().load_state_dict(state_dict)
         if "asked" in state_dict:
-            self._cue.load_state_dict(state_dict["asked"])
-        self._copies.load_state_dict(state_dict.get("remote", {}))
+            self._due_tracker.load_state_dict(state_dict["asked"])
+        self._uploader.load_state_dict(state_dict.get("remote", {}))
 
     def forget(self) -> None:
-        """Forget an earlier training. Its files stay."""
+        """Reset the state for another training. The files of the earlier one stay."""
         super().forget()
-        self._cue.forget()
-        self._copies.forget_all()
+        self._due_tracker.forget()
+        self._uploader.forget_all()
 
     def candidates(self, trainer: Trainer) -> list[str]:
-        """Return the checkpoints in its folder; in one that is new, those of earlier runs."""
-        found = super().candidates(trainer)
-        return [path for path in found if self._others.fields_of(path) is not None]
+        """Return the checkpoints in its folder, also in the folders of earlier runs."""
+        paths = super().candidates(trainer)
+        return [path for path in paths if self._guard.fields_of(path) is not None]
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Refuse to train if what will be saved would be written over other files."""
+        """Raise an error if the checkpoints to come would overwrite other files."""
         if trainer.ckpt_path is not None:
-            # before what a cut run had replaced, but not yet sent, is removed
-            self._copies.send_missing([*self._writer.left_over, *self.ledger.books.best_k_models])
+            # first, since on_fit_start removes the files that the interrupted run had replaced
+            self._uploader.upload_missing(
+                [*self.tracker.left_over, *self.tracker.ranking.best_k_models]
+            )
         super().on_fit_start(trainer, module)
-        if not self.overwrite and is_training(trainer):
-            self._others.refuse_later(trainer)
+        if not self.overwrite and is_real_fit(trainer):
+            self._guard.check_folder(trainer)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Start counting, or go on."""
-        self._cue.start(trainer.clock)
+        """Start to track the interval, or continue."""
+        self._due_tracker.start(trainer.clock)
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Save if that is due by batches or steps."""
-        if self._copies.is_busy:
-            self._settle(trainer)
+        """Save if the interval is due after a batch; raise the error of a failed upload."""
+        if self._uploader.has_uploads:
+            self._collect_uploads(trainer)
         self._save_if_due(trainer, "batch")
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Save if that is due by epochs."""
+        """Save if the interval is due after an epoch."""
         self._save_if_due(trainer, "epoch")
 
     def on_iteration_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Save if that is due by iterations."""
+        """Save if the interval is due after an iteration."""
         self._save_if_due(trainer, "iteration")
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
-        """Save what was trained since the last save."""
+        """Save unless nothing was trained since the last save."""
         self._save(trainer)
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
-        """Save because `trainer.request_checkpoint()` was called; the schedule stays as it is."""
+        """Save on `trainer.request_checkpoint()`; the interval is not affected."""
         self._save(trainer)
 
     def on_save_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Leave out of its own checkpoints what is to be ignored."""
-        if self._is_writing and self.ignore_keys is not None:
-            leave_out(checkpoint, self.ignore_keys)
+        """Remove the keys to ignore from its own checkpoints."""
+        if self._is_saving and self.ignore_keys is not None:
+            remove_keys(checkpoint, self.ignore_keys)
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
-        """Link to what is now durable, send it, and remove what it replaces."""
+        """Link to the durable checkpoint, upload it, and remove the files that it replaces."""
         super().on_checkpoint_saved(trainer, module, path)
-        self._copies.send(str(path))
+        self._uploader.upload(str(path))
 
     def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
-        """Remove a file, once it is sent."""
-        if self._copies.is_under_way(path):
-            self._put_off.append(path)
-        elif not self._copies.has_failed(path):
+        """Remove a file once it is uploaded; keep a file whose upload failed."""
+        if self._uploader.is_uploading(path):
+            self._pending_removals.append(path)
+        elif not self._uploader.has_failed(path):
             super().remove_checkpoint(trainer, path)
-            self._copies.forget(path)
+            self._uploader.forget(path)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Wait until all is sent."""
+        """Wait for the uploads, and remove the files that had to stay for them."""
         try:
-            self._copies.finish()
+            self._uploader.finish()
         finally:
-            self._remove_put_off(trainer)
+            self._remove_uploaded(trainer)
 
-    def _settle(self, trainer: Trainer) -> None:
-        self._copies.settle()
-        self._remove_put_off(trainer)
+    def _collect_uploads(self, trainer: Trainer) -> None:
+        self._uploader.collect_finished()
+        self._remove_uploaded(trainer)
 
-    def _remove_put_off(self, trainer: Trainer) -> None:
-        waiting, self._put_off = self._put_off, []
-        for path in waiting:
+    def _remove_uploaded(self, trainer: Trainer) -> None:
+        # a removal whose upload is still running is put back by remove_checkpoint
+        paths, self._pending_removals = self._pending_removals, []
+        for path in paths:
             self.remove_checkpoint(trainer, path)
 
-    def _save_if_due(self, trainer: Trainer, slot: str) -> None:
-        if slot not in self._slots:
+    def _save_if_due(self, trainer: Trainer, moment: str) -> None:
+        if moment not in self._moments:
             return
-        is_due = self._cue.is_due(trainer.clock)
-        if decided_by_first(trainer, lambda: is_due):  # each counts its own samples and tokens
+        is_due = self._due_tracker.is_due(trainer.clock)
+        # the ranks may count different numbers of samples and tokens
+        if decide_on_rank_zero(trainer, lambda: is_due):
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
-        """Save, unless this moment was saved already or nothing was trained."""
-        done = trainer.progress.batches_completed
-        if not is_training(trainer) or done == self.ledger.books.considered_at:
+        """Save, unless nothing was trained since the last save."""
+        batches = trainer.progress.batches_completed
+        if not is_real_fit(trainer) or batches == self.tracker.ranking.considered_at:
             return
-        self._settle(trainer)
-        books, names = self.ledger.books.copy(), names_of(trainer)
-        path = decided_by_first(trainer, lambda: self._names.free(names))
+        self._collect_uploads(trainer)
+        ranking, names = self.tracker.ranking.copy(), template_values(trainer)
+        path = decide_on_rank_zero(trainer, lambda: self._names.free(names))
         if not self.overwrite:
-            self._others.refuse_at(path)
+            self._guard.check_path(path)
         keep = self.num_checkpoints_to_keep
-        books.best_k_models.pop(path, None)  # a name without counters is written over
-        replaced = books.outranked(keep)
-        books.add(path, torch.tensor(done), keep)
-        books.considered_at, books.saved_step = done, trainer.global_step
+        ranking.best_k_models.pop(path, None)  # a filename without counters is overwritten
+        replaced = ranking.outranked(keep)
+        ranking.add(path, torch.tensor(batches), keep)
+        ranking.considered_at, ranking.saved_step = batches, trainer.global_step
         link = None
         if self.latest_filename is not None:
-            link = books.last_model_path = self.format_checkpoint_name(names, self.latest_filename)
-        self._copies.expect(path, names)
-        self._is_writing = True
+            link = ranking.last_model_path = self.format_checkpoint_name(
+                names, self.latest_filename
+            )
+        self._uploader.set_addresses(path, names)
+        self._is_saving = True
         try:
-            self._writer.write(trainer, Plan((path,), tuple(replaced), link), books)
+            self.tracker.write(trainer, SavePlan((path,), tuple(replaced), link), ranking)
         finally:
-            self._is_writing = False
+            self._is_saving = False
 
 
-def _slots_of(unit: TimeUnit) -> tuple[str, ...]:
-    return _SLOTS.get(unit, ("batch",))
+class OverwriteGuard:
+    """A check that a training does not overwrite files that it did not save.
+
+    Args:
+        saver: the saver that writes the files; it has a filename.
+        where: the name of the saver's class, for errors.
+    """
+
+    def __init__(self, saver: Saver, where: str) -> None:
+        self._saver, self._where = saver, where
+
+    def fields_of(self, path: str) -> dict[str, str] | None:
+        """Return the values of the filename's placeholders in a path; None if it does not match."""
+        template = self._saver.filename or ""
+        parts = path.split("/")[-1 - template.count("/") :]
+        return read_template(template, "/".join(parts))
+
+    def check_folder(self, trainer: Trainer) -> None:
+        """Raise an error if the folder has files whose names this training will use later.
+
+        Raises:
+            CheckpointError: it has; the first ones are named.
+        """
+        now, template = template_values(trainer), self._saver.filename or ""
+        counters = [name for name in template_names(template) if name in _COUNTERS]
+        self._refuse(
+            [
+                path
+                for path in files_in(self._saver.dirpath or "", "", template.count("/"))
+                if (values := self.fields_of(path)) is not None
+                and path not in self._saver.tracker.ranking.best_k_models
+                and (not counters or any(int(values[name]) > now[name] for name in counters))
+            ]
+        )
+
+    def check_path(self, path: str) -> None:
+        """Raise an error if another training's file is at the path of the next checkpoint.
+
+        Raises:
+            CheckpointError: there is one.
+        """
+        if path not in self._saver.tracker.ranking.best_k_models and exists(path):
+            self._refuse([path])
+
+    def _refuse(self, paths: list[str]) -> None:
+        if not paths:
+            return
+        shown = ", ".join(repr(file_name(path)) for path in sorted(paths)[:_SHOWN])
+        more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+        raise CheckpointError(
+            f"files {shown}{more} in {self._saver.dirpath!r}, the folder of {self._where}: this "
+            "training would write over them, and did not save them. Resume from the newest with "
+            "fit(ckpt_path=...), choose another folder, or pass overwrite=True."
+        )
+
+
+def _moments_of(unit: TimeUnit) -> tuple[str, ...]:
+    return _MOMENTS.get(unit, ("batch",))

@@ -1,27 +1,38 @@
-"""EarlyStopper: early stopping with the arguments of Composer."""
+"""EarlyStopper and ThresholdStopper: stop by a metric, with Composer's arguments."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trainer_hooks.callbacks.monitoring import check_count, check_number
-from trainer_hooks.clock import Time, TimeUnit, parse_time
-from trainer_hooks.compat.composer.callbacks.labelled_stopper import LabelledStopper
+from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.base import is_real_fit
+from trainer_hooks.callbacks.monitored_metric import as_score, missing_monitor_message
+from trainer_hooks.callbacks.option_checks import (
+    check_choice,
+    check_count,
+    check_monitor,
+    check_number,
+    check_text,
+)
+from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
+from trainer_hooks.errors import MetricError, OptionError, did_you_mean
+from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
-    from trainer_hooks.clock import Clock
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.clock.clock import Clock
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["EarlyStopper"]
+__all__ = ["EarlyStopper", "ThresholdStopper"]
 
-_WHERE = "EarlyStopper"
+_EARLY_STOPPER = "EarlyStopper"
+_THRESHOLD_STOPPER = "ThresholdStopper"
 _UNITS = (
     TimeUnit.ITERATION,
     TimeUnit.EPOCH,
@@ -30,39 +41,184 @@ _UNITS = (
     TimeUnit.SAMPLE,
     TimeUnit.TOKEN,
 )
+_COMPARISONS = {
+    "gt": torch.gt,
+    "greater": torch.gt,
+    "lt": torch.lt,
+    "less": torch.lt,
+}
+_LESS_IS_BETTER = ("loss", "error", "perplexity")
+"""Parts of the names of metrics of which smaller values are better."""
+_TRAIN = "train"
 
 
-class EarlyStopper(LabelledStopper):
+class MetricStopper(Callback):
+    """Base of Composer's stoppers: check one loader's metric after validations or training epochs.
+
+    A subclass decides in `_check` whether to stop, and resets its state in `_reset`.
+
+    Args:
+        monitor: the name of the metric.
+        dataloader_label: the label of the loader whose metric it is; `"train"` for the training.
+        comp: which values are better.
+        checks_batches: whether a metric of the training is also checked after each batch.
+    """
+
+    band: ClassVar[Band] = Band.CONTROL
+
+    def __init__(
+        self,
+        monitor: str,
+        dataloader_label: str,
+        comp: str | Callable[[Tensor, Tensor], Any] | None,
+        checks_batches: bool,
+    ) -> None:
+        where = type(self).__name__
+        self.monitor = check_monitor(monitor, where)
+        if check_text("dataloader_label", dataloader_label, where) is None:
+            raise OptionError(
+                f"dataloader_label None of {where}: it must be 'train' or the label of an "
+                "evaluator. Pass 'eval' where there is one validation loader without a label."
+            )
+        self.dataloader_label = dataloader_label
+        self.comp = _parse_comparison(comp, monitor, where)
+        self._checks_batches = checks_batches and dataloader_label == _TRAIN
+        self._metric_before: Any = None
+        self._has_validated = False
+
+    @property
+    def state_key(self) -> str:
+        """`ClassName{'monitor': ..., 'dataloader_label': ...}`."""
+        return self._generate_state_key(
+            monitor=self.monitor, dataloader_label=self.dataloader_label
+        )
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Reset the state when a new training begins."""
+        self._has_validated = False
+        if trainer.progress.is_fresh:
+            self._reset()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Module, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Check a metric of the training, if each batch is checked."""
+        if self._checks_batches and self._metric_name(trainer) in trainer.callback_metrics:
+            self._check_metric(trainer)
+
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
+        """Keep the metric from before: not every validation runs every evaluator."""
+        self._metric_before = trainer.callback_metrics.get(self._metric_name(trainer))
+
+    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
+        """Check the metric, if the validation logged it."""
+        if self.dataloader_label == _TRAIN or trainer.sanity_checking:
+            return
+        self._has_validated = True
+        # of several loaders, some may have their own interval and not have run
+        is_only_loader = len(trainer.num_val_batches) == 1
+        metric = trainer.callback_metrics.get(self._metric_name(trainer))
+        if metric is not self._metric_before or (metric is None and is_only_loader):
+            self._check_metric(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
+        """Check a metric of the training."""
+        if self.dataloader_label == _TRAIN:
+            self._check_metric(trainer)
+
+    def on_train_end(self, trainer: Trainer, module: Module) -> None:
+        """Raise an error if the metric was never logged: it could not stop the training."""
+        is_missing = self._metric_name(trainer) not in trainer.callback_metrics
+        if self._has_validated and is_missing and is_real_fit(trainer):
+            raise self._missing_error(trainer)
+
+    def _metric_name(self, trainer: Trainer) -> str:
+        """Return the metric's logged name, with the loader's label if it was logged so."""
+        labelled = f"{self.monitor}/{self.dataloader_label}"
+        return labelled if labelled in trainer.callback_metrics else self.monitor
+
+    def _check_metric(self, trainer: Trainer) -> None:
+        """Call `_check` with the metric's value."""
+        if not is_real_fit(trainer):
+            return
+        metrics, name = trainer.callback_metrics, self._metric_name(trainer)
+        if name not in metrics:
+            raise self._missing_error(trainer)
+        self._check(trainer, as_score(metrics[name], name, type(self).__name__))
+
+    def _missing_error(self, trainer: Trainer) -> MetricError:
+        return MetricError(
+            missing_monitor_message(self.monitor, type(self).__name__, trainer.callback_metrics)
+        )
+
+    def _is_better(self, value: Tensor, other: Tensor) -> bool:
+        return bool(self.comp(value, other))
+
+    def _reset(self) -> None:
+        raise NotImplementedError
+
+    def _check(self, trainer: Trainer, score: Tensor) -> None:
+        raise NotImplementedError
+
+
+def _parse_comparison(
+    comp: str | Callable[[Tensor, Tensor], Any] | None, monitor: str, where: str
+) -> Callable[[Tensor, Tensor], Any]:
+    """Return the comparison of an argument, or the usual one for the metric's name.
+
+    Args:
+        comp: the name of a comparison, a function of two tensors, or None.
+        monitor: the name of the metric.
+        where: the class, for the error.
+
+    Raises:
+        OptionError: the name is unknown.
+    """
+    if comp is None:
+        is_less = any(part in monitor.lower() for part in _LESS_IS_BETTER)
+        return torch.lt if is_less else torch.gt
+    if isinstance(comp, str) and comp.lower() in _COMPARISONS:
+        return _COMPARISONS[comp.lower()]
+    if callable(comp):
+        return comp
+    hint = did_you_mean(comp, list(_COMPARISONS)) if isinstance(comp, str) else ""
+    raise OptionError(
+        f"comp {comp!r} of {where}: it must be one of {', '.join(map(repr, _COMPARISONS))}, or a "
+        f"function of two tensors.{hint} Choose one, or pass a function such as torch.less."
+    )
+
+
+class EarlyStopper(MetricStopper):
     """Ask the trainer to stop when a metric has not improved for some time.
 
     It has Composer's arguments; `EarlyStopping` has Lightning's, and counts checks. A metric of the
-    validation is looked at after each validation that logs it, one of the training at the end of
-    each epoch, and with a patience in batches after each batch. The trainer decides when it
-    follows, so `min_epochs` and `min_steps` hold.
+    validation is checked after each validation that logs it, one of the training at the end of each
+    epoch, and with a patience in batches after each batch. The trainer stops after `min_epochs` and
+    `min_steps` at the earliest.
 
     Args:
-        monitor: the metric to watch.
+        monitor: the name of the metric.
         dataloader_label: the label of the evaluator that logs it as `monitor/label`; another text,
-            such as `"eval"`, where validation logs it under its plain name; `"train"` for a metric
+            such as `"eval"`, if the validation logs it under its plain name; `"train"` for a metric
             of the training.
         comp: which values are better: `"gt"` or `"greater"`, `"lt"` or `"less"`, or a function of
             two tensors, the metric and the best one, such as `torch.less`. By default smaller ones
             where the name contains `loss`, `error` or `perplexity`, otherwise larger ones.
-        min_delta: by how much a value must beat the best one to count as an improvement.
-        patience: it stops when the best value is older than this: a number of epochs, or a count
-            such as `"2ep"`, `"500ba"` or `Time("1e6tok")`.
+        min_delta: the difference from the best value above which a value is an improvement.
+        patience: the age of the best value above which it stops: a number of epochs, or a time such
+            as `"2ep"`, `"500ba"` or `Time("1e6tok")`.
 
     Attributes:
         best: the best value, or None.
-        best_occurred: how far the training was when it was seen, by unit; empty before.
-        is_stopped: whether it asked to stop.
+        best_occurred: the counts of the training at the best value, by unit; empty before.
+        is_stopped: whether it requested the stop.
 
     Raises:
         OptionError: an argument is outside its rule.
         MetricError: in a run, `monitor` was not logged or is no single number.
 
-    State: the best value, when it was seen, and whether it asked to stop. A resumed run asks again
-    only if the present patience has passed.
+    State: the best value, its counts, and whether it requested the stop. A resumed run requests it
+    again only if the present patience has passed.
 
     Example::
 
@@ -85,16 +241,16 @@ class EarlyStopper(LabelledStopper):
         patience: int | str | Time = 1,
     ) -> None:
         if isinstance(patience, int):
-            self.patience = Time(check_count("patience", patience, _WHERE), TimeUnit.EPOCH)
+            self.patience = Time(check_count("patience", patience, _EARLY_STOPPER), TimeUnit.EPOCH)
         else:
-            self.patience = parse_time(patience, "patience", _WHERE, units=_UNITS)
+            self.patience = parse_time(patience, "patience", _EARLY_STOPPER, units=_UNITS)
         is_in_batches = self.patience.unit is TimeUnit.BATCH
         super().__init__(monitor, dataloader_label, comp, checks_batches=is_in_batches)
-        self.min_delta = check_number("min_delta", min_delta, _WHERE, least=0.0)
-        self._forget()
+        self.min_delta = check_number("min_delta", min_delta, _EARLY_STOPPER, least=0.0)
+        self._reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was seen and decided."""
+        """Return the best value, its counts, and whether it requested the stop."""
         return {
             "best": self.best,
             "best_occurred": dict(self.best_occurred),
@@ -102,46 +258,128 @@ class EarlyStopper(LabelledStopper):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it back."""
+        """Restore the state that `state_dict` returned."""
         self.best = state_dict["best"]
         self.best_occurred = dict(state_dict["best_occurred"])
         self.is_stopped = state_dict["is_stopped"]
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Ask again to stop if a resumed training had stopped and would by this patience."""
+        """Request the stop again if a resumed training had stopped and still would."""
         was_stopped, self.is_stopped = self.is_stopped, False
         if was_stopped:
             self._stop_if_late(trainer)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.best = None
         self.best_occurred = {}
         self.is_stopped = False
 
-    def _judge(self, trainer: Trainer, score: Tensor) -> None:
+    def _check(self, trainer: Trainer, score: Tensor) -> None:
         if self._is_improved(score):
             self.best = score.item()
             self.best_occurred = _counts(trainer.clock)
         self._stop_if_late(trainer)
 
     def _is_improved(self, score: Tensor) -> bool:
-        """Return whether a value is the best by more than the least difference; NaN never is."""
+        """Return whether a value is better than the best one by more than `min_delta`."""
         if self.best is None:
             return True
         best = torch.tensor(self.best, dtype=score.dtype)
-        if bool(best.isnan()):
+        if bool(best.isnan()):  # no value compares as better than NaN
             return not bool(score.isnan())
         return self._is_better(score, best) and bool((score - best).abs() > self.min_delta)
 
     def _stop_if_late(self, trainer: Trainer) -> None:
         unit = self.patience.unit.value
-        waited = _counts(trainer.clock)[unit] - self.best_occurred[unit]
-        if waited > self.patience.value:
+        age = _counts(trainer.clock)[unit] - self.best_occurred[unit]
+        if age > self.patience.value:
             self.is_stopped = True
             trainer.stop(
-                f"{_WHERE}: {self.monitor} not better in {Time(waited, unit)}; best {self.best:.5g}"
+                f"{_EARLY_STOPPER}: {self.monitor} not better in {Time(age, unit)}; best "
+                f"{self.best:.5g}"
             )
 
 
 def _counts(clock: Clock) -> dict[str, int]:
     return {unit.value: int(clock.count(unit)) for unit in _UNITS}
+
+
+class ThresholdStopper(MetricStopper):
+    """Ask the trainer to stop when a metric is better than a threshold.
+
+    It has Composer's arguments; `EarlyStopping(stopping_threshold=...)` does the same with
+    Lightning's. A metric of the validation is checked after each validation that logs it, one of
+    the training at the end of each epoch. The trainer stops after `min_epochs` and `min_steps` at
+    the earliest.
+
+    Args:
+        monitor: the name of the metric.
+        dataloader_label: the label of the evaluator that logs it as `monitor/label`; another text,
+            such as `"eval"`, if the validation logs it under its plain name; `"train"` for a metric
+            of the training.
+        threshold: the value that the metric must be better than, not only equal to.
+        comp: which values are better: `"gt"` or `"greater"`, `"lt"` or `"less"`, or a function of
+            two tensors, the metric and the threshold, such as `torch.less`. By default smaller ones
+            where the name contains `loss`, `error` or `perplexity`, otherwise larger ones.
+        stop_on_batch: whether a metric of the training is also checked after each batch; each check
+            waits for the device.
+
+    Attributes:
+        stopping_value: the value at which it requested the stop, or None.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+        MetricError: in a run, `monitor` was not logged or is no single number.
+
+    State: the value at which it requested the stop. A resumed run requests it again if that value
+    passes the present threshold.
+
+    Example::
+
+        from trainer_hooks.compat.composer.callbacks import ThresholdStopper
+
+        stopper = ThresholdStopper("val_acc", "eval", 0.9)
+        trainer = Trainer(max_epochs=2, callbacks=[stopper])
+        trainer.fit(module, train_loader, val_loader)
+    """
+
+    def __init__(
+        self,
+        monitor: str,
+        dataloader_label: str,
+        threshold: float,
+        *,
+        comp: str | Callable[[Tensor, Tensor], Any] | None = None,
+        stop_on_batch: bool = False,
+    ) -> None:
+        check_choice("stop_on_batch", stop_on_batch, _THRESHOLD_STOPPER, (True, False))
+        super().__init__(monitor, dataloader_label, comp, checks_batches=stop_on_batch)
+        self.threshold = check_number("threshold", threshold, _THRESHOLD_STOPPER)
+        self.stop_on_batch = stop_on_batch
+        self.stopping_value: float | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the value at which it requested the stop."""
+        return {"stopping_value": self.stopping_value}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state that `state_dict` returned."""
+        self.stopping_value = state_dict["stopping_value"]
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Request the stop again if a resumed training had stopped and still would."""
+        value, self.stopping_value = self.stopping_value, None
+        if value is not None:
+            self._check(trainer, torch.tensor(value))
+
+    def _reset(self) -> None:
+        self.stopping_value = None
+
+    def _check(self, trainer: Trainer, score: Tensor) -> None:
+        if not self._is_better(score, torch.tensor(self.threshold)):
+            return
+        self.stopping_value = score.item()
+        trainer.stop(
+            f"{_THRESHOLD_STOPPER}: {self.monitor} {self.stopping_value:.5g} passed the threshold "
+            f"{self.threshold:.5g}"
+        )

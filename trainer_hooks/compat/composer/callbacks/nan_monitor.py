@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.watching.due import is_logged
+from trainer_hooks.callbacks.monitor_base import is_logged
 from trainer_hooks.errors import UsageError
-from trainer_hooks.hooks import Band
+from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["NaNMonitor"]
 
@@ -21,15 +21,15 @@ __all__ = ["NaNMonitor"]
 class NaNMonitor(Callback):
     """Raise as soon as the loss is NaN.
 
-    An infinite loss is let pass. On the CPU the loss is looked at before its backward, so that no
-    step is made with it. On another device that would make the host wait at each batch: there it is
-    noted on the device and looked at each `log_every_n_steps` steps and at the end of an epoch's
+    An infinite loss is ignored. On the CPU the loss is checked before its backward, so that no step
+    is made with it. On another device that would make the host wait at each batch: there a flag is
+    kept on the device, and checked each `log_every_n_steps` steps and at the end of an epoch's
     batches.
 
-    `NaNGuard` looks at gradients and weights too, and can skip such steps or go back to good
-    weights; `TerminateOnNaNCallback` ends the run in order.
+    `NaNGuard` also checks gradients and weights, and can skip such steps or restore good weights;
+    `TerminateOnNaNCallback` stops the run in order.
 
-    State: whether a loss was NaN that was not looked at yet.
+    State: the flag whether a loss since the last check was NaN.
 
     Raises:
         UsageError: in a fit, a RuntimeError: a loss is NaN.
@@ -48,43 +48,44 @@ class NaNMonitor(Callback):
         self._is_nan: Tensor | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is not looked at yet."""
+        """Return the flag of the losses since the last check."""
         return {"is_nan": None if self._is_nan is None else self._is_nan.clone()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Look at it later."""
+        """Restore the flag, which the next check reads."""
         self._is_nan = state_dict["is_nan"]
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Know of nothing when a new training begins."""
+        """Reset the flag when a new training begins."""
         if trainer.progress.is_fresh:
             self._is_nan = None
 
     def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
-        """Look at the loss, or note where it is whether it is NaN."""
+        """Add the loss to the flag, and check it if it is on the CPU."""
         is_nan = loss.detach().isnan()
-        before = self._is_nan
-        self._is_nan = is_nan if before is None else is_nan | before.to(is_nan.device)
+        earlier = self._is_nan
+        # a flag from a checkpoint may be on another device
+        self._is_nan = is_nan if earlier is None else is_nan | earlier.to(is_nan.device)
         if loss.device.type == "cpu":
-            self._look(trainer)
+            self._check(trainer)
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Look, if values are copied from the device now anyway."""
+        """Check the flag if values are copied from the device now anyway."""
         if self._is_nan is not None and is_logged(trainer):
-            self._look(trainer)
+            self._check(trainer)
 
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
-        """Look, before the epoch is validated."""
+        """Check the flag before the epoch is validated."""
         if self._is_nan is not None:
-            self._look(trainer)
+            self._check(trainer)
 
-    def _look(self, trainer: Trainer) -> None:
-        """Ask whether a loss was NaN.
+    def _check(self, trainer: Trainer) -> None:
+        """Raise an error if the flag says that a loss was NaN, and reset the flag.
 
         Raises:
-            UsageError: one was.
+            UsageError: a loss was NaN.
         """
         is_nan, self._is_nan = self._is_nan, None
         if is_nan is not None and bool(is_nan):

@@ -1,47 +1,55 @@
-"""OptimizerMonitor: log norms of the gradients, and what the optimizer says of each parameter."""
+"""OptimizerMonitor, GradMonitor, LRMonitor: log gradients, optimizer metrics, learning rates."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callbacks.monitoring import check_choice
-from trainer_hooks.callbacks.on_cue import OnCue
-from trainer_hooks.callbacks.watching.due import closes_window
-from trainer_hooks.callbacks.watching.norms import gradient_norms, norm_of_norms
-from trainer_hooks.clock import TimeUnit, parse_when
+from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.base import ScheduledCallback
+from trainer_hooks.callbacks.monitor_base import (
+    closes_window,
+    gradient_norms,
+    is_logged,
+    norm_of_norms,
+)
+from trainer_hooks.callbacks.option_checks import check_choice
+from trainer_hooks.clock.schedules import parse_when
+from trainer_hooks.clock.timing import TimeUnit
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer_hooks.clock import When
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.clock.schedules import When
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = ["OptimizerMonitor"]
+__all__ = ["GradMonitor", "LRMonitor", "OptimizerMonitor"]
+
 
 _WHERE = "OptimizerMonitor"
 
 
-class OptimizerMonitor(OnCue):
-    """Log norms of the gradients, and what the optimizer says of each parameter.
+class OptimizerMonitor(ScheduledCallback):
+    """Log the norms of the gradients, and the optimizer's metrics of each parameter.
 
     The names are Composer's: `l2_norm/grad/global`, and of each parameter
-    `l2_norm/grad/layer.weight`. The gradients are those that the optimizer stepped with, unscaled
-    and clipped. Where the optimizer has a method `report_per_parameter_metrics(param, name,
-    metrics)` that returns the metrics with its own added, as Composer's `DecoupledAdamW` has, those
-    are logged too: `l2_norm/moment/layer.weight`, `l2_norm/param/...`, `l2_norm/update/...`.
+    `l2_norm/grad/layer.weight`. The gradients are those of an optimizer step, unscaled and clipped.
+    If the optimizer has a method `report_per_parameter_metrics(param, name, metrics)` that returns
+    the metrics with its own added, as Composer's `DecoupledAdamW` has, those are logged too:
+    `l2_norm/moment/layer.weight`, `l2_norm/param/...`, `l2_norm/update/...`.
 
-    Everything is computed and copied only where it is logged. A parameter without a gradient is
-    left out; a step whose module cleared the gradients by itself logs nothing.
+    Everything is computed and copied from the device only if it is logged. A parameter without a
+    gradient is left out; a step whose module cleared the gradients by itself logs nothing.
 
     Args:
-        log_optimizer_metrics: whether the optimizer is asked.
-        batch_log_interval: how often it is logged: a number of optimizer steps, a time such as
-            `"100ba"`, a filter, or a function of the clock.
+        log_optimizer_metrics: whether the metrics of the optimizer are logged.
+        batch_log_interval: how often to log: a number of optimizer steps, a time such as `"100ba"`,
+            a filter, or a function of the clock.
 
-    State: the counts when it last looked.
+    State: the counts when it last checked the interval.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -68,16 +76,16 @@ class OptimizerMonitor(OnCue):
 
     @property
     def state_key(self) -> str:
-        """The class with what it logs and when."""
+        """`OptimizerMonitor{'log_optimizer_metrics': ..., 'when': ...}`."""
         return self._generate_state_key(
-            log_optimizer_metrics=self.log_optimizer_metrics, when=str(self._cue.when)
+            log_optimizer_metrics=self.log_optimizer_metrics, when=str(self._schedule.when)
         )
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Log, if it is due."""
-        if not closes_window(trainer) or not self._cue.is_due(trainer.clock):
+        """Log the norms and metrics if that is due."""
+        if not closes_window(trainer) or not self._schedule.is_due(trainer.clock):
             return
         values = self._values(trainer, module)
         if values:
@@ -87,30 +95,131 @@ class OptimizerMonitor(OnCue):
             trainer.log_metrics(metrics, trainer.progress.batches_stepped - 1)
 
     def _values(self, trainer: Trainer, module: Module) -> dict[str, Tensor]:
-        """Return what is to be logged, where it was computed."""
+        """Return the norms and metrics by name, on the devices where they were computed."""
         norms = gradient_norms(module)
         if not norms:
             return {}
-        found: dict[str, Any] = {}
+        optimizer_metrics: dict[str, Any] = {}
         if self.log_optimizer_metrics:
             parameters = dict(module.named_parameters())
-            owners = _owners(trainer)
+            reports = _report_methods(trainer)
             for name in norms:
-                report = owners.get(id(parameters[name]))
+                report = reports.get(id(parameters[name]))
                 if report is not None:
-                    found = report(parameters[name], name, found)
-        together = norm_of_norms(list(norms.values()))
-        own = {f"l2_norm/grad/{name}": norm for name, norm in norms.items()}
-        values = {"l2_norm/grad/global": together, **own, **found}
+                    optimizer_metrics = report(parameters[name], name, optimizer_metrics)
+        values = {
+            "l2_norm/grad/global": norm_of_norms(list(norms.values())),
+            **{f"l2_norm/grad/{name}": norm for name, norm in norms.items()},
+            **optimizer_metrics,
+        }
         return {name: torch.as_tensor(value, dtype=torch.float32) for name, value in values.items()}
 
 
-def _owners(trainer: Trainer) -> dict[int, Any]:
-    """Return the method that reports on each parameter, by the parameter's id."""
-    found = {}
+def _report_methods(trainer: Trainer) -> dict[int, Any]:
+    """Return the optimizer's method that reports on a parameter, by the parameter's id."""
+    methods = {}
     for optimizer in trainer.optimizers:
         report = getattr(optimizer, "report_per_parameter_metrics", None)
         if callable(report):
             for group in optimizer.param_groups:
-                found.update({id(parameter): report for parameter in group["params"]})
-    return found
+                methods.update({id(parameter): report for parameter in group["params"]})
+    return methods
+
+
+class GradMonitor(Callback):
+    """Log the norm of the gradients under Composer's older names.
+
+    These are the L2 norms of the gradients of an optimizer step: of a whole window, unscaled and
+    clipped. The norm of all gradients is `grad_l2_norm/step`, and that of a parameter
+    `layer_grad_l2_norm/layer.weight`. They are computed and copied from the device only if they are
+    logged, each `log_every_n_steps` steps. A parameter without a gradient is left out; a step whose
+    module cleared the gradients by itself logs nothing.
+
+    `OptimizerMonitor` has Composer's newer names, and the metrics of the optimizer;
+    `GradientNormMonitor` can measure before clipping, and other norms.
+
+    Args:
+        log_layer_grad_norms: whether the norm of each parameter is logged.
+
+    State: none.
+
+    Raises:
+        OptionError: the argument is outside its rule.
+
+    Example::
+
+        from trainer_hooks.compat.composer.callbacks import GradMonitor
+
+        monitor = GradMonitor(log_layer_grad_norms=True)
+        trainer = Trainer(
+            max_epochs=2, logger=CSVLogger("logs"), log_every_n_steps=1, callbacks=[monitor]
+        )
+        trainer.fit(module, train_loader)
+    """
+
+    def __init__(self, log_layer_grad_norms: bool = False) -> None:
+        self.log_layer_grad_norms: bool = check_choice(
+            "log_layer_grad_norms", log_layer_grad_norms, "GradMonitor", (False, True)
+        )
+
+    @property
+    def state_key(self) -> str:
+        """`GradMonitor{'log_layer_grad_norms': ...}`."""
+        return self._generate_state_key(log_layer_grad_norms=self.log_layer_grad_norms)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
+    ) -> None:
+        """Log the norms if that is due."""
+        norms = gradient_norms(module) if is_logged(trainer) else {}
+        if not norms:
+            return
+        values = {"grad_l2_norm/step": norm_of_norms(list(norms.values()))}
+        if self.log_layer_grad_norms:
+            values.update({f"layer_grad_l2_norm/{name}": norm for name, norm in norms.items()})
+        device = values["grad_l2_norm/step"].device
+        numbers = torch.stack([value.to(device) for value in values.values()]).tolist()
+        trainer.log_metrics(
+            dict(zip(values, numbers, strict=True)), trainer.progress.batches_stepped - 1
+        )
+
+
+class LRMonitor(Callback):
+    """Log the learning rates after each step, under Composer's names.
+
+    These are `lr-SGD/group0`, `lr-SGD/group1` and so on: the optimizer's class and the number of
+    the parameter group. The second optimizer of a class is `lr-SGD-1`. A rate is the one that the
+    scheduler has set for the following step. It logs each `log_every_n_steps` steps.
+
+    `LearningRateMonitor` logs the rates of the present step under Lightning's names, and also
+    momenta and weight decay.
+
+    State: none.
+
+    Example::
+
+        from trainer_hooks.compat.composer.callbacks import LRMonitor
+
+        trainer = Trainer(
+            max_epochs=2, logger=CSVLogger("logs"), log_every_n_steps=1, callbacks=[LRMonitor()]
+        )
+        trainer.fit(module, train_loader)
+    """
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
+    ) -> None:
+        """Log the rates if that is due."""
+        if not is_logged(trainer):
+            return
+        rates: dict[str, float] = {}
+        optimizers_of_class: Counter[str] = Counter()
+        for optimizer in trainer.optimizers:
+            class_name = type(optimizer).__name__
+            number_in_class = optimizers_of_class[class_name]
+            name = f"lr-{class_name}" + (f"-{number_in_class}" if number_in_class else "")
+            optimizers_of_class[class_name] += 1
+            for number, group in enumerate(optimizer.param_groups):
+                rates[f"{name}/group{number}"] = float(group["lr"])
+        if rates:
+            trainer.log_metrics(rates, trainer.progress.batches_stepped - 1)

@@ -1,4 +1,4 @@
-"""SpeedMonitor: log how fast the training is, under Composer's names."""
+"""SpeedMonitor: log the throughput and wall times, under Composer's names."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitoring import check_choice, check_count
-from trainer_hooks.callbacks.watching.due import closes_window, is_logged
-from trainer_hooks.callbacks.watching.peak_flops import DTYPES, available_flops, flops_of
-from trainer_hooks.callbacks.watching.runtime_estimator import SECONDS
-from trainer_hooks.callbacks.watching.throughput import Throughput
+from trainer_hooks.callbacks import Throughput
+from trainer_hooks.callbacks.monitor_base import (
+    DTYPES,
+    SECONDS,
+    available_flops,
+    batch_flops,
+    closes_window,
+    is_logged,
+)
+from trainer_hooks.callbacks.option_checks import check_choice, check_count
 
 if TYPE_CHECKING:
-    from trainer_hooks.context import Trainer
-    from trainer_hooks.module import Module
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = ["SpeedMonitor"]
 
@@ -23,26 +28,26 @@ _WHERE = "SpeedMonitor"
 
 
 class SpeedMonitor(Callback):
-    """Log how fast the training is, under Composer's names.
+    """Log the throughput and wall times, under Composer's names.
 
-    Of the last `window_size` optimizer steps, once there are so many, the loggers are given
+    Over the last `window_size` optimizer steps, once there are so many, it logs
     `throughput/batches_per_sec` and `throughput/samples_per_sec`, each with
-    `throughput/device/...` for one device of several. Where the module counts tokens,
-    `throughput/tokens_per_sec` comes with them; where it has `flops_per_batch`, a number or a
-    function of the batch, `throughput/flops_per_sec`, and on a device whose peak is known,
-    `throughput/device/mfu`, the share of it that was reached. Batches are optimizer steps here, as
-    in Composer; samples and tokens are counted by the module's `num_samples` and `num_tokens`.
+    `throughput/device/...` for one device of several. If the module counts tokens, it also logs
+    `throughput/tokens_per_sec`. If the module has `flops_per_batch`, a number or a function of the
+    batch, it logs `throughput/flops_per_sec`, and on a device with a known peak
+    `throughput/device/mfu`, the share of the peak. Batches are optimizer steps here, as in
+    Composer; the module's `num_samples` and `num_tokens` count samples and tokens.
 
-    From the first step on there are `time/train`, `time/val` and `time/total`: wall times of
-    `trainer.clock`, which go on after a resume. The time of validations does not slow the rates.
-    All of it is logged each `log_every_n_steps` steps, and the host never waits for the device.
+    From the first step on it logs `time/train`, `time/val` and `time/total`: the wall times of
+    `trainer.clock`, which continue after a resume. The time of validations does not count for the
+    rates. It logs each `log_every_n_steps` steps, and the host never waits for the device.
 
     Args:
-        window_size: how many steps the rates are of.
+        window_size: the number of steps that the rates are averaged over.
         gpu_flops_available: the device's peak in operations a second; from a table unless given.
-        time_unit: what the times are counted in: `"hours"`, `"minutes"`, `"seconds"` or `"days"`.
+        time_unit: the unit of the times: `"hours"`, `"minutes"`, `"seconds"` or `"days"`.
 
-    State: none; the window of the rates begins anew after a resume.
+    State: none; the window starts anew after a resume.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -70,18 +75,18 @@ class SpeedMonitor(Callback):
         self.window_size = check_count("window_size", window_size, _WHERE, least=1)
         self.gpu_flops_available = gpu_flops_available
         self.time_unit: str = check_choice("time_unit", time_unit, _WHERE, tuple(SECONDS))
-        # so many steps lie between the first and the last of one more
+        # window_size steps lie between the first and the last of window_size + 1 updates
         self._throughput = Throughput(gpu_flops_available, 1, window_size + 1)
         self._updates = 0
-        self._flops: float | None = None
+        self._flops: float | None = None  # of the open window
 
     @property
     def state_key(self) -> str:
-        """The class with what tells apart what two of them log."""
+        """`SpeedMonitor{'window_size': ..., 'time_unit': ...}`."""
         return self._generate_state_key(window_size=self.window_size, time_unit=self.time_unit)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Begin the window."""
+        """Reset the window."""
         self._throughput.reset()
         self._updates, self._flops = 0, None
         if self.gpu_flops_available is None:
@@ -91,8 +96,8 @@ class SpeedMonitor(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Count the batch, and log if it is due."""
-        flops = flops_of(module, batch, _WHERE)
+        """Count the batch, and log the rates and times if that is due."""
+        flops = batch_flops(module, batch, _WHERE)
         if flops is not None:
             self._flops = flops + (self._flops or 0)
         if not closes_window(trainer):
@@ -120,11 +125,11 @@ class SpeedMonitor(Callback):
         """Return the rates under Composer's names, once the window is full."""
         if self._updates <= self.window_size:
             return {}
-        found = {}
+        rates = {}
         for name, rate in self._throughput.compute().items():
             if name.startswith("device/"):
                 short = name.removeprefix("device/").replace("items_per_sec", "tokens_per_sec")
-                found[f"throughput/device/{short}"] = rate
-                if short != "mfu":
-                    found[f"throughput/{short}"] = rate * world_size
-        return found
+                rates[f"throughput/device/{short}"] = rate
+                if short != "mfu":  # a share, which several devices do not add up
+                    rates[f"throughput/{short}"] = rate * world_size
+        return rates

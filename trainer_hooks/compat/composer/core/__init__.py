@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.compat.composer._names import names
+from trainer_hooks.compat.composer.not_offered import package_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.compat.composer.core.callback import Callback
@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from trainer_hooks.compat.composer.core.evaluator import Evaluator, ensure_evaluator
     from trainer_hooks.compat.composer.core.event import Event
     from trainer_hooks.compat.composer.core.precision import Precision
-    from trainer_hooks.compat.composer.core.serializable import Serializable
     from trainer_hooks.compat.composer.core.state import State
-    from trainer_hooks.compat.composer.core.times import Time, TimeUnit, ensure_time
-    from trainer_hooks.compat.composer.core.timestamp import Timestamp
-    from trainer_hooks.compat.composer.core.types import Batch, Dataset, TrainerMode
+    from trainer_hooks.compat.composer.core.time import Time, Timestamp, TimeUnit, ensure_time
+    from trainer_hooks.compat.composer.core.types import Batch, Dataset, Serializable, TrainerMode
 
 __all__ = [
     "Batch",
@@ -48,18 +46,18 @@ HOMES = {
     "Evaluator": "evaluator",
     "Event": "event",
     "Precision": "precision",
-    "Serializable": "serializable",
+    "Serializable": "types",
     "State": "state",
-    "Time": "times",
-    "TimeUnit": "times",
-    "Timestamp": "timestamp",
+    "Time": "time",
+    "TimeUnit": "time",
+    "Timestamp": "time",
     "TrainerMode": "types",
     "ensure_data_spec": "data_spec",
     "ensure_evaluator": "evaluator",
-    "ensure_time": "times",
+    "ensure_time": "time",
 }
 
-__getattr__ = names(
+__getattr__ = package_getattr(
     __name__,
     HOMES,
     ("Algorithm", "AlgorithmPass", "JSON", "MemoryFormat", "Trace", "get_precision_context"),

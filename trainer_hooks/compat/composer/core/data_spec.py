@@ -1,11 +1,12 @@
-"""DataSpec: a loader, and how its batches are counted, split and changed."""
+"""DataSpec: a loader, with the functions that count, split and transform its batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.data import count_samples, measure, split_batch
+from trainer_hooks.data.batch_counts import count_samples, count_samples_and_tokens
+from trainer_hooks.data.batch_splitting import split_batch as split_into_microbatches
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -15,21 +16,23 @@ __all__ = ["DataSpec", "ensure_data_spec"]
 
 
 class DataSpec:
-    """Say what a loader's batches are.
+    """A loader, with the functions that count, split and transform its batches.
 
     Args:
         dataloader: the loader.
-        num_samples: samples of the data set; kept, and not used.
-        num_tokens: likewise.
-        batch_transforms: changes a batch from the loader, on the host.
-        microbatch_transforms: changes a microbatch on the device, before the forward.
-        split_batch: splits a batch into microbatches of at most so many samples.
-        get_num_samples_in_batch: counts samples.
-        get_num_tokens_in_batch: counts tokens.
+        num_samples: the number of samples in the data set; kept, and not used.
+        num_tokens: the number of tokens in the data set; kept, and not used.
+        batch_transforms: a function that transforms a batch from the loader, on the host.
+        microbatch_transforms: a function that transforms a microbatch on the device, before the
+            forward.
+        split_batch: a function of a batch and a size, which returns microbatches of at most so many
+            samples.
+        get_num_samples_in_batch: a function that counts the samples of a batch.
+        get_num_tokens_in_batch: a function that counts the tokens of a batch.
         device_transforms: an older name of `microbatch_transforms`.
 
     Raises:
-        OptionError: both names of the last are given.
+        OptionError: both `microbatch_transforms` and `device_transforms` are given.
     """
 
     def __init__(
@@ -52,20 +55,15 @@ class DataSpec:
         self.dataloader = dataloader
         self.num_samples = num_samples
         self.num_tokens = num_tokens
-        self.batch_transforms = batch_transforms or _same
-        self.microbatch_transforms = microbatch_transforms or device_transforms or _same
-        self.split_batch = split_batch or _split
+        self.batch_transforms = batch_transforms or _identity
+        self.microbatch_transforms = microbatch_transforms or device_transforms or _identity
+        self.split_batch = split_batch or split_into_microbatches
         self.get_num_samples_in_batch = get_num_samples_in_batch or count_samples
-        self.get_num_tokens_in_batch = get_num_tokens_in_batch or _tokens
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it changes no batch from the loader."""
-        return self.batch_transforms is _same
+        self.get_num_tokens_in_batch = get_num_tokens_in_batch or _count_tokens
 
 
 def ensure_data_spec(dataloader: Any) -> DataSpec:
-    """Return a `DataSpec` as it is, of a dict of its arguments, or of a loader."""
+    """Return a `DataSpec`, made of a loader or of a dict of its arguments if it is none yet."""
     if isinstance(dataloader, DataSpec):
         return dataloader
     if isinstance(dataloader, Mapping):
@@ -73,13 +71,9 @@ def ensure_data_spec(dataloader: Any) -> DataSpec:
     return DataSpec(dataloader)
 
 
-def _same(batch: Any) -> Any:
+def _identity(batch: Any) -> Any:
     return batch
 
 
-def _split(batch: Any, size: int) -> Any:
-    return split_batch(batch, size)
-
-
-def _tokens(batch: Any) -> int:
-    return measure(batch)[1]
+def _count_tokens(batch: Any) -> int:
+    return count_samples_and_tokens(batch)[1]

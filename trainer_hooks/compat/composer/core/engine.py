@@ -6,44 +6,51 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
 
 from trainer_hooks._log import log
-from trainer_hooks.compat.composer.absent import ENGINE
-from trainer_hooks.compat.composer.core.callback import Callback
 from trainer_hooks.compat.composer.core.event import Event
-from trainer_hooks.compat.composer.loggers.destination import LoggerDestination
-from trainer_hooks.compat.refusing import lacking
+from trainer_hooks.compat.composer.core.event_methods import EventMethods
+from trainer_hooks.compat.composer.not_offered import ENGINE
+from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import UsageError, add_note
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trainer_hooks.compat.composer.core.state import State
     from trainer_hooks.compat.composer.loggers.logger import Logger
 
 __all__ = ["Engine"]
 
-_OPEN: WeakSet[Callback] = WeakSet()
+# weak, so that a callback whose trainer is gone can be collected
+_OPEN: WeakSet[EventMethods] = WeakSet()
 """The callbacks that take part in a trainer which is not closed."""
 
 
 class Engine:
-    """Call Composer's callbacks: the others in the order of the list, then the destinations.
+    """Call Composer's callbacks: first in the order of the list, then the logger destinations.
 
     At `Event.INIT` the destinations come first, so that callbacks can log. Callbacks of
     trainer_hooks in the list have its hooks, which its trainer calls.
 
     Args:
-        state: what callbacks are given.
-        logger: likewise.
+        state: the state that callbacks receive.
+        logger: the logger that callbacks receive.
+
+    Attributes:
+        state: the state that callbacks receive.
+        logger: the logger that callbacks receive.
+        closer: the function that closes the callbacks; it outlives the engine.
     """
 
     def __init__(self, state: State, logger: Logger) -> None:
         self.state = state
         self.logger = logger
-        self._closing = Closing(state, logger)
+        self.closer = CallbackCloser(state, logger)
 
     def run_event(self, event: Event | str) -> dict[str, Any]:
         """Call every callback at an event.
 
         Args:
-            event: it, or its name.
+            event: the event, or its name.
 
         Returns:
             The traces of algorithms, of which there are none.
@@ -52,13 +59,16 @@ class Engine:
             UsageError: the engine is closed, or at `Event.INIT` a callback is still open.
         """
         known = Event(event)
-        if self._closing.is_done:
+        if self.closer.is_done:
             raise UsageError(
                 f"event {known.value!r}: the trainer is closed. Make another one to train on."
             )
+        callbacks = [one for one in self.state.callbacks if isinstance(one, EventMethods)]
         if known is Event.INIT:
-            _open(self.state.callbacks)
-        for callback in _in_order(self.state.callbacks, is_init=known is Event.INIT):
+            _mark_open(callbacks)
+        # a stable sort: the destinations go first or last, and the others keep their order
+        callbacks.sort(key=lambda one: one.is_destination is not (known is Event.INIT))
+        for callback in callbacks:
             try:
                 callback.run_event(known, self.state, self.logger)
             except BaseException as error:
@@ -66,37 +76,37 @@ class Engine:
                 raise
         return {}
 
-    def take_in(self, callback: Callback) -> None:
-        """Let a callback that joins later take part, from its `init` on."""
-        _open([callback])
+    def add_callback(self, callback: Any) -> None:
+        """Add a callback to those that receive events, and call its `init`."""
+        _mark_open([callback])
         self.state.callbacks.append(callback)
-        if isinstance(callback, LoggerDestination):
+        if callback.is_destination:
             self.logger.destinations += (callback,)
         callback.run_event(Event.INIT, self.state, self.logger)
 
     def close(self) -> None:
-        """Call `close` on every callback, and `post_close` on those that it went well with.
+        """Call `close` on every callback, and `post_close` on those whose `close` went well.
 
-        What fails is logged, and stops nobody else. A second call does nothing.
+        An error is logged, and the others are still closed. A second call does nothing.
         """
-        self._closing()
+        self.closer()
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say what to use instead of what is not here."""
-        raise lacking(self, name, ENGINE)
-
-    @property
-    def closing(self) -> Closing:
-        """What closes the callbacks, also when nobody holds the engine any more."""
-        return self._closing
+        """Raise an error for an unknown member; it names a replacement for one of Composer's."""
+        raise not_offered_attribute(self, name, ENGINE)
 
 
-class Closing:
-    """What closes the callbacks, once.
+class CallbackCloser:
+    """A function that closes the callbacks of a trainer once.
+
+    It holds no reference to the engine, so that a finalizer of the trainer can call it.
 
     Args:
-        state: what they are given.
-        logger: likewise.
+        state: the state that callbacks receive.
+        logger: the logger that callbacks receive.
+
+    Attributes:
+        is_done: whether the callbacks are closed.
     """
 
     def __init__(self, state: State, logger: Logger) -> None:
@@ -104,13 +114,14 @@ class Closing:
         self.is_done = False
 
     def __call__(self) -> None:
-        """Close them."""
+        """Close the callbacks."""
         if self.is_done:
             return
         self.is_done = True
         closed = []
-        callbacks = [c for c in self._state.callbacks if isinstance(c, Callback)]
-        for callback in callbacks:
+        for callback in self._state.callbacks:
+            if not isinstance(callback, EventMethods):
+                continue
             try:
                 callback.close(self._state, self._logger)
             except Exception:  # noqa: BLE001 - logged; the others are closed all the same
@@ -126,19 +137,12 @@ class Closing:
                 log.exception("%s.post_close() failed", type(callback).__qualname__)
 
 
-def _open(callbacks: list[Any]) -> None:
-    found = [callback for callback in callbacks if isinstance(callback, Callback)]
-    for callback in found:
+def _mark_open(callbacks: Sequence[EventMethods]) -> None:
+    for callback in callbacks:
         if callback in _OPEN:
             raise UsageError(
                 f"{type(callback).__qualname__} takes part in a trainer that is not closed: it can "
                 "be in one at a time. Call close() of the other trainer first, or make another "
                 "callback."
             )
-    _OPEN.update(found)
-
-
-def _in_order(callbacks: list[Any], *, is_init: bool) -> list[Callback]:
-    """Return Composer's callbacks in the order of their turns."""
-    theirs = [callback for callback in callbacks if isinstance(callback, Callback)]
-    return sorted(theirs, key=lambda one: isinstance(one, LoggerDestination) is not is_init)
+    _OPEN.update(callbacks)

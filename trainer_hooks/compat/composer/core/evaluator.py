@@ -1,33 +1,103 @@
-"""Evaluator: a loader to evaluate on, with a label, metrics and an interval."""
+"""Evaluator: a loader to evaluate, with a label, metrics and an interval."""
 
 from __future__ import annotations
 
+import math
 import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.compat.composer.core.data_spec import ensure_data_spec
 from trainer_hooks.compat.composer.core.event import Event
-from trainer_hooks.compat.composer.running.intervals import create_interval_scheduler
+from trainer_hooks.compat.composer.core.time import Time, TimeUnit
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Evaluator", "ensure_evaluator"]
+__all__ = ["Evaluator", "create_interval_scheduler", "ensure_evaluator"]
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer_hooks.compat.composer.core.state import State
+
+    Due = Callable[[State, Event], bool]
+
+
+def create_interval_scheduler(
+    interval: Any,
+    include_end_of_training: bool = True,
+    checkpoint_events: bool = True,
+    final_events: set[Event] | None = None,
+) -> Due:
+    """Return a function of the state and the event that is true at each multiple of an interval.
+
+    Args:
+        interval: a time, a text such as `"500ba"`, or a number of epochs; 0 for never.
+        include_end_of_training: whether it is also true at the end of the training.
+        checkpoint_events: whether it is called at the events for saving, such as
+            `BATCH_CHECKPOINT`; otherwise at those before, such as `BATCH_END`.
+        final_events: the events at which the training may end.
+
+    Raises:
+        OptionError: the interval is no time.
+    """
+    time = Time.from_input(interval, TimeUnit.EPOCH)
+    suffix = "CHECKPOINT" if checkpoint_events else "END"
+    prefix = {TimeUnit.EPOCH: "EPOCH", TimeUnit.ITERATION: "ITERATION"}.get(time.unit, "BATCH")
+    event_of_interval = Event[f"{prefix}_{suffix}"]
+    finals = final_events or {Event.BATCH_CHECKPOINT, Event.EPOCH_CHECKPOINT}
+    last_batch = -1  # so that the end of the training is not due twice at one batch
+
+    def is_due(state: State, event: Event) -> bool:
+        nonlocal last_batch
+        if time.value <= 0 or state.previous_timestamp is None:
+            return False
+        batch = int(state.timestamp.batch)
+        elapsed = state.get_elapsed_duration()
+        is_over = elapsed is not None and elapsed.value >= 1.0
+        is_final = include_end_of_training and event in finals and is_over and batch != last_batch
+        if is_final or (event is event_of_interval and _is_crossed(state, time)):
+            last_batch = batch
+            return True
+        return False
+
+    return is_due
+
+
+def _is_crossed(state: State, time: Time) -> bool:
+    """Return whether the last batch, epoch or iteration passed a multiple of a time."""
+    before, now = state.previous_timestamp, state.timestamp
+    assert before is not None
+    if time.unit is not TimeUnit.DURATION:
+        counts = (before.get(time.unit).value, now.get(time.unit).value)
+        return math.floor(counts[0] / time.value) != math.floor(counts[1] / time.value)
+    longest = state.max_duration
+    if longest is None or not longest.value:
+        return False
+    shares = (
+        before.get(longest.unit).value / longest.value,
+        now.get(longest.unit).value / longest.value,
+    )
+    return math.floor(shares[0] / time.value) != math.floor(shares[1] / time.value)
 
 
 class Evaluator:
-    """Evaluate on a loader when it is due.
+    """A loader to evaluate, with a label, metrics and an interval.
 
     Args:
-        label: its name, which its metrics are logged under: `metrics/<label>/<name>`.
+        label: the name that its metrics are logged under: `metrics/<label>/<name>`.
         dataloader: a loader, a `DataSpec`, or a dict of the arguments of one.
         metric_names: regular expressions of the model's metrics that it computes; None for all.
-        subset_num_batches: at most so many batches; -1 for all; None: as the Trainer says.
-        eval_interval: a time, a text, a number of epochs (0 for never), a function of the state and
-            the event; None: as the Trainer says.
+        subset_num_batches: at most so many batches; -1 for all; None for the Trainer's number.
+        eval_interval: a time, a text, a number of epochs (0 for never), or a function of the state
+            and the event; None for the Trainer's interval.
         device_eval_microbatch_size: at most so many samples at a time; None for whole batches.
+
+    Attributes:
+        is_never_due: whether the interval is zero.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -66,7 +136,7 @@ class Evaluator:
 
     @property
     def eval_interval(self) -> Any:
-        """When it is due: a function of the state and the event, or None."""
+        """A function of the state and the event that returns whether it is due; or None."""
         return self._eval_interval
 
     @eval_interval.setter
@@ -79,19 +149,23 @@ class Evaluator:
                 value, checkpoint_events=False, final_events={Event.FIT_END}
             )
 
-    def chosen(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
-        """Return copies of the metrics that it computes."""
+    def copy_metrics(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return copies of the metrics that it computes.
+
+        Args:
+            metrics: the model's metric objects, by name.
+        """
         names = [
             name
             for name in metrics
             if self.metric_names is None
-            or any(re.search(wanted, name, re.IGNORECASE) for wanted in self.metric_names)
+            or any(re.search(pattern, name, re.IGNORECASE) for pattern in self.metric_names)
         ]
         return {name: deepcopy(metrics[name]) for name in names}
 
 
 def ensure_evaluator(evaluator: Any, default_metric_names: list[str]) -> Evaluator:
-    """Return an evaluator as it is, or one of the label `"eval"` for a loader."""
+    """Return an evaluator, made of a loader with the label `"eval"` if it is none yet."""
     if isinstance(evaluator, Evaluator):
         return evaluator
     return Evaluator(label="eval", dataloader=evaluator, metric_names=list(default_metric_names))

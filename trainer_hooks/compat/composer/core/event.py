@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from trainer_hooks.compat.composer.core.words import Words
+from enum import Enum
 
-__all__ = ["Event"]
+from trainer_hooks.errors import OptionError, did_you_mean
+
+__all__ = ["Event", "StringEnum"]
 
 
-class Event(Words):
-    """A moment of a training, by Composer's name; its value is the name of a callback's method."""
+class StringEnum(str, Enum):  # noqa: UP042 - a StrEnum prints its value, and these their names
+    """An enum of strings: a member equals its value, and is looked up by name or value in any case.
+
+    Raises:
+        OptionError: no member has that name or value.
+    """
+
+    value: str
+
+    @classmethod
+    def _missing_(cls, value: object) -> StringEnum:
+        if isinstance(value, str):
+            for member in cls:
+                if value.lower() in (member.name.lower(), member.value.lower()):
+                    return member
+        values = [member.value for member in cls]
+        hint = did_you_mean(value, values) if isinstance(value, str) else ""
+        raise OptionError(
+            f"{cls.__name__} {value!r}: it must be one of {', '.join(values)}.{hint} Choose one."
+        )
+
+
+class Event(StringEnum):
+    """A moment of a training, by Composer's name; its value names the callback's method."""
 
     INIT = "init"
     BEFORE_LOAD = "before_load"
@@ -53,19 +77,19 @@ class Event(Words):
 
     @property
     def is_before_event(self) -> bool:
-        """Whether it comes before something after which another event comes."""
+        """Whether it is the first of two events around something."""
         name = self.value
         return name.endswith("_start") or name.startswith("before_") or "_before_" in name
 
     @property
     def is_after_event(self) -> bool:
-        """Whether it comes after something before which another event comes."""
+        """Whether it is the second of two events around something."""
         name = self.value
         return name.endswith("_end") or name.startswith("after_") or "_after_" in name
 
     @property
     def canonical_name(self) -> str:
-        """What the two events around something share of their names."""
+        """The part of the name that the two events around something have in common."""
         name = self.value
         for mark in ("before_", "after_", "_start", "_end"):
             name = name.replace(mark, "")

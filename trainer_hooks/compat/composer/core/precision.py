@@ -1,15 +1,15 @@
-"""Precision: what the forward runs in, by Composer's names."""
+"""Precision: the precision of the forward, by Composer's names."""
 
 from __future__ import annotations
 
-from trainer_hooks.compat.composer.core.words import Words
+from trainer_hooks.compat.composer.core.event import StringEnum
 from trainer_hooks.errors import OptionError
 
 __all__ = ["Precision", "native_precision"]
 
 
-class Precision(Words):
-    """What the forward runs in."""
+class Precision(StringEnum):
+    """The precision of the forward."""
 
     FP32 = "fp32"
     AMP_FP16 = "amp_fp16"
@@ -21,10 +21,10 @@ _NATIVE = {"fp32": "32-true", "amp_fp16": "16-mixed", "amp_bf16": "bf16-mixed"}
 
 
 def native_precision(precision: str) -> str:
-    """Return what trainer_hooks calls a precision.
+    """Return trainer_hooks' name of a precision.
 
     Raises:
-        OptionError: it is FP8, or none.
+        OptionError: the precision is FP8, or unknown.
     """
     known = Precision(precision)
     if known is Precision.AMP_FP8:

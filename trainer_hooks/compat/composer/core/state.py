@@ -1,18 +1,19 @@
-"""State: what Composer's callbacks read of a training."""
+"""State and Device: the state of a training, which Composer's callbacks read."""
 
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import torch
 
-from trainer_hooks.compat.composer.absent import STATE
-from trainer_hooks.compat.composer.core.batches import batch_get, batch_set
-from trainer_hooks.compat.composer.core.times import Time, TimeUnit
-from trainer_hooks.compat.composer.core.timestamp import Timestamp
-from trainer_hooks.compat.refusing import lacking
+from trainer_hooks.compat.composer.core.time import Time, Timestamp, TimeUnit
+from trainer_hooks.compat.composer.not_offered import STATE
+from trainer_hooks.compat.composer.utils import dist
+from trainer_hooks.compat.composer.utils.helpers import batch_get, batch_set
+from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks.runtime.nested_tensors import move_to_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,49 +22,49 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
 
     from trainer_hooks import callback
-    from trainer_hooks.compat.composer.core.device import Device
     from trainer_hooks.compat.composer.core.precision import Precision
 
-__all__ = ["State"]
+__all__ = ["Device", "State"]
 
 
 class State:
-    """How a training stands; the trainer makes it, and callbacks read it.
+    """The state of a training; the trainer makes it, and callbacks read it.
 
     Attributes:
         model: the model.
         run_name: the name of the run.
-        device: what moves tensors to where the model is.
-        precision: what the forward runs in.
-        rank_zero_seed: the seed of the first process.
-        timestamp: what is trained.
-        previous_timestamp: the same, before the last batch, epoch or iteration was counted.
-        eval_timestamp: what is evaluated of the loader under way.
-        predict_timestamp: what is predicted.
-        batch: the batch, or in the forward, loss and backward the microbatch. One that is put here
-            before the forward is what the model is given.
-        outputs: what the model returned for it; the loss is computed of what is here.
-        loss: what `model.loss` returned for it.
-        total_loss_dict: the losses of the last batch, as they were logged.
-        train_metrics: metric objects of the training, by name.
-        eval_metrics: those of the evaluations, by label and name.
-        train_metric_values: what they were, last computed.
-        eval_metric_values: likewise.
-        metric_outputs: what `model.update_metric` returned last.
+        device: the device of the model.
+        precision: the precision of the forward.
+        rank_zero_seed: the seed of rank 0.
+        timestamp: the batches, epochs, samples and tokens that are trained.
+        previous_timestamp: the timestamp before the last batch, epoch or iteration was counted.
+        eval_timestamp: the counts of the loader that is evaluated.
+        predict_timestamp: the counts of the prediction.
+        batch: the batch, or in the forward, loss and backward the microbatch. A callback that sets
+            it before the forward replaces the model's input.
+        outputs: the model's outputs for the batch; a callback that sets them before the loss
+            replaces the input of `model.loss`.
+        loss: the value that `model.loss` returned for the batch.
+        total_loss_dict: the losses of the last batch, by the names they were logged under.
+        train_metrics: the metric objects of the training, by name.
+        eval_metrics: the metric objects of the evaluations, by label and name.
+        train_metric_values: the values last computed of `train_metrics`, by name.
+        eval_metric_values: the values last computed of `eval_metrics`, by name.
+        metric_outputs: the value that `model.update_metric` returned last.
         optimizers: the optimizer, in a list.
         schedulers: the schedulers.
-        callbacks: all callbacks, the logger destinations among them and first.
-        algorithms: none, ever.
-        evaluators: what is evaluated.
-        train_dataloader: what gives the training batches.
-        dataloader: the loader under way.
-        dataloader_label: its label; `"train"` for the training.
-        device_train_microbatch_size: how many samples a microbatch has at most.
-        auto_microbatching: whether that is found by trying.
+        callbacks: all callbacks, with the logger destinations first.
+        algorithms: an empty list.
+        evaluators: the evaluators.
+        train_dataloader: the loader of training batches.
+        dataloader: the loader that is used now.
+        dataloader_label: the label of that loader; `"train"` for the training.
+        device_train_microbatch_size: the most samples of a microbatch.
+        auto_microbatching: whether that number is found by trying.
         save_metrics: False; metric objects are part of each checkpoint here.
-        load_path: the checkpoint that the training goes on from.
+        load_path: the checkpoint that the training resumes from.
         profiler: None; see `trainer_hooks.Trainer(profile_hooks=True)`.
-        scaler: what scales the loss in half precision.
+        scaler: the loss scaler of half precision.
     """
 
     def __init__(
@@ -111,34 +112,28 @@ class State:
         self.profiler = None
         self.scaler: Any = None
         self._max_duration: Time | None = None
-        self.limit(max_duration)
+        self.max_duration = max_duration
         self._stop: Callable[[str], None] | None = None
 
-    # --- how long ---
+    # --- duration ---
 
     @property
     def max_duration(self) -> Time | None:
-        """How long to train."""
+        """How long to train; set by a time, a text, or a number of epochs."""
         return self._max_duration
 
     @max_duration.setter
     def max_duration(self, value: Time | str | int | None) -> None:
-        self.limit(value)
-
-    def limit(self, max_duration: Time | str | int | None) -> None:
-        """Set how long to train, by a time, a text, or a number of epochs."""
-        self._max_duration = None
-        if max_duration is not None:
-            time = Time.from_input(max_duration, TimeUnit.EPOCH)
-            if time.unit is TimeUnit.DURATION:
-                raise OptionError(
-                    f"max_duration {max_duration!r}: a share of the training says nothing of its "
-                    "length. Give it in epochs, batches, samples or tokens, as '10ep'."
-                )
-            self._max_duration = time
+        time = None if value is None else Time.from_input(value, TimeUnit.EPOCH)
+        if time is not None and time.unit is TimeUnit.DURATION:
+            raise OptionError(
+                f"max_duration {value!r}: a share of the training says nothing of its length. Give "
+                "it in epochs, batches, samples or tokens, as '10ep'."
+            )
+        self._max_duration = time
 
     def get_elapsed_duration(self) -> Time | None:
-        """Return how much of the training is done, in `dur`; None where it has no length."""
+        """Return the share of the training that is done, in `dur`; None if it has no length."""
         longest = self.max_duration
         if longest is None:
             return None
@@ -146,26 +141,27 @@ class State:
         return Time(1.0, TimeUnit.DURATION) if not longest.value else done / longest
 
     def stop_training(self) -> None:
-        """Stop after this batch: the training is then as long as it has become.
+        """Stop after this batch, and set `max_duration` to the present count.
 
         Raises:
-            UsageError: no trainer runs by this state.
+            UsageError: the state belongs to no trainer.
         """
         if self._stop is None:
             raise UsageError(
                 "state.stop_training(): no trainer goes by this state. Call it in a callback."
             )
         unit = TimeUnit.BATCH if self.max_duration is None else self.max_duration.unit
-        # an epoch is too coarse: where the first is under way, that would be none
+        # not in epochs: inside the first one that would be a duration of zero
         self.max_duration = self.timestamp.get("ba" if unit is TimeUnit.EPOCH else unit)
         self._stop("state.stop_training() was called")
 
     def bind(self, stop: Callable[[str], None]) -> None:
-        """Let `stop_training` call this; it is not kept alive."""
-        held = weakref.WeakMethod(stop)
+        """Set the method that `stop_training` calls, of a trainer; the reference is weak."""
+        # weak, since callbacks and loggers hold the state, and must not keep the trainer alive
+        reference = weakref.WeakMethod(stop)
 
         def call(reason: str) -> None:
-            method = held()
+            method = reference()
             if method is not None:
                 method(reason)
 
@@ -175,7 +171,7 @@ class State:
 
     @property
     def loss(self) -> Any:
-        """What `model.loss` returned for the microbatch."""
+        """The value that `model.loss` returned for the microbatch; it cannot be set."""
         return self._loss
 
     @loss.setter
@@ -185,19 +181,19 @@ class State:
             "returned. Override loss() in the ComposerModel."
         )
 
-    def keep_loss(self, loss: Any) -> None:
-        """Keep what the model returned; the trainer calls this."""
-        self._loss = loss
+    def keep(self, name: str, value: Any) -> None:
+        """Set an attribute on behalf of the trainer; callbacks cannot set the loss."""
+        setattr(self, "_loss" if name == "loss" else name, value)
 
     def batch_get_item(self, key: Any) -> Any:
-        """Return a part of the batch, by a key, several, or a function of the batch."""
+        """Return a part of the batch, by a key, several keys, or a function of the batch."""
         return batch_get(self.batch, key)
 
     def batch_set_item(self, key: Any, value: Any) -> None:
-        """Replace a part of the batch, by a key, several, or a function of batch and value."""
+        """Replace a part of the batch, by a key, several keys, or a function of batch and value."""
         self.batch = batch_set(self.batch, key, value)
 
-    # --- the loader under way ---
+    # --- the present loader ---
 
     def set_dataloader(
         self,
@@ -205,26 +201,27 @@ class State:
         dataloader_label: str | None = None,
         dataloader_len: int | Time = -1,
     ) -> None:
-        """Note which loader is under way; the trainer calls this.
+        """Set the loader that is used now; the trainer calls this.
 
         Args:
-            dataloader: it, or None.
-            dataloader_label: its label.
-            dataloader_len: how many of its batches are run; -1 for all.
+            dataloader: the loader, or None.
+            dataloader_label: the label of the loader.
+            dataloader_len: the number of its batches that are used; -1 for all.
 
         Raises:
-            OptionError: there is a loader without a label.
+            OptionError: the loader has no label.
         """
         if dataloader is not None and dataloader_label is None:
             raise OptionError("set_dataloader(dataloader): a loader needs a label. Pass one.")
         self.dataloader, self.dataloader_label = dataloader, dataloader_label
-        number, known = int(dataloader_len), _length(dataloader)
-        least = known if number < 0 else number if known is None else min(number, known)
-        self._dataloader_len = None if least is None else Time(least, TimeUnit.BATCH)
+        length, most = _loader_length(dataloader), int(dataloader_len)
+        if most >= 0:
+            length = most if length is None else min(most, length)
+        self._dataloader_len = None if length is None else Time(length, TimeUnit.BATCH)
 
     @property
     def dataloader_len(self) -> Time | None:
-        """How many batches the loader under way gives; None where unknown."""
+        """The number of batches of the present loader; None if unknown."""
         return self._dataloader_len
 
     @dataloader_len.setter
@@ -236,22 +233,73 @@ class State:
     @property
     def seed(self) -> int:
         """The seed of this process."""
-        from trainer_hooks.compat.composer.utils import dist
-
         return self.rank_zero_seed + dist.get_global_rank()
 
     @property
     def is_model_ddp(self) -> bool:
-        """Whether the model is wrapped for several processes: it never is, here."""
+        """Whether the model is wrapped for several processes: never here."""
         return False
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say what to use instead of what is not here."""
-        raise lacking(self, name, STATE)
+        """Raise an error for an unknown attribute; it names a replacement for one of Composer's."""
+        raise not_offered_attribute(self, name, STATE)
 
 
-def _length(loader: Any) -> int | None:
+def _loader_length(loader: Any) -> int | None:
     try:
         return None if loader is None else len(loader)
     except (TypeError, NotImplementedError):
         return None
+
+
+_TORCH_DEVICE_TYPES = {"cpu": "cpu", "gpu": "cuda", "mps": "mps"}
+
+M = TypeVar("M", bound=torch.nn.Module)
+
+
+class Device:
+    """The device of the model, by Composer's name.
+
+    Args:
+        name: `"cpu"`, `"gpu"`, `"mps"`, or None for the best that there is.
+
+    Attributes:
+        name: Composer's name of the device.
+        torch_device: the device.
+
+    Raises:
+        OptionError: the name is another one.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is None:
+            has_mps = torch.backends.mps.is_available()
+            name = "gpu" if torch.cuda.is_available() else "mps" if has_mps else "cpu"
+        if name not in _TORCH_DEVICE_TYPES:
+            raise OptionError(
+                f"Trainer(device={name!r}): must be 'cpu', 'gpu' or 'mps', or None for the best "
+                "that there is. Choose one."
+            )
+        self.name = name
+        self.torch_device = torch.device(_TORCH_DEVICE_TYPES[name])
+
+    def tensor_to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor on the device."""
+        return tensor.to(self.torch_device)
+
+    def batch_to_device(self, batch: Any) -> Any:
+        """Return a batch with its tensors on the device."""
+        return move_to_device(batch, self.torch_device)
+
+    def module_to_device(self, module: M) -> M:
+        """Return a module on the device."""
+        return module.to(self.torch_device)
+
+    def optimizer_to_device(self, optimizer: Optimizer) -> Optimizer:
+        """Return an optimizer with its state on the device."""
+        for parameter, state in optimizer.state.items():
+            optimizer.state[parameter] = move_to_device(state, self.torch_device)
+        return optimizer
+
+    def __repr__(self) -> str:
+        return f"Device({self.name!r})"

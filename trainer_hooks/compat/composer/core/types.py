@@ -1,4 +1,4 @@
-"""Types that annotations name."""
+"""The types that annotations in Composer's programs name."""
 
 from __future__ import annotations
 
@@ -6,16 +6,27 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from trainer_hooks.compat.composer.core.words import Words
+from trainer_hooks.compat.composer.core.event import StringEnum
 
-__all__ = ["Batch", "Dataset", "TrainerMode"]
+__all__ = ["Batch", "Dataset", "Serializable", "TrainerMode"]
 
 Batch = Any
 
 
-class TrainerMode(Words):
-    """What the trainer is doing."""
+class TrainerMode(StringEnum):
+    """The mode of a trainer: training, evaluation or prediction."""
 
     TRAIN = "train"
     EVAL = "eval"
     PREDICT = "predict"
+
+
+class Serializable:
+    """A base class with an empty state to save and load."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state to save."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state that `state_dict` returned."""

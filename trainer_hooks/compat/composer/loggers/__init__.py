@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.compat.composer._names import names
-from trainer_hooks.compat.composer.absent import LOGGERS
+from trainer_hooks.compat.composer.not_offered import LOGGERS, package_getattr
 
 if TYPE_CHECKING:
-    from trainer_hooks.compat.composer.loggers.console import ConsoleLogger
-    from trainer_hooks.compat.composer.loggers.destination import LoggerDestination
-    from trainer_hooks.compat.composer.loggers.elsewhere import CometMLLogger, NeptuneLogger
-    from trainer_hooks.compat.composer.loggers.file import FileLogger
-    from trainer_hooks.compat.composer.loggers.hosted import (
+    from trainer_hooks.compat.composer.loggers.experiment_trackers import (
+        CometMLLogger,
         MLFlowLogger,
+        NeptuneLogger,
         TensorboardLogger,
         WandBLogger,
     )
-    from trainer_hooks.compat.composer.loggers.in_memory import InMemoryLogger
-    from trainer_hooks.compat.composer.loggers.logger import Logger
-    from trainer_hooks.compat.composer.loggers.texts import format_log_data_value
+    from trainer_hooks.compat.composer.loggers.logger import Logger, format_log_data_value
+    from trainer_hooks.compat.composer.loggers.logger_destination import (
+        ConsoleLogger,
+        FileLogger,
+        InMemoryLogger,
+        LoggerDestination,
+    )
 
 __all__ = [
     "CometMLLogger",
@@ -35,20 +36,20 @@ __all__ = [
     "format_log_data_value",
 ]
 
-__getattr__ = names(
+__getattr__ = package_getattr(
     __name__,
     {
-        "CometMLLogger": "elsewhere",
-        "ConsoleLogger": "console",
-        "FileLogger": "file",
-        "InMemoryLogger": "in_memory",
+        "CometMLLogger": "experiment_trackers",
+        "ConsoleLogger": "logger_destination",
+        "FileLogger": "logger_destination",
+        "InMemoryLogger": "logger_destination",
         "Logger": "logger",
-        "LoggerDestination": "destination",
-        "MLFlowLogger": "hosted",
-        "NeptuneLogger": "elsewhere",
-        "TensorboardLogger": "hosted",
-        "WandBLogger": "hosted",
-        "format_log_data_value": "texts",
+        "LoggerDestination": "logger_destination",
+        "MLFlowLogger": "experiment_trackers",
+        "NeptuneLogger": "experiment_trackers",
+        "TensorboardLogger": "experiment_trackers",
+        "WandBLogger": "experiment_trackers",
+        "format_log_data_value": "logger",
     },
     tuple(LOGGERS),
 )

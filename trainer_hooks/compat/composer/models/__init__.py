@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from trainer_hooks.compat.composer._names import names
-from trainer_hooks.compat.composer.models.base import ComposerModel
-from trainer_hooks.compat.composer.models.classifier import ComposerClassifier
+from trainer_hooks.compat.composer.models.base import ComposerClassifier, ComposerModel
+from trainer_hooks.compat.composer.not_offered import package_getattr
 
 __all__ = ["ComposerClassifier", "ComposerModel"]
 
-__getattr__ = names(
+__getattr__ = package_getattr(
     __name__,
     {},
     (

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from trainer_hooks.compat.composer.optim.compiling import compile_composer_scheduler
-from trainer_hooks.compat.composer.optim.decoupled import DecoupledAdamW, DecoupledSGDW
+from trainer_hooks.compat.composer.optim.decoupled_weight_decay import DecoupledAdamW, DecoupledSGDW
 from trainer_hooks.compat.composer.optim.scheduler import (
     ComposerScheduler,
     ConstantScheduler,
+    ConstantWithWarmupScheduler,
     CosineAnnealingScheduler,
     CosineAnnealingWarmRestartsScheduler,
+    CosineAnnealingWithWarmupScheduler,
     ExponentialScheduler,
     LinearScheduler,
-    MultiStepScheduler,
-    PolynomialScheduler,
-    StepScheduler,
-)
-from trainer_hooks.compat.composer.optim.warmup import (
-    ConstantWithWarmupScheduler,
-    CosineAnnealingWithWarmupScheduler,
     LinearWithWarmupScheduler,
+    MultiStepScheduler,
     MultiStepWithWarmupScheduler,
+    PolynomialScheduler,
     PolynomialWithWarmupScheduler,
+    StepScheduler,
+    compile_composer_scheduler,
 )
 
 __all__ = [

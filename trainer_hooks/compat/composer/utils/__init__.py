@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from trainer_hooks.compat.composer.core.batches import batch_get, batch_set
 from trainer_hooks.compat.composer.utils import dist, reproducibility
-from trainer_hooks.compat.composer.utils.names import ensure_tuple, format_name_with_dist
+from trainer_hooks.compat.composer.utils.helpers import (
+    batch_get,
+    batch_set,
+    ensure_tuple,
+    format_name_with_dist,
+)
 
 __all__ = [
     "batch_get",

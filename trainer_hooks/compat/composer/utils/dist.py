@@ -1,4 +1,4 @@
-"""Which of several processes this is."""
+"""The rank of this process and the number of processes, from the environment."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ __all__ = ["get_global_rank", "get_local_rank", "get_world_size"]
 
 
 def get_world_size() -> int:
-    """Return how many processes there are."""
+    """Return the number of processes."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def get_global_rank() -> int:
-    """Return the number of this process."""
+    """Return the rank of this process."""
     return int(os.environ.get("RANK", "0"))
 
 
 def get_local_rank() -> int:
-    """Return the number of this process on its machine."""
+    """Return the rank of this process on its node."""
     return int(os.environ.get("LOCAL_RANK", "0"))

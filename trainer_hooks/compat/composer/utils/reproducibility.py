@@ -1,10 +1,10 @@
-"""Seeds, and algorithms that give the same numbers again."""
+"""Seeds and deterministic algorithms."""
 
 from __future__ import annotations
 
 import torch
 
-from trainer_hooks.runtime import seed_everything
+from trainer_hooks.runtime.rng import seed_everything
 
 __all__ = ["configure_deterministic_mode", "seed_all"]
 
@@ -15,6 +15,7 @@ def seed_all(seed: int) -> None:
 
 
 def configure_deterministic_mode() -> None:
-    """Let torch use only algorithms that give the same numbers again."""
+    """Make torch use deterministic algorithms, and raise an error where it has none."""
     torch.use_deterministic_algorithms(True)
+    # the benchmark may choose another algorithm in another run
     torch.backends.cudnn.benchmark = False

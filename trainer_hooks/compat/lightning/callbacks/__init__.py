@@ -1,10 +1,10 @@
-"""Callbacks, where Lightning has them."""
+"""The callbacks, at Lightning's path."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks._lazy import loader_of
+from trainer_hooks.compat.lightning.modules import lightning_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks import (
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
         TQDMProgressBar,
         WeightAveraging,
     )
-    from trainer_hooks.compat.lightning.callback import Callback
+    from trainer_hooks.compat.lightning.base_classes import (
+        Callback,
+    )
 
 __all__ = [
     "BackboneFinetuning",
@@ -65,35 +67,11 @@ __all__ = [
     "WeightAveraging",
 ]
 
-__getattr__ = loader_of(
+__getattr__ = lightning_getattr(
     __name__,
     {
-        "BackboneFinetuning": ":trainer_hooks.callbacks",
-        "BaseFinetuning": ":trainer_hooks.callbacks",
-        "BasePredictionWriter": ":trainer_hooks.callbacks",
-        "BatchSizeFinder": ":trainer_hooks.callbacks",
-        "Checkpoint": ":trainer_hooks.callbacks",
-        "DeviceStatsMonitor": ":trainer_hooks.callbacks",
-        "EMAWeightAveraging": ":trainer_hooks.callbacks",
-        "EarlyStopping": ":trainer_hooks.callbacks",
-        "GradientAccumulationScheduler": ":trainer_hooks.callbacks",
-        "LambdaCallback": ":trainer_hooks.callbacks",
-        "LearningRateFinder": ":trainer_hooks.callbacks",
-        "LearningRateMonitor": ":trainer_hooks.callbacks",
-        "ModelCheckpoint": ":trainer_hooks.callbacks",
-        "ModelPruning": ":trainer_hooks.callbacks",
-        "ModelSummary": ":trainer_hooks.callbacks",
-        "OnExceptionCheckpoint": ":trainer_hooks.callbacks",
-        "ProgressBar": ":trainer_hooks.callbacks",
-        "RichModelSummary": ":trainer_hooks.callbacks",
-        "RichProgressBar": ":trainer_hooks.callbacks",
-        "SpikeDetection": ":trainer_hooks.callbacks",
-        "StochasticWeightAveraging": ":trainer_hooks.callbacks",
-        "TQDMProgressBar": ":trainer_hooks.callbacks",
-        "ThroughputMonitor": ":trainer_hooks.callbacks",
-        "Timer": ":trainer_hooks.callbacks",
-        "WeightAveraging": ":trainer_hooks.callbacks",
-        "Callback": ":trainer_hooks.compat.lightning.callback",
+        **dict.fromkeys(__all__, ":trainer_hooks.callbacks"),
+        "Callback": ":trainer_hooks.compat.lightning.base_classes",
     },
 )
 

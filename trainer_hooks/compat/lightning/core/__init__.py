@@ -1,8 +1,26 @@
-"""Modules and data modules, where Lightning has them."""
+"""LightningModule and LightningDataModule, at Lightning's path."""
 
 from __future__ import annotations
 
-from trainer_hooks.compat.lightning.datamodule import LightningDataModule
-from trainer_hooks.compat.lightning.module import LightningModule
+from typing import TYPE_CHECKING
 
-__all__ = ["LightningDataModule", "LightningModule"]
+from trainer_hooks.compat.lightning.modules import lightning_getattr
+
+if TYPE_CHECKING:
+    from trainer_hooks.compat.lightning.base_classes import (
+        LightningDataModule,
+        LightningModule,
+    )
+
+__all__ = [
+    "LightningDataModule",
+    "LightningModule",
+]
+
+__getattr__ = lightning_getattr(
+    __name__, dict.fromkeys(__all__, ":trainer_hooks.compat.lightning.base_classes")
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

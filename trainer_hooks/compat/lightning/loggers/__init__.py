@@ -1,11 +1,10 @@
-"""Loggers, where Lightning has them."""
+"""The loggers, at Lightning's path."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks._lazy import loader_of
-from trainer_hooks.compat.refusing import refusing
+from trainer_hooks.compat.lightning.modules import lightning_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.loggers import (
@@ -28,22 +27,7 @@ __all__ = [
     "WandbLogger",
 ]
 
-__getattr__ = refusing(
-    __name__,
-    {"LitLogger": "its service is not offered here: take another logger"},
-    loader_of(
-        __name__,
-        {
-            "CSVLogger": ":trainer_hooks.loggers",
-            "CometLogger": ":trainer_hooks.loggers",
-            "Logger": ":trainer_hooks.loggers",
-            "MLFlowLogger": ":trainer_hooks.loggers",
-            "NeptuneLogger": ":trainer_hooks.loggers",
-            "TensorBoardLogger": ":trainer_hooks.loggers",
-            "WandbLogger": ":trainer_hooks.loggers",
-        },
-    ),
-)
+__getattr__ = lightning_getattr(__name__, dict.fromkeys(__all__, ":trainer_hooks.loggers"))
 
 
 def __dir__() -> list[str]:

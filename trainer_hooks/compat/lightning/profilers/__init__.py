@@ -1,15 +1,19 @@
-"""Profilers, where Lightning has them."""
+"""The profilers, at Lightning's path."""
 
 from __future__ import annotations
 
-from trainer_hooks.compat.refusing import refusing
-from trainer_hooks.profilers import (
-    AdvancedProfiler,
-    PassThroughProfiler,
-    Profiler,
-    PyTorchProfiler,
-    SimpleProfiler,
-)
+from typing import TYPE_CHECKING
+
+from trainer_hooks.compat.lightning.modules import lightning_getattr
+
+if TYPE_CHECKING:
+    from trainer_hooks.profilers import (
+        AdvancedProfiler,
+        PassThroughProfiler,
+        Profiler,
+        PyTorchProfiler,
+        SimpleProfiler,
+    )
 
 __all__ = [
     "AdvancedProfiler",
@@ -19,9 +23,8 @@ __all__ = [
     "SimpleProfiler",
 ]
 
-__getattr__ = refusing(
-    __name__,
-    {
-        "XLAProfiler": "there are no TPUs here: take PyTorchProfiler",
-    },
-)
+__getattr__ = lightning_getattr(__name__, dict.fromkeys(__all__, ":trainer_hooks.profilers"))
+
+
+def __dir__() -> list[str]:
+    return __all__

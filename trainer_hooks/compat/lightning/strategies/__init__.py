@@ -1,19 +1,24 @@
-"""Strategies, where Lightning has them."""
+"""The strategies, at Lightning's path."""
 
 from __future__ import annotations
 
-from trainer_hooks import DDPStrategy, FSDPStrategy
-from trainer_hooks.compat.refusing import refusing
+from typing import TYPE_CHECKING
 
-__all__ = ["DDPStrategy", "FSDPStrategy"]
+from trainer_hooks.compat.lightning.modules import lightning_getattr
 
-__getattr__ = refusing(
-    __name__,
-    {
-        "DeepSpeedStrategy": "take FSDPStrategy, which shards all that DeepSpeed does",
-        "ModelParallelStrategy": "take FSDPStrategy(tensor_parallel_size=...)",
-        "ParallelStrategy": "a strategy here is its options: take DDPStrategy or FSDPStrategy",
-        "SingleDeviceStrategy": "pass Trainer(strategy='single_device')",
-        "Strategy": "a strategy here is its options: take DDPStrategy or FSDPStrategy",
-    },
-)
+if TYPE_CHECKING:
+    from trainer_hooks import (
+        DDPStrategy,
+        FSDPStrategy,
+    )
+
+__all__ = [
+    "DDPStrategy",
+    "FSDPStrategy",
+]
+
+__getattr__ = lightning_getattr(__name__, dict.fromkeys(__all__, ":trainer_hooks"))
+
+
+def __dir__() -> list[str]:
+    return __all__

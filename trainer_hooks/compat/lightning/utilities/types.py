@@ -1,4 +1,4 @@
-"""Types for annotations, where Lightning has them."""
+"""Types for annotations, at Lightning's path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from trainer_hooks.module import LRSchedulerConfig
+from trainer_hooks.module.optimization import LRSchedulerConfig
 
 __all__ = [
     "EVAL_DATALOADERS",
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 STEP_OUTPUT = Tensor | Mapping[str, Any] | None
-"""What `training_step`, `validation_step` and `test_step` may return."""
+"""The results that `training_step`, `validation_step` and `test_step` may return."""
 
 TRAIN_DATALOADERS = Any
-"""What may be trained on: any iterable of batches, or nested ones."""
+"""Training data: any iterable of batches, or nested ones."""
 
 EVAL_DATALOADERS = Any
-"""What may be evaluated on, likewise."""
+"""Evaluation data: any iterable of batches, or several."""
 
 LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
 LRSchedulerTypeUnion = LRScheduler | ReduceLROnPlateau
@@ -74,4 +74,4 @@ OptimizerLRScheduler = (
     | Sequence[OptimizerConfig]
     | None
 )
-"""What `configure_optimizers` may return."""
+"""The results that `configure_optimizers` may return."""

@@ -1,0 +1,95 @@
+"""Callbacks of Lightning do in two processes of ours the same as in two of Lightning's."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("distributed.py")
+TEXT = SCRIPT.read_text(encoding="utf-8")
+NAMES = [
+    line.partition("(")[0].removeprefix("def ")
+    for line in TEXT.splitlines()
+    if line.startswith("def case_")
+]
+BUILT_IN = TEXT.partition("\nBUILT_IN = (")[2].partition(")")[0].split('"')[1::2]
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("pytorch_lightning") is None, reason="needs pytorch-lightning"
+    ),
+    pytest.mark.slow,
+]
+
+
+@pytest.fixture(scope="module")
+def results(once) -> list[dict]:
+    """What each process saw there and here."""
+    return once("lightning-together", run_in_two)
+
+
+def run_in_two(folder: Path) -> list[dict]:
+    """Run the script in two processes, and see to it that none is left."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        # a seed that a test before has left there is none of the cases'
+        **{name: value for name, value in os.environ.items() if name != "PL_GLOBAL_SEED"},
+        "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "NODE_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+        "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONPATH": str(SCRIPT.parents[3]),
+    }  # fmt: skip
+    targets = [folder / f"seen.json.rank{rank}" for rank in range(2)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, SCRIPT, target],
+            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank, target in enumerate(targets)
+    ]  # fmt: skip
+    try:
+        for one in started:
+            output, _ = one.communicate(timeout=240)
+            assert one.returncode == 0, output
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+    return [json.loads(target.read_text(encoding="utf-8")) for target in targets]
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"case_early_stopping_by_one"}))
+def test_processes_do_what_they_do_at_home(results, name: str) -> None:
+    """What callbacks ask and do, log, write and stop is the same in both, in each rank."""
+    for rank in range(2):
+        there, here = results[rank][name]["there"], results[rank][name]["here"]
+        assert "raised" not in there, there
+        assert here == there
+
+
+def test_what_is_not_synced_is_decided_by_rank_zero(results) -> None:
+    """Where ranks log different values, rank 0's hold in all: the other one's stops nothing."""
+    for rank in range(2):
+        epochs, *_ = results[rank]["case_early_stopping_by_one"]["here"]["found"]
+        assert epochs == 6
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("resumed", ["", " resumed"])
+def test_built_in_callbacks_do_what_they_do_at_home(results, name: str, resumed: str) -> None:
+    """Calls, state, values, files and weights are the same in each rank, also resumed."""
+    for rank in range(2):
+        there, here = results[rank][name + resumed]["there"], results[rank][name + resumed]["here"]
+        assert "raised" not in there, there
+        if name == "StochasticWeightAveraging-norm":  # its step without gradients counts there
+            there, here = ({**one, "calls": None, "files": None} for one in (there, here))
+        assert here == there

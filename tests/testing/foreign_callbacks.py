@@ -1,0 +1,70 @@
+"""`python foreign_callbacks.py results.json`: examine some callbacks in all frameworks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from trainer_hooks import Callback
+from trainer_hooks.testing import examine_callback
+
+
+class Good(Callback):
+    """Counts batches; its state survives everywhere."""
+
+    def __init__(self):
+        self.batches = 0
+
+    def on_fit_start(self, trainer, module):
+        if trainer.progress.is_fresh:
+            self.batches = 0
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.batches += 1
+        self.log("batches", self.batches)
+
+    def state_dict(self):
+        return {"batches": self.batches}
+
+    def load_state_dict(self, state_dict):
+        self.batches = state_dict["batches"]
+
+
+class OursOnly(Callback):
+    """Has a hook of ours only."""
+
+    def on_after_configure_model(self, trainer, module):
+        """Do nothing."""
+
+
+class Resets(Good):
+    """Loses its state where it is loaded before `setup`."""
+
+    def setup(self, trainer, module, stage):
+        self.batches = 0
+
+
+class Asks(Callback):
+    """Reads what our Trainer alone has."""
+
+    def on_train_start(self, trainer, module):
+        assert trainer.callback_metrics is not None
+        assert trainer.default_root_dir
+        assert trainer.clock is not None
+
+
+def main(target: str, *skip: str) -> None:
+    found = {}
+    for kind in (Good, OursOnly, Resets, Asks):
+        report = examine_callback(kind, everywhere=True, skip=["costs", "orders", "refits", *skip])
+        results = [result for result in report.results if result.name.startswith("in_")]
+        found[kind.__name__] = {result.name: result.details for result in results}
+        found[kind.__name__]["elsewhere"] = "\n".join(
+            result.details for result in report.failed if not result.name.startswith("in_")
+        )
+    Path(target).write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,157 @@
+"""`ckpt_path="auto"` goes on with this run, and not with another one that has the same root."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainer_hooks.callbacks import ModelCheckpoint
+from trainer_hooks.checkpoint.file import summarize
+from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.trainer.run import run_origin as origin
+from trainer_hooks.trainer.run.run_origin import (
+    compute_run_origin,
+    is_running_elsewhere,
+    process_identity,
+)
+
+
+@pytest.fixture
+def net(Tiny):
+    class SavesRate(Tiny):
+        def __init__(self, rate=0.1) -> None:
+            super().__init__()
+            self.save_hyperparameters()
+
+    return SavesRate
+
+
+@pytest.fixture
+def started(quiet_trainer, net, batches, monkeypatch):
+    """Start a run as a command would, with or without a logger; return its trainer."""
+
+    def start(*command, rate=0.1, ckpt_path="auto", logger=True, epochs=1, callbacks=()):
+        monkeypatch.setattr(sys, "argv", ["/some/where/train.py", *command])
+        trainer = quiet_trainer(
+            logger=logger, callbacks=list(callbacks), enable_checkpointing=None, max_epochs=epochs
+        )
+        trainer.fit(net(rate), batches(), ckpt_path=ckpt_path)
+        return trainer
+
+    return start
+
+
+@pytest.mark.parametrize("logger", [True, False], ids=["logger", "no logger"])
+def test_runs_of_a_sweep_go_on_with_their_own(started, logger) -> None:
+    """Of runs that share a root, each restart finds its own checkpoint, not the newest one."""
+    runs = {}
+    for seed in "123":
+        runs[seed] = started(seed, logger=logger)
+        assert runs[seed].ckpt_path is None
+    for seed in "213":
+        again = started(seed, logger=logger, epochs=2)
+        assert again.ckpt_path == runs[seed].checkpoint_callback.best_model_path
+        assert again.log_dir == runs[seed].log_dir
+
+
+def test_a_sweep_in_one_process(started, capsys) -> None:
+    """Where the command line is the same, the hyperparameters tell runs apart; a line says so."""
+    first = started(rate=0.1).checkpoint_callback.best_model_path
+    capsys.readouterr()
+    assert started(rate=0.2).ckpt_path is None
+    told = capsys.readouterr().out
+    assert told.startswith("ckpt_path='auto': a new training. All checkpoints here (1) are of")
+    assert f"the newest is {first!r}." in told
+    assert started(rate=0.1, epochs=2).ckpt_path == first
+
+
+def test_last_takes_another_runs_with_a_warning(started) -> None:
+    """`"last"` takes its own run's, and only where there is none the newest, and says so."""
+    own, other = started("1"), started("2")
+    assert started("1", ckpt_path="last", epochs=2).log_dir == own.log_dir
+    with pytest.warns(TrainerHooksWarning, match=r"ckpt_path='last' took .* another run has saved"):
+        assert started("3", ckpt_path="last", epochs=3).ckpt_path
+    assert other.log_dir != own.log_dir
+
+
+def test_a_folder_that_was_named_is_this_runs(started, tmp_path) -> None:
+    """Whoever names the folder of the checkpoints goes on with what is there."""
+    first = started("--epochs", "1", callbacks=[ModelCheckpoint(tmp_path / "mine")])
+    again = started("--epochs", "2", epochs=2, callbacks=[ModelCheckpoint(tmp_path / "mine")])
+    assert again.ckpt_path == first.checkpoint_callback.best_model_path
+
+
+@pytest.mark.filterwarnings("ignore:dirpath:trainer_hooks.errors.TrainerHooksWarning")
+def test_a_run_that_is_still_going_is_left_alone(started, net, batches, quiet_trainer) -> None:
+    """A checkpoint of a live process is no leftover; who names it logs to a folder of its own."""
+    first = started("1")
+    path = first.checkpoint_callback.best_model_path
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        machine = process_identity().split()[0]
+        process = f"{machine} {other.pid} {origin_started(other.pid)}"
+        assert is_running_elsewhere(dataclasses.replace(summarize(path), process=process))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "trainer_hooks.trainer.run.checkpoint_saving.process_identity", lambda: process
+            )
+            path = started("2").checkpoint_callback.best_model_path
+        assert started("2").ckpt_path is None
+        trainer = quiet_trainer(logger=True, max_epochs=2, enable_checkpointing=None)
+        with pytest.warns(TrainerHooksWarning, match="still going in another process"):
+            trainer.fit(net(), batches(), ckpt_path=path)
+        assert Path(path).parents[1] != Path(trainer.log_dir)
+    finally:
+        other.communicate(b"\n")
+    assert not is_running_elsewhere(dataclasses.replace(summarize(path), process=process))
+    assert started("2", epochs=3).ckpt_path is not None
+
+
+def origin_started(pid: int) -> str | None:
+    from trainer_hooks.callbacks.reporting.run_facts import process_start_time
+
+    return process_start_time(pid)
+
+
+def test_what_tells_a_run_apart(monkeypatch) -> None:
+    """The name of the program, its arguments and the hyperparameters; in a notebook these alone."""
+    monkeypatch.setattr(sys, "argv", ["a/train.py", "--lr", "1"])
+    one = compute_run_origin({"lr": 1.0, "tags": frozenset("ab"), "deep": {"b": 1, "a": [2]}})
+    monkeypatch.setattr(sys, "argv", ["b/train.py", "--lr", "1"])
+    assert (
+        compute_run_origin({"deep": {"a": [2], "b": 1}, "tags": frozenset("ba"), "lr": 1.0}) == one
+    )
+    assert compute_run_origin({"lr": 2.0}) != one
+    assert compute_run_origin(None) == compute_run_origin({})
+    assert compute_run_origin({"at": torch.ones(2)}) == compute_run_origin({"at": torch.ones(2)})
+    before = compute_run_origin({})
+    monkeypatch.setattr(sys, "argv", ["b/train.py", "--lr", "2"])
+    assert compute_run_origin({}) != before
+    monkeypatch.setitem(sys.modules, "ipykernel", origin)
+    first = compute_run_origin({})
+    monkeypatch.setattr(sys, "argv", ["ipykernel_launcher.py", "-f", "kernel-1.json"])
+    assert compute_run_origin({}) == first
+
+
+def test_a_file_that_says_nothing_of_itself_is_taken(started, monkeypatch) -> None:
+    """A checkpoint of an older version, which does not say whose it is, is gone on with."""
+    with monkeypatch.context() as patch:
+        saving = "trainer_hooks.trainer.run.checkpoint_saving"
+        patch.setattr(f"{saving}.compute_run_origin", lambda *_: "")
+        patch.setattr(f"{saving}.process_identity", lambda: "")
+        first = started("1")
+    assert started("2", epochs=2).ckpt_path == first.checkpoint_callback.best_model_path
+
+
+def test_no_process_is_at_work_that_is_this_one(started) -> None:
+    """What this process saved before it can go on with."""
+    summary = summarize(started("1").checkpoint_callback.best_model_path)
+    assert summary.process == process_identity()
+    assert str(os.getpid()) in summary.process.split()
+    assert not is_running_elsewhere(summary)

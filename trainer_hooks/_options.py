@@ -1,0 +1,222 @@
+"""Option rules: types and ranges of options as data, and the one checker for all of them.
+
+A rule stands beside its option: in the declaration of a Trainer's option, or in a table above the
+class whose arguments they are. General validators were considered and not taken: those of attrs and
+pydantic report a failed test in their own words and without a cure. A message here names the
+option, its value, the owner, the rule and what to do. pydantic would also have to load with
+`import trainer_hooks`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.errors import OptionError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = [
+    "BOOL",
+    "CLIP_ALGORITHM",
+    "FOLDER",
+    "METRIC_NAME",
+    "PATH",
+    "STRING",
+    "SWITCH",
+    "TEXT",
+    "Combination",
+    "Rule",
+    "check_attribute",
+    "check_combinations",
+    "check_option",
+    "check_options",
+    "finite_number",
+    "integer",
+    "is_int",
+    "is_number",
+    "one_of",
+    "whole_number",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The rule for the values of one option.
+
+    Attributes:
+        text: the rule in words that complete "it must be ...".
+        accepts: whether a value obeys it.
+        cure: a sentence that says what to do, or an empty string; `{name}` stands for the option.
+        names: the texts that are allowed, among which a misspelt value's nearest is suggested.
+    """
+
+    text: str
+    accepts: Callable[[Any], bool]
+    cure: str = ""
+    names: tuple[str, ...] = ()
+
+    def or_none(self) -> Rule:
+        """Return this rule for an option that may be None, too."""
+        accepts = self.accepts
+        return replace(
+            self,
+            text=f"{self.text}, or None",
+            accepts=lambda value: value is None or accepts(value),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """A rule for several options together.
+
+    Attributes:
+        options: the names of the options.
+        allows: whether their values, passed in that order, go together.
+        text: the rule and the cure in words.
+    """
+
+    options: tuple[str, ...]
+    allows: Callable[..., bool]
+    text: str
+
+
+def check_option(name: str, value: Any, owner: str, rule: Rule, *, is_call: bool = False) -> Any:
+    """Return the value of an option if it obeys its rule.
+
+    Args:
+        name: the option.
+        value: its value.
+        owner: the class or method that takes it, for the message.
+        rule: its rule.
+        is_call: whether the message writes the option as in a call, `Trainer(max_epochs=-2)`.
+
+    Raises:
+        OptionError: it does not obey.
+    """
+    if rule.accepts(value):
+        return value
+    subject = f"{owner}({name}={value!r}):" if is_call else f"{name} {value!r} of {owner}: it"
+    raise _refusal(subject, name, value, rule)
+
+
+def check_attribute(attribute: str, value: Any, rule: Rule) -> Any:
+    """Return a value that is assigned to an attribute if it obeys the attribute's rule.
+
+    Args:
+        attribute: the attribute as the user writes it, `trainer.max_epochs`.
+        value: the value.
+        rule: its rule.
+
+    Raises:
+        OptionError: it does not obey.
+    """
+    if rule.accepts(value):
+        return value
+    raise _refusal(f"{attribute} = {value!r}:", attribute, value, rule)
+
+
+def _refusal(subject: str, name: str, value: Any, rule: Rule) -> OptionError:
+    hint = did_you_mean(value, rule.names) if rule.names and isinstance(value, str) else ""
+    cure = " " + rule.cure.replace("{name}", name) if rule.cure else ""
+    return OptionError(f"{subject} must be {rule.text}.{hint}{cure}")
+
+
+def check_options(owner: str, rules: Mapping[str, Rule], **values: Any) -> None:
+    """Check several options of one class, in the order in which they are passed.
+
+    Args:
+        owner: the class, for messages.
+        rules: the rules by option; may hold more than are checked here.
+        **values: the values by option.
+
+    Raises:
+        OptionError: a value does not obey its rule; the message is about the first.
+    """
+    for name, value in values.items():
+        check_option(name, value, owner, rules[name])
+
+
+def check_combinations(
+    owner: str, combinations: Sequence[Combination], values: Mapping[str, Any]
+) -> None:
+    """Check the options that depend on each other.
+
+    Args:
+        owner: the class that takes them, for the message.
+        combinations: the rules.
+        values: the values of all options by name.
+
+    Raises:
+        OptionError: values do not go together.
+    """
+    for combination in combinations:
+        chosen = {name: values[name] for name in combination.options}
+        if not combination.allows(*chosen.values()):
+            shown = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+            raise OptionError(f"{owner}({shown}): {combination.text}")
+
+
+def is_int(value: Any, least: float = -math.inf) -> bool:
+    """Return whether a value is an int of at least `least`; True and False are none."""
+    # a bool is an int in Python, and max_epochs=True is a mistake
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_number(value: Any, least: float = -math.inf) -> bool:
+    """Return whether a value is a finite int or float of at least `least`; a bool is none."""
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and math.isfinite(value) and value >= least
+
+
+def integer(least: int) -> Rule:
+    """Return the rule for an int of at least `least`, as a Trainer's options word it."""
+    return Rule(f"an int of at least {least}", lambda value: is_int(value, least))
+
+
+def whole_number(least: int = 0) -> Rule:
+    """Return the rule for a whole number of at least `least`, as callbacks word it."""
+    return Rule(
+        f"a whole number of at least {least}",
+        lambda value: is_int(value, least),
+        "Pass such a number.",
+    )
+
+
+def finite_number(least: float = -math.inf) -> Rule:
+    """Return the rule for a finite number of at least `least`."""
+    bound = "" if least == -math.inf else f" of at least {least}"
+    return Rule(
+        f"a finite number{bound}", lambda value: is_number(value, least), "Pass such a number."
+    )
+
+
+def one_of(*choices: Any) -> Rule:
+    """Return the rule for one of several values; 1 and 0 do not count as True and False."""
+    return Rule(
+        f"one of {', '.join(map(repr, choices))}",
+        lambda value: any(value == one and type(value) is type(one) for one in choices),
+        "Choose one of them.",
+        tuple(choice for choice in choices if isinstance(choice, str)),
+    )
+
+
+CLIP_ALGORITHM = Rule("'norm' or 'value'", lambda value: value in (None, "norm", "value"))
+BOOL = Rule("True or False", lambda value: isinstance(value, bool))
+SWITCH = Rule("True, False or None", lambda value: value is None or isinstance(value, bool))
+PATH = Rule("a path", lambda value: isinstance(value, str | os.PathLike))
+FOLDER = replace(PATH, cure="Give a folder.")
+STRING = Rule("a string", lambda value: isinstance(value, str), 'Write {name}="" to leave it out.')
+TEXT = Rule(
+    "a non-empty text",
+    lambda value: value is None or (isinstance(value, str) and value != ""),
+    "Pass one, or None.",
+)
+METRIC_NAME = Rule(
+    "the name of a metric",
+    lambda value: isinstance(value, str) and value != "",
+    "Pass the name that the module gives to self.log(name, value), such as 'val_loss'.",
+)

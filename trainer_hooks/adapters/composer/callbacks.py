@@ -1,0 +1,449 @@
+"""The adapters that fire the events of Composer's callbacks at the hooks of trainer_hooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from trainer_hooks._log import log
+from trainer_hooks.adapters.callback_adapter import ForeignProgressBar, HostedCallback
+from trainer_hooks.adapters.composer.event_source import EventSource, handler_of
+from trainer_hooks.adapters.composer.events import (
+    BATCH_EVENTS,
+    EVENT_NAMES,
+    EVENTS,
+    EVENTS_WITH_BATCH,
+    EVENTS_WITH_LOSS,
+)
+from trainer_hooks.callbacks import Checkpoint, EarlyStopping
+from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.errors import CallbackError, UsageError
+from trainer_hooks.loggers.base import Logger
+from trainer_hooks.module.module import Module
+from trainer_hooks.module.torch_wrappers import hide_run_attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trainer_hooks.adapters.composer.state import AdapterEventSource
+    from trainer_hooks.callback import Callback
+
+__all__ = ["ComposerAdapter", "adapt", "event_source_of", "refuse_algorithm"]
+
+_ALWAYS = frozenset(
+    {
+        "on_after_configure_model", "on_after_load", "on_fit_start", "on_train_epoch_start",
+        "on_train_batches_end",
+    }
+)  # fmt: skip
+"""Hooks that keep the state up to date for every callback; they are few in an epoch."""
+
+_EVALUATION_EVENTS = frozenset({"eval_start", "eval_batch_start", "eval_batch_end", "eval_end"})
+_EVALUATION_HOOKS = frozenset(
+    f"on_{stage}_{moment}"
+    for stage in ("validation", "test")
+    for moment in ("start", "batch_start", "batch_end", "end")
+)
+
+
+def event_source_of(trainer: Any, module: Any) -> AdapterEventSource:
+    """Return the event source that a trainer's adapted callbacks share; make it if there is none.
+
+    Args:
+        trainer: the trainer.
+        module: the module that it runs.
+    """
+    for callback in trainer.callbacks:
+        if isinstance(callback, ComposerAdapter):
+            source = callback.source
+            if source is not None and source.trainer is trainer:
+                return source
+    # here and not above, since it needs Composer, which only a foreign callback has imported
+    from trainer_hooks.adapters.composer.state import AdapterEventSource
+
+    return AdapterEventSource(trainer, module)
+
+
+class ComposerAdapter(HostedCallback):
+    """An adapter of one of Composer's callbacks.
+
+    It hands the callback a State and a Logger made of Composer's own classes, which all adapted
+    callbacks of a trainer share. The counters advance before `batch_end`, as in Composer.
+
+    Args:
+        guest: the callback of Composer.
+
+    Attributes:
+        source: the event source that it shares; None before a run.
+        evaluations_closed: how many loaders of the running evaluation it had an `eval_end` for.
+        is_open: whether its `init` has fired and its `close` has not.
+    """
+
+    framework: ClassVar[str] = "composer"
+    bases: ClassVar[frozenset[str]] = frozenset(
+        {
+            "composer.core.callback.Callback",
+            "composer.loggers.logger_destination.LoggerDestination",
+        }
+    )
+
+    def __init__(self, guest: Any) -> None:
+        super().__init__(guest)
+        self.source: AdapterEventSource | None = None
+        self.evaluations_closed = 0
+        self.is_open = False
+        self._calls: dict[str, Callable[..., object]] = {}
+
+    # --- which hooks it takes part in ---
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at a hook, or None where the callback has no event there."""
+        events = [event for event in EVENTS.get(hook, ()) if self._has_event(event)]
+        if not (hook == "on_close" or events or hook in _ALWAYS or self._needs_state_from(hook)):
+            return None
+        for event in events:
+            self._calls.setdefault(event, self._method_of(event))
+        if hook == "on_after_configure_model":
+            return self._enter
+        if hook == "on_close":
+            return self._close_all
+        if hook == "on_post_close":  # on_close has called post_close, too
+            return None
+        handle = handler_of(EventSource, hook)
+
+        def call(trainer: Any, module: Any, *arguments: Any) -> None:
+            handle(self._source_for(trainer, module), self, trainer, module, *arguments)
+
+        return call
+
+    def _has_event(self, event: str) -> bool:
+        receives_all = event in EVENT_NAMES and self.guest_has("run_event")
+        return receives_all or self.guest_has(event)
+
+    def _needs_state_from(self, hook: str) -> bool:
+        """Return whether a hook brings a part of the state that an event of the callback reads."""
+        if hook == "on_train_batch_start":
+            return any(map(self._has_event, EVENTS_WITH_BATCH))
+        if hook in ("on_after_forward", "on_after_loss"):
+            return any(map(self._has_event, EVENTS_WITH_LOSS))
+        if hook == "on_train_batch_end":
+            return any(map(self._has_event, BATCH_EVENTS))
+        if hook in _EVALUATION_HOOKS:
+            return any(map(self._has_event, _EVALUATION_EVENTS))
+        return False
+
+    def _method_of(self, event: str) -> Callable[..., object]:
+        if event in EVENT_NAMES and self.guest_has("run_event"):
+            from composer.core import Event
+
+            member, run_event = Event(event), self.guest.run_event
+            return lambda state, logger: run_event(member, state, logger)
+        method: Callable[..., object] = getattr(self.guest, event)
+        return method
+
+    # --- a run ---
+
+    def _source_for(self, trainer: Any, module: Any) -> AdapterEventSource:
+        source = self.source
+        if source is None or source.trainer is not trainer:
+            if self.is_open and source is not None:
+                source.close()
+            self.source = source = event_source_of(trainer, module)
+        return source
+
+    def _enter(self, trainer: Any, module: Any) -> None:
+        """Show a run's module on the state, and fire `init` in the first run of a trainer."""
+        source = self._source_for(trainer, module)
+        source.begin_run(module)
+        if self.is_open:
+            return
+        if not self.is_destination:  # destinations have their `init` first, so that others can log
+            for callback in trainer.callbacks:
+                if isinstance(callback, ComposerAdapter) and callback.is_destination:
+                    callback._enter(trainer, module)  # noqa: SLF001 - of the same class
+        self.is_open = True
+        if not any(callback is self.guest for callback in source.state.callbacks):
+            source.state.callbacks.append(self.guest)
+        source.closers.append((self._close, self._post_close))
+        if self.is_destination:
+            source.logger.add_destination(self.guest)
+        self.fire("init")
+        self.after_init()
+
+    def after_init(self) -> None:
+        """Do nothing after the callback's `init`; a logger destination writes pending values."""
+
+    @property
+    def is_destination(self) -> bool:
+        """Whether the callback is one of Composer's logger destinations."""
+        return hasattr(type(self.guest), "can_upload_files")
+
+    def fire(self, event: str) -> None:
+        """Deliver an event, if the callback has it, and apply a new `state.max_duration`."""
+        call = self._calls.get(event)
+        if call is None:
+            return
+        source = self.source
+        assert source is not None  # an event fires through the source
+        state = source.state
+        state.keep("current_event", event)
+        try:
+            call(state, source.logger)
+        finally:
+            state.keep("current_event", "")
+        if state.max_duration is not source.duration:
+            self._apply_max_duration(source, event)
+
+    def _apply_max_duration(self, source: AdapterEventSource, event: str) -> None:
+        """Make the trainer train for as long as the callback has set on the state."""
+        state, trainer = source.state, source.trainer
+        longest = state.max_duration
+        if longest is None or state.timestamp < longest or trainer.world_size == 1:
+            source.duration = longest
+        else:
+            # the other ranks do not know of it before the consensus, and a callback that saves now
+            # would wait for theirs
+            state.max_duration = source.duration
+        if longest is None:
+            return
+        if state.timestamp >= longest:
+            trainer.stop(f"{type(self.guest).__qualname__} stopped the training at {event!r}")
+            is_inside = trainer.training and trainer.progress.stage is EpochStage.BATCHES
+            if is_inside and trainer.enable_validation:
+                # Composer evaluates at the end of a training, wherever that is
+                trainer.request_validation()
+            return
+        number, unit = int(longest.value), longest.unit.value
+        if unit not in ("ep", "ba"):
+            raise UsageError(
+                f"state.max_duration = {str(longest)!r}: the end of a fit under way is changed in "
+                "epochs or batches, as '10ep' or '500ba'. Give it so, or call "
+                "state.stop_training() when it is time."
+            )
+        trainer.max_epochs = number if unit == "ep" else -1
+        trainer.max_steps = number if unit == "ba" else -1
+
+    # --- the end ---
+
+    def _close_all(self, *_: Any) -> None:
+        if self.source is not None:
+            self.source.close()
+
+    def _close(self) -> bool:
+        """Close the callback and return whether that went well; Composer logs the error, too."""
+        self.is_open = False
+        assert self.source is not None  # it was opened
+        try:
+            self.guest.close(self.source.state, self.source.logger)
+        except Exception:  # noqa: BLE001 - logged; the others are closed all the same
+            name = type(self.guest).__qualname__
+            log.exception("%s.close() failed, so its post_close() is left out", name)
+            return False
+        return True
+
+    def _post_close(self) -> None:
+        try:
+            self.guest.post_close()
+        except Exception:  # noqa: BLE001 - logged; the others have their turn
+            log.exception("%s.post_close() failed", type(self.guest).__qualname__)
+
+
+class CheckpointSaverAdapter(ComposerAdapter):
+    """An adapter of a `CheckpointSaver`, which decides when and where to save.
+
+    Its files hold a checkpoint of trainer_hooks, from which a fit resumes exactly, and beside it
+    Composer's `state/model`, from which Composer loads the weights.
+    """
+
+    @property
+    def has_named_folder(self) -> bool:
+        """Whether checkpoints are searched in a folder that the callback names: always."""
+        return True
+
+    def folders(self) -> list[str]:
+        """Return the folder that it saves to; none while the name has placeholders."""
+        folder = str(self.guest.folder)
+        return [] if "{" in folder else [folder]
+
+    def candidates(self, trainer: Any) -> list[str]:  # noqa: ARG002 - of the savers' interface
+        """Return the files in its folder that it may have saved."""
+        return [
+            str(file)
+            for folder in self.folders()
+            for file in sorted(Path(folder).glob("*.pt"))
+            if not file.is_symlink()
+        ]
+
+    def fire(self, event: str) -> None:
+        """Deliver an event; at one that saves, the file holds a checkpoint of trainer_hooks."""
+        if not event.endswith("_checkpoint"):
+            super().fire(event)
+            return
+        ignore_keys = self.guest.ignore_keys
+        # Composer calls a function that is given here on the dictionary right before it is written
+        self.guest.ignore_keys = self._filler(ignore_keys)
+        try:
+            super().fire(event)
+        finally:
+            self.guest.ignore_keys = ignore_keys
+
+    def _filler(self, ignore_keys: Any) -> Callable[[dict[str, Any]], None]:
+        """Return a function that replaces Composer's checkpoint but for the model's weights."""
+
+        def fill(checkpoint: dict[str, Any]) -> None:
+            if callable(ignore_keys):
+                ignore_keys(checkpoint)
+            state = checkpoint.get("state", {})
+            model = {"model": state["model"]} if "model" in state and not ignore_keys else {}
+            checkpoint.clear()
+            assert self.source is not None
+            trainer = self.source.trainer
+            checkpoint.update(trainer.dump_checkpoint(bool(self.guest.weights_only)))
+            checkpoint["state"] = model
+
+        return fill
+
+
+class ExportCallbackAdapter(ComposerAdapter):
+    """An adapter of an `ExportForInferenceCallback`: it exports the module without its run."""
+
+    def fire(self, event: str) -> None:
+        """Deliver an event; at `fit_end` the module is detached from the trainer meanwhile."""
+        if event != "fit_end":
+            super().fire(event)
+            return
+        assert self.source is not None
+        with hide_run_attributes(self.source.trainer.module, Module):
+            super().fire(event)
+
+
+class LoggerDestinationAdapter(ComposerAdapter, Logger):
+    """An adapter of a logger destination of Composer, which has events, too.
+
+    Among the callbacks of a Trainer it receives logged values by `on_log`. Among the loggers of a
+    Trainer it is one of them, and a callback as well.
+
+    Args:
+        guest: the destination.
+    """
+
+    def __init__(self, guest: Any) -> None:
+        super().__init__(guest)
+        self._pending: list[Callable[[], object]] = []
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at a hook, or None where the destination has no event."""
+        if hook == "on_log":
+            return self._on_log if self.guest_has("log_metrics") else None
+        return super().translated(hook)
+
+    def after_init(self) -> None:
+        """Log the values from before the destination's `init`, which opens its file or run."""
+        pending, self._pending = self._pending, []
+        for log_call in pending:
+            log_call()
+
+    @property
+    def experiment(self) -> Any:
+        """The destination."""
+        return self.guest
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log metrics."""
+        self._log_when_open(lambda: self.guest.log_metrics(dict(metrics), step))
+
+    def log_hyperparams(self, params: Any) -> None:
+        """Log hyperparameters, a mapping or a namespace."""
+        hyperparameters = dict(params) if hasattr(params, "keys") else vars(params)
+        self._log_when_open(lambda: self.guest.log_hyperparameters(hyperparameters))
+
+    def log_images(
+        self,
+        images: Any,
+        name: str = "Images",
+        channels_last: bool = False,
+        step: int | None = None,
+    ) -> None:
+        """Log images."""
+        self._log_when_open(lambda: self.guest.log_images(images, name, channels_last, step))
+
+    def log_image(
+        self,
+        key: str,
+        images: Sequence[Any],
+        step: int | None = None,
+        *,
+        captions: Sequence[str] | None = None,  # noqa: ARG002 - Composer has none
+        channels_last: bool = False,
+    ) -> None:
+        """Log images, without their captions."""
+        self.log_images(images, key, channels_last, step)
+
+    def log_table(
+        self,
+        key: str,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """Log a table, of columns and rows or of a data frame."""
+        if dataframe is not None:
+            columns, data = list(dataframe.columns), dataframe.to_numpy().tolist()
+        columns, rows = list(columns or ()), [list(row) for row in data or ()]
+        self._log_when_open(lambda: self.guest.log_table(columns, rows, key, step))
+
+    def _log_when_open(self, log_call: Callable[[], object]) -> None:
+        if self.is_open:
+            log_call()
+        else:
+            self._pending.append(log_call)
+
+    def _on_log(self, trainer: Any, _module: Any, metrics: Any, step: int) -> None:
+        if not any(logger is self for logger in trainer.loggers):
+            self.guest.log_metrics(dict(metrics), step)
+
+
+# --- entry points ---
+
+_SAVER = "composer.callbacks.checkpoint_saver.CheckpointSaver"
+
+_COUNTERPARTS: dict[str, type[Callback]] = {
+    _SAVER: Checkpoint,
+    "composer.callbacks.early_stopper.EarlyStopper": EarlyStopping,
+    "composer.loggers.progress_bar_logger.ProgressBarLogger": ForeignProgressBar,
+}
+"""By class of Composer, the class here that its adapter counts as: the trainer adds no default."""
+
+_SPECIAL_ADAPTERS: dict[str, type[ComposerAdapter]] = {
+    _SAVER: CheckpointSaverAdapter,
+    "composer.loggers.logger_destination.LoggerDestination": LoggerDestinationAdapter,
+    "composer.callbacks.export_for_inference.ExportForInferenceCallback": ExportCallbackAdapter,
+}
+"""By class of Composer, the adapter of those that need more than events."""
+
+
+def adapt(guest: Any) -> Callback:
+    """Return the adapter of a callback of Composer.
+
+    Args:
+        guest: the callback.
+    """
+    names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(guest).__mro__}
+    counterparts = [cls for name, cls in _COUNTERPARTS.items() if name in names]
+    special = (adapter for name, adapter in _SPECIAL_ADAPTERS.items() if name in names)
+    return next(special, ComposerAdapter).hosting(guest, *counterparts)
+
+
+def refuse_algorithm(guest: Any) -> NoReturn:
+    """Raise an error: an algorithm of Composer changes a training loop that does not exist here.
+
+    Raises:
+        CallbackError: always.
+    """
+    raise CallbackError(
+        f"{type(guest).__module__}.{type(guest).__qualname__}: it is an algorithm of Composer, "
+        "which changes the model, the batches or the loss of Composer's own training loop. Run it "
+        "in Composer's Trainer, or apply what it does to the model before fit, as its function in "
+        "composer.functional does."
+    )

@@ -1,0 +1,640 @@
+"""Proxies of a Trainer and a Module for Lightning's callbacks, under Lightning's names.
+
+Their `__class__` is Lightning's own class where the package is imported, so `isinstance` holds. A
+module that is a LightningModule itself is handed over as it is.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import torch
+
+from trainer_hooks.adapters.callback_adapter import HostedCallback
+from trainer_hooks.adapters.lightning.loop_proxies import (
+    BackwardSkipping,
+    EvaluationLoopProxy,
+    FitLoopProxy,
+    PredictionLoopProxy,
+    completed_windows,
+)
+from trainer_hooks.adapters.lightning.package import (
+    enum_member,
+    lightning_package_of,
+    set_lightning_rank,
+)
+from trainer_hooks.adapters.proxy import PartialProxy, Proxy
+from trainer_hooks.loggers.dummy import RankZeroLoggerProxy
+from trainer_hooks.loops.module_steps import overrides
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = [
+    "LightningModuleProxy",
+    "LightningTrainerProxy",
+    "get_module_proxy",
+    "get_trainer_proxy",
+    "unwrap_proxy",
+]
+
+# keyed by id and weak in the value: a proxy keeps its target alive, so as long as an entry is there
+# its id belongs to no other object
+_TRAINER_PROXIES: WeakValueDictionary[tuple[int, str], LightningTrainerProxy] = (
+    WeakValueDictionary()
+)
+_MODULE_PROXIES: WeakValueDictionary[tuple[int, str], LightningModuleProxy] = WeakValueDictionary()
+
+_PROXIED_CLASSES: WeakKeyDictionary[type, dict[type, type]] = WeakKeyDictionary()
+"""The `__class__` of module proxies, by the module's class and by Lightning's LightningModule."""
+
+
+def get_trainer_proxy(trainer: Any, foreign: object) -> LightningTrainerProxy:
+    """Set Lightning's rank, and return the trainer's proxy, one for each of Lightning's packages.
+
+    Args:
+        trainer: the Trainer.
+        foreign: the callback, module, data module or logger that it is handed to.
+    """
+    set_lightning_rank(trainer.global_rank)
+    key = (id(trainer), lightning_package_of(foreign))
+    proxy = _TRAINER_PROXIES.get(key)
+    if proxy is None:
+        proxy = _TRAINER_PROXIES[key] = LightningTrainerProxy(trainer, key[1])
+    return proxy
+
+
+def get_module_proxy(module: Any, trainer: Any, foreign: object) -> Any:
+    """Return the proxy of a module, or the LightningModule itself if it is an adapter of one.
+
+    Args:
+        module: the module, or None.
+        trainer: the Trainer that runs it.
+        foreign: the callback that it is handed to.
+    """
+    if module is None:
+        return None
+    return _module_proxy(module, get_trainer_proxy(trainer, foreign))
+
+
+def _module_proxy(module: Any, trainer_proxy: LightningTrainerProxy) -> Any:
+    original = getattr(module, "lightning_object", None)
+    if original is not None:
+        return original
+    key = (id(module), trainer_proxy._package)  # noqa: SLF001 - of this file
+    proxy = _MODULE_PROXIES.get(key)
+    if proxy is None or proxy.proxy_trainer is not trainer_proxy:
+        proxy = _MODULE_PROXIES[key] = LightningModuleProxy(module, trainer_proxy)
+    return proxy
+
+
+def unwrap_proxy(item: Any) -> Any:
+    """Return the object behind a proxy; anything else is returned as it is."""
+    # a module proxy gives another class as its __class__, so isinstance would not know it
+    is_proxy = isinstance(item, Proxy) or type(item) is LightningModuleProxy
+    return item.proxy_target if is_proxy else item
+
+
+# --- the trainer ---
+
+
+class LightningTrainerProxy(Proxy):
+    """A Trainer under the names of Lightning's.
+
+    Args:
+        target: the Trainer.
+        package: the package of Lightning whose Trainer `isinstance` takes it for.
+
+    Attributes:
+        skipping: whether batches of the fit are run without a backward.
+    """
+
+    __slots__ = ("_package", "_predict_loop", "_val_loop", "skipping")
+
+    _framework: ClassVar[str] = "Lightning"
+
+    _package: str
+    _predict_loop: PredictionLoopProxy
+    _val_loop: EvaluationLoopProxy
+    skipping: BackwardSkipping
+
+    def __init__(self, target: Any, package: str) -> None:
+        super().__init__(target)
+        object.__setattr__(self, "_package", package)
+        object.__setattr__(self, "_val_loop", EvaluationLoopProxy(target))
+        object.__setattr__(self, "_predict_loop", PredictionLoopProxy(target))
+        object.__setattr__(self, "skipping", BackwardSkipping())
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        package = sys.modules.get(self._package)
+        return LightningTrainerProxy if package is None else package.Trainer
+
+    # --- what runs now ---
+
+    @property
+    def state(self) -> TrainerStateProxy:
+        """The state, in members of Lightning's own enums."""
+        return TrainerStateProxy(self.proxy_target, self._package)
+
+    @property
+    def training(self) -> bool:
+        """Whether a fit runs, from its beginning on, and no validation in it."""
+        return bool(self._stage == "train")
+
+    @property
+    def validating(self) -> bool:
+        """Whether a validation runs, from the beginning of its run on."""
+        return bool(self._stage == "validate")
+
+    @property
+    def testing(self) -> bool:
+        """Whether a test runs, from the beginning of its run on."""
+        return bool(self._stage == "test")
+
+    @property
+    def predicting(self) -> bool:
+        """Whether a prediction runs, from the beginning of its run on."""
+        return bool(self._stage == "predict")
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether a validation, a test or a sanity check runs."""
+        return self._stage in {"sanity_check", "validate", "test"}
+
+    @property
+    def _stage(self) -> Any:
+        """The running stage as text, also where Lightning's enums are imported."""
+        stage = self.state.stage
+        return getattr(stage, "value", stage)
+
+    @property
+    def min_steps(self) -> int | None:
+        """Optimizer steps that are made at least; None if there is no minimum."""
+        return self.proxy_target.min_steps or None
+
+    @property
+    def enable_validation(self) -> bool:
+        """Whether a fit validates; before the loaders are made, whether it could."""
+        trainer = self.proxy_target
+        if not trainer.num_val_batches:
+            has_step = trainer.module is not None and overrides(trainer.module, "validation_step")
+            return bool(has_step and trainer.limit_val_batches)
+        return bool(sum(trainer.num_val_batches))
+
+    # --- callbacks, loggers, module ---
+
+    @property
+    def callbacks(self) -> list[Any]:
+        """The callbacks; those of Lightning as the user passed them."""
+        return [_original_callback(one) for one in self.proxy_target.callbacks]
+
+    @callbacks.setter
+    def callbacks(self, callbacks: list[Any]) -> None:
+        self.proxy_target.callbacks = callbacks
+
+    @property
+    def checkpoint_callbacks(self) -> list[Any]:
+        """The savers; those of Lightning as the user passed them."""
+        return [_original_callback(one) for one in self.proxy_target.checkpoint_callbacks]
+
+    @property
+    def checkpoint_callback(self) -> Any:
+        """The first saver, or None."""
+        return _original_callback(self.proxy_target.checkpoint_callback)
+
+    @property
+    def early_stopping_callbacks(self) -> list[Any]:
+        """The callbacks that stop early; those of Lightning as the user passed them."""
+        return [_original_callback(one) for one in self.proxy_target.early_stopping_callbacks]
+
+    @property
+    def early_stopping_callback(self) -> Any:
+        """The first callback that stops early, or None."""
+        return _original_callback(self.proxy_target.early_stopping_callback)
+
+    @property
+    def progress_bar_callback(self) -> Any:
+        """The progress bar, or None."""
+        return _original_callback(self.proxy_target.progress_bar_callback)
+
+    @property
+    def lightning_module(self) -> Any:
+        """The module as callbacks get it: a LightningModule, a proxy, or None."""
+        module = self.proxy_target.module
+        return None if module is None else _module_proxy(module, self)
+
+    @property
+    def model(self) -> Any:
+        """The same as `lightning_module`."""
+        return self.lightning_module
+
+    @property
+    def datamodule(self) -> Any:
+        """The data module; one of Lightning as the user passed it."""
+        datamodule = self.proxy_target.datamodule
+        return getattr(datamodule, "lightning_object", datamodule)
+
+    @property
+    def loggers(self) -> list[Any]:
+        """The loggers; those of Lightning as the user passed them."""
+        return [_original_logger(one) for one in self.proxy_target.loggers]
+
+    @property
+    def logger(self) -> Any:
+        """The first logger, or None."""
+        return next(iter(self.loggers), None)
+
+    # --- parts of Lightning's Trainer ---
+
+    @property
+    def strategy(self) -> StrategyProxy:
+        """The proxy of the processes."""
+        return StrategyProxy(self.proxy_target.strategy, self, self._package)
+
+    @property
+    def accelerator(self) -> AcceleratorProxy:
+        """The proxy of the device's type."""
+        return AcceleratorProxy(self.proxy_target.accelerator, self._package)
+
+    @property
+    def precision_plugin(self) -> Any:
+        """Lightning's object for the precision; ours where Lightning is not imported."""
+        trainer, name = self.proxy_target, self.proxy_target.precision
+        classes = sys.modules.get(f"{self._package}.plugins.precision")
+        if classes is None:
+            return trainer.precision_plugin
+        if name.endswith("-mixed"):
+            return classes.MixedPrecision(name, trainer.device.type, trainer.scaler)
+        if name == "64-true":
+            return classes.DoublePrecision()
+        return classes.Precision() if name == "32-true" else classes.HalfPrecision(name)
+
+    @property
+    def fit_loop(self) -> FitLoopProxy:
+        """The proxy of the loop over epochs."""
+        return FitLoopProxy(self.proxy_target, self._val_loop, self.skipping)
+
+    @property
+    def validate_loop(self) -> EvaluationLoopProxy:
+        """The proxy of the loop of a validation or test."""
+        return self._val_loop
+
+    test_loop = _evaluation_loop = validate_loop
+
+    @property
+    def predict_loop(self) -> PredictionLoopProxy:
+        """The proxy of the loop of a prediction."""
+        return self._predict_loop
+
+    def count_evaluation_batch(self, dataloader_idx: int, batch_idx: int) -> None:
+        """Count a batch of the running evaluation, once however many callbacks report it.
+
+        Args:
+            dataloader_idx: the index of its loader.
+            batch_idx: the index of the batch in that loader.
+        """
+        is_prediction = self.proxy_target.state.fn == "predict"
+        loop = self._predict_loop if is_prediction else self._val_loop
+        position = (dataloader_idx, batch_idx)
+        if position != loop.last_batch:
+            is_first = position == (0, 0)
+            loop.last_batch, loop.batches = position, 1 if is_first else loop.batches + 1
+
+    @property
+    def _logger_connector(self) -> LoggerConnectorProxy:
+        return LoggerConnectorProxy(self.proxy_target)
+
+    @property
+    def _checkpoint_connector(self) -> CheckpointConnectorProxy:
+        return CheckpointConnectorProxy(self.proxy_target)
+
+    @property
+    def _accelerator_connector(self) -> AcceleratorConnectorProxy:
+        return AcceleratorConnectorProxy(self.proxy_target)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Become None in copies and pickles, which must not hold the run."""
+        return _none, ()
+
+
+def _original_callback(callback: Any) -> Any:
+    return callback.guest if isinstance(callback, HostedCallback) else callback
+
+
+def _original_logger(logger: Any) -> Any:
+    """Return Lightning's logger, also in a process where another object writes in its place."""
+    own = logger.own if isinstance(logger, RankZeroLoggerProxy) else logger
+    return getattr(own, "lightning_object", logger)
+
+
+def _none() -> None:
+    """Return None, as the copy of an object that is not copied."""
+
+
+class TrainerStateProxy:
+    """Proxy of `trainer.state`, in members of Lightning's own enums where they are imported.
+
+    Args:
+        trainer: the Trainer.
+        package: the package of Lightning whose enums are used.
+    """
+
+    def __init__(self, trainer: Any, package: str) -> None:
+        self._state = trainer.state
+        self._package = package
+
+    @property
+    def fn(self) -> Any:
+        """The run's function: `"fit"`, `"validate"`, `"test"` or `"predict"`; None outside."""
+        return enum_member(self._package, "TrainerFn", self._state.fn)
+
+    @property
+    def stage(self) -> Any:
+        """The running stage, set from the beginning of a run on; None outside of one."""
+        fn, stage = self._state.fn, self._state.stage
+        name = stage or ("train" if fn == "fit" else fn)
+        return enum_member(self._package, "RunningStage", name)
+
+    @property
+    def status(self) -> Any:
+        """The status of the run, such as `"running"` or `"finished"`."""
+        return enum_member(self._package, "TrainerStatus", self._state.status)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run ended in order."""
+        return bool(self._state.status == "finished")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run ended in order or was interrupted."""
+        return self._state.status in {"finished", "interrupted"}
+
+
+# --- strategy and accelerator ---
+
+
+def _imported_class(module: str, name: str, default: type) -> type:
+    """Return a class of Lightning's if its module is imported, else `default`."""
+    kind: type = getattr(sys.modules.get(module), name, default)
+    return kind
+
+
+class AcceleratorProxy(Proxy):
+    """Proxy of `trainer.accelerator`; `isinstance` takes it for Lightning's for that device type.
+
+    Args:
+        target: the trainer's accelerator.
+        package: the package of Lightning.
+    """
+
+    __slots__ = ("_package",)
+
+    _framework: ClassVar[str] = "Lightning"
+    _foreign_name: ClassVar[str] = "Trainer.accelerator"
+
+    _package: str
+
+    def __init__(self, target: Any, package: str) -> None:
+        super().__init__(target)
+        object.__setattr__(self, "_package", package)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        device_type = self.proxy_target.root_device.type.upper()
+        return _imported_class(
+            f"{self._package}.accelerators", f"{device_type}Accelerator", AcceleratorProxy
+        )
+
+
+class StrategyProxy(Proxy):
+    """Proxy of `trainer.strategy`: collectives as in Lightning, and the module's proxy.
+
+    Args:
+        target: the trainer's strategy.
+        trainer: the proxy of the trainer.
+        package: the package of Lightning.
+    """
+
+    __slots__ = ("_package", "_trainer_proxy")
+
+    _framework: ClassVar[str] = "Lightning"
+    _foreign_name: ClassVar[str] = "Trainer.strategy"
+
+    _package: str
+
+    def __init__(self, target: Any, trainer: Any, package: str) -> None:
+        super().__init__(target)
+        object.__setattr__(self, "_trainer_proxy", trainer)
+        object.__setattr__(self, "_package", package)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        target = self.proxy_target
+        name = "DDPStrategy" if target.is_distributed else "SingleDeviceStrategy"
+        return _imported_class(
+            f"{self._package}.strategies",
+            "FSDPStrategy" if target.is_sharded else name,
+            StrategyProxy,
+        )
+
+    @property
+    def accelerator(self) -> AcceleratorProxy:
+        """The proxy of the device's type."""
+        return AcceleratorProxy(self.proxy_target.accelerator, self._package)
+
+    @property
+    def lightning_module(self) -> Any:
+        """The module as callbacks get it."""
+        return self._trainer_proxy.lightning_module
+
+    @property
+    def model(self) -> Any:
+        """The same as `lightning_module`."""
+        return self._trainer_proxy.lightning_module
+
+    @property
+    def precision_plugin(self) -> Any:
+        """Lightning's object for the precision."""
+        return self._trainer_proxy.precision_plugin
+
+    @property
+    def parallel_devices(self) -> list[torch.device]:
+        """The device of each process on this machine."""
+        kind, indices = self.root_device.type, self._trainer_proxy.device_ids
+        return [torch.device(kind) if kind == "cpu" else torch.device(kind, i) for i in indices]
+
+    def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+        """Reduce a tensor over all ranks in place, as in Lightning; anything else is returned.
+
+        Args:
+            tensor: a tensor of one shape on all ranks.
+            group: a process group; all ranks unless given.
+            reduce_op: the operation's name, or one of torch's.
+        """
+        if not isinstance(tensor, torch.Tensor) or self.proxy_target.world_size == 1:
+            return tensor
+        name = reduce_op if reduce_op is None else str(reduce_op).rpartition(".")[2].lower()
+        # callbacks of Lightning ignore the result, so the tensor itself must hold it
+        with torch.no_grad():
+            return tensor.copy_(self.proxy_target.reduce(tensor, group, name))
+
+    def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """Gather a tensor of all ranks; with one rank the tensor is returned, as in Lightning."""
+        if self.proxy_target.world_size == 1:
+            return tensor
+        return self.proxy_target.all_gather(tensor, group, sync_grads)
+
+
+# --- connectors ---
+
+
+class LoggerConnectorProxy(PartialProxy):
+    """Proxy of `trainer._logger_connector`: whether and how metrics are logged."""
+
+    _framework: ClassVar[str] = "Lightning"
+    _foreign_name: ClassVar[str] = "Trainer._logger_connector"
+
+    @property
+    def should_update_logs(self) -> bool:
+        """Whether metrics go to the loggers at this step."""
+        trainer = self._trainer
+        every = trainer.log_every_n_steps
+        if every < 1:
+            return False
+        count = completed_windows(trainer) + 1 if trainer.state.fn == "fit" else 1
+        return bool(count % every == 0 or trainer.should_stop)
+
+    def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+        """Pass metrics to the loggers, at the current batch's step unless one is given."""
+        if step is None and "step" not in metrics:
+            epoch = self._trainer.current_epoch
+            self._trainer.log_metrics(metrics, completed_windows(self._trainer), epoch=epoch)
+        else:
+            self._trainer.log_metrics(metrics, step)
+
+
+class CheckpointConnectorProxy(PartialProxy):
+    """Proxy of `trainer._checkpoint_connector`: a checkpoint in memory."""
+
+    _framework: ClassVar[str] = "Lightning"
+    _foreign_name: ClassVar[str] = "Trainer._checkpoint_connector"
+
+    def dump_checkpoint(self, weights_only: bool | None = False) -> dict[str, Any]:
+        """Return the contents of a checkpoint of this moment."""
+        checkpoint: dict[str, Any] = self._trainer.dump_checkpoint(bool(weights_only))
+        return checkpoint
+
+
+class AcceleratorConnectorProxy(PartialProxy):
+    """Proxy of `trainer._accelerator_connector`: how processes share the work."""
+
+    _framework: ClassVar[str] = "Lightning"
+    _foreign_name: ClassVar[str] = "Trainer._accelerator_connector"
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether there are several processes."""
+        return bool(self._trainer.world_size > 1)
+
+    @property
+    def use_distributed_sampler(self) -> bool:
+        """Whether each rank gets its share of the data: always True."""
+        return True
+
+    @property
+    def strategy(self) -> Any:
+        """The trainer's strategy."""
+        return self._trainer.strategy
+
+
+# --- the module ---
+
+
+class LightningModuleProxy:
+    """A module under the names of a LightningModule; all but a few are passed on.
+
+    It is no `Proxy`, whose `__setattr__` would keep properties of its own from the module.
+
+    Args:
+        module: the module.
+        trainer: the proxy of its trainer.
+    """
+
+    __slots__ = ("__weakref__", "proxy_target", "proxy_trainer")
+
+    proxy_target: Any
+    proxy_trainer: Any
+
+    def __init__(self, module: nn.Module, trainer: LightningTrainerProxy) -> None:
+        object.__setattr__(self, "proxy_target", module)
+        object.__setattr__(self, "proxy_trainer", trainer)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return _proxied_class(type(self.proxy_target), self.proxy_trainer._package)  # noqa: SLF001
+
+    @property
+    def trainer(self) -> Any:
+        """The proxy of the trainer."""
+        return self.proxy_trainer
+
+    _trainer = trainer
+
+    def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """Gather tensors of all ranks; with one rank the data are returned, as in Lightning."""
+        if self.proxy_trainer.proxy_target.world_size == 1:
+            return data
+        return self.proxy_target.all_gather(data, group, sync_grads)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.proxy_target, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.proxy_target, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.proxy_target, name)
+
+    def __dir__(self) -> list[str]:
+        """Return the module's names."""
+        return dir(self.proxy_target)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module."""
+        return self.proxy_target(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return self.proxy_target is unwrap_proxy(other)
+
+    def __hash__(self) -> int:
+        return hash(self.proxy_target)
+
+    def __repr__(self) -> str:
+        """Show the module."""
+        return repr(self.proxy_target)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.proxy_target, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle the module in the proxy's place."""
+        return unwrap_proxy, (self.proxy_target,)
+
+
+def _proxied_class(kind: type, package_name: str) -> type:
+    """Return a class that is both the module's and a LightningModule, for `isinstance` alone."""
+    package = sys.modules.get(package_name)
+    if package is None:
+        return kind
+    classes = _PROXIED_CLASSES.setdefault(kind, {})
+    lightning_module: type = package.LightningModule
+    if lightning_module not in classes:
+        classes[lightning_module] = type(
+            kind.__name__, (kind, lightning_module), {"__module__": kind.__module__}
+        )
+    return classes[lightning_module]

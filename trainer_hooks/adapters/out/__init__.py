@@ -1,3 +1,0 @@
-"""Callbacks of ours in the trainers of other frameworks; a file for each framework."""
-
-from __future__ import annotations

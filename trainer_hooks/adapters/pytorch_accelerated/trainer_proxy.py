@@ -1,0 +1,363 @@
+"""Proxy of a Trainer for pytorch-accelerated's callbacks, under the names of its Trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from trainer_hooks.adapters.proxy import PartialProxy, Proxy, missing_attribute
+from trainer_hooks.callback import Callback
+from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.connector.registry import adapt_if_foreign
+from trainer_hooks.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = [
+    "AccelerateProxy",
+    "AcceleratedTrainerProxy",
+    "RunConfigProxy",
+    "RunHistoryProxy",
+    "TrainerCallbackHandler",
+]
+
+_STATE_FILE = "training_state.pt"
+"""The file in a folder of `save_training_state`."""
+
+
+class RunHistoryProxy(Proxy):
+    """Proxy of `trainer.run_history`: the logged metrics, with epochs counted from 1.
+
+    Args:
+        trainer: the Trainer.
+    """
+
+    __slots__ = ("_trainer",)
+
+    def __init__(self, trainer: Any) -> None:
+        super().__init__(trainer.history)
+        object.__setattr__(self, "_trainer", trainer)
+
+    @property
+    def current_epoch(self) -> int:
+        """The number of the current epoch, from 1 on."""
+        return int(self._trainer.current_epoch) + 1
+
+    def delete_metric(self, metric_name: str) -> None:
+        """Delete a metric's values; one that was never logged is no error."""
+        if metric_name in self.proxy_target.get_metric_names():
+            self.proxy_target.delete_metric(metric_name)
+
+    def get_metric_names(self) -> set[str]:
+        """Return the names of all logged metrics."""
+        return {*self.proxy_target.get_metric_names(), *self._trainer.callback_metrics}
+
+    def get_latest_metric(self, metric_name: str) -> Any:
+        """Return the latest value of a metric.
+
+        The values of this moment come first: those of an epoch are recorded when it is over, and
+        callbacks there read them before.
+        """
+        metrics = self._trainer.callback_metrics
+        if metric_name in metrics:
+            return metrics[metric_name].item()
+        return self.proxy_target.get_latest_metric(metric_name)
+
+
+class RunConfigProxy(PartialProxy):
+    """Proxy of `trainer.run_config`: the options and the size of a run.
+
+    Args:
+        trainer: the Trainer.
+    """
+
+    _framework: ClassVar[str] = "pytorch-accelerated"
+    _foreign_name: ClassVar[str] = "Trainer.run_config"
+
+    def __init__(self, trainer: Any) -> None:
+        super().__init__(trainer)
+        self.num_epochs = trainer.max_epochs
+        self.gradient_accumulation_steps = trainer.accumulate_grad_batches
+        self.gradient_clip_value = trainer.gradient_clip_val
+        self.max_num_train_steps = None if trainer.max_steps < 0 else trainer.max_steps
+        windows = -(-trainer.num_training_batches // self.gradient_accumulation_steps)
+        self.num_update_steps_per_epoch = self.num_local_update_steps_per_epoch = windows
+        self.is_local_process_zero = trainer.local_rank == 0
+        self.is_world_process_zero = trainer.is_global_zero
+        self.is_distributed = trainer.world_size > 1
+        self.mixed_precision = "no" if trainer.precision == "32-true" else trainer.precision
+        self.num_processes = trainer.world_size
+
+
+class AccelerateProxy(PartialProxy):
+    """Proxy of `trainer._accelerator`, the Accelerator of Hugging Face's accelerate.
+
+    Args:
+        trainer: the Trainer.
+    """
+
+    _framework: ClassVar[str] = "pytorch-accelerated"
+    _foreign_name: ClassVar[str] = "Trainer._accelerator"
+
+    def __init__(self, trainer: Any) -> None:
+        super().__init__(trainer)
+        self.is_local_main_process = trainer.local_rank == 0
+        self.is_main_process = trainer.is_global_zero
+        self.num_processes = trainer.world_size
+        self.process_index = trainer.global_rank
+        self.local_process_index = trainer.local_rank
+        self.is_last_process = trainer.global_rank == trainer.world_size - 1
+        self.use_distributed = trainer.world_size > 1
+        self.device = trainer.device
+
+    def unwrap_model(self, model: Any) -> Any:
+        """Return the model, which is not wrapped here."""
+        return model
+
+    def wait_for_everyone(self) -> None:
+        """Wait for the other ranks at a barrier."""
+        self._trainer.strategy.barrier()
+
+
+class TrainerCallbackHandler:
+    """`trainer.callback_handler`: a trainer's callbacks, and events of the user's own.
+
+    Args:
+        trainer: the Trainer.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def add_callbacks(self, callbacks: Iterable[Callback | type[Callback]]) -> None:
+        """Register callbacks in their order."""
+        for callback in callbacks:
+            self.add_callback(callback)
+
+    def add_callback(self, callback: Callback | type[Callback]) -> None:
+        """Register a callback, or an instance of a class that takes no arguments.
+
+        Several instances of a class are allowed; those with a state need a `state_key` each.
+
+        Raises:
+            CallbackError: it is neither a callback nor a class of one, or is registered already.
+            StateKeyError: another stateful callback has its state_key.
+        """
+        is_class = isinstance(callback, type) and issubclass(callback, Callback)
+        self._trainer.add_callback(callback() if is_class else callback)  # type: ignore[operator]
+
+    def clear_callbacks(self) -> None:
+        """Remove all callbacks, those that the trainer added by itself too."""
+        for callback in self._trainer.callbacks:
+            self._trainer.remove_callback(callback)
+
+    def __iter__(self) -> Iterator[Callback]:
+        return iter(self._trainer.callbacks)
+
+    @property
+    def callback_list(self) -> list[str]:
+        """The class names of the callbacks, in the order in which they are called."""
+        return [type(callback).__name__ for callback in self]
+
+    def call_event(self, event: str, *args: Any, **kwargs: Any) -> None:
+        """Call the method named `event` of each callback that has it.
+
+        Args:
+            event: a name of the user's own; hooks are fired by the trainer itself.
+            *args: positional arguments of the method, the trainer first. Without any, and without
+                a `trainer` by name, this trainer is passed by name.
+            **kwargs: keyword arguments of the method.
+
+        Raises:
+            UsageError: the event is a hook of trainer_hooks, or looks like one.
+        """
+        if not args:
+            kwargs.setdefault("trainer", self._trainer)
+        self._trainer.call_event(event, *args, **kwargs)
+
+
+class AcceleratedTrainerProxy(Proxy):
+    """Proxy of a Trainer under the names of pytorch-accelerated's.
+
+    Args:
+        target: the Trainer.
+    """
+
+    # attributes that callbacks set, which do not reach the Trainer
+    __slots__ = ("_loss_tracker", "_replaced_loader", "_replaced_model", "callback_handler")
+
+    _framework: ClassVar[str] = "pytorch-accelerated"
+
+    def __init__(self, target: Any) -> None:
+        super().__init__(target)
+        for name in ("_replaced_loader", "_loss_tracker", "_replaced_model"):
+            object.__setattr__(self, name, None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in AcceleratedTrainerProxy.__slots__:
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "callback_handler":  # unless a callback has set another one
+            return TrainerCallbackHandler(self.proxy_target)
+        return super().__getattr__(name)
+
+    def __dir__(self) -> list[str]:
+        """Return the attributes of the instance alone.
+
+        A callback there that goes through all attributes, to move modules to a device, must not
+        touch the properties.
+        """
+        return ["model", *vars(self.proxy_target)]
+
+    # --- attributes of their Trainer ---
+
+    @property
+    def model(self) -> Any:
+        """The module; one that is set is used by `save_checkpoint` and by validations alone."""
+        return self.proxy_target.module if self._replaced_model is None else self._replaced_model
+
+    @model.setter
+    def model(self, model: Any) -> None:
+        self._replaced_model = None if model is self.proxy_target.module else model
+
+    @property
+    def run_history(self) -> RunHistoryProxy:
+        """The logged metrics."""
+        return RunHistoryProxy(self.proxy_target)
+
+    @property
+    def run_config(self) -> RunConfigProxy:
+        """The options and the size of the run."""
+        return RunConfigProxy(self.proxy_target)
+
+    @property
+    def optimizer(self) -> Any:
+        """The first optimizer; None before a fit."""
+        return next(iter(self.proxy_target.optimizers), None)
+
+    @property
+    def scheduler(self) -> Any:
+        """The first scheduler, or None."""
+        configs = self.proxy_target.lr_scheduler_configs
+        return configs[0].scheduler if configs else None
+
+    @property
+    def _accelerator(self) -> AccelerateProxy:
+        return AccelerateProxy(self.proxy_target)
+
+    @property
+    def _train_dataloader(self) -> Any:
+        return self.proxy_target.train_dataloader
+
+    @_train_dataloader.setter
+    def _train_dataloader(self, loader: Any) -> None:
+        _refuse_loader(loader)
+
+    @property
+    def _eval_dataloader(self) -> Any:
+        trainer = self.proxy_target
+        if self._replaced_loader is not None:
+            return self._replaced_loader
+        loaders = trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders
+        return loaders[0] if isinstance(loaders, list) and loaders else loaders
+
+    @_eval_dataloader.setter
+    def _eval_dataloader(self, loader: Any) -> None:
+        if self.proxy_target.state.stage not in {"validate", "test"}:
+            _refuse_loader(loader)
+        self._replaced_loader = loader  # as there, a running evaluation goes on with its own
+
+    # --- validations ---
+
+    def _run_eval_epoch(self, loader: Any, is_intermediate: bool = False) -> None:  # noqa: ARG002
+        """Validate after the current batch, or at the end of an epoch with another model's weights.
+
+        A fit here validates between batches, so the end of the batch is the earliest moment.
+        """
+        trainer = self.proxy_target
+        if is_intermediate and self._replaced_model is None:
+            trainer.request_validation()
+        elif trainer.progress.stage is EpochStage.BATCHES:
+            raise missing_attribute("Trainer", "pytorch-accelerated", "_run_eval_epoch")
+        else:
+            self._validate_model()
+
+    def _validate_model(self) -> None:
+        """Validate with the weights of the model that was set, and put the module's back."""
+        trainer, module = self.proxy_target, self.proxy_target.module
+        history, callbacks = trainer.history, self.callback_handler.callbacks
+        prefix = history.metric_name_prefix
+        history.set_metric_name_prefix("")  # validate_again puts it before every name itself
+        weights = {name: value.clone() for name, value in module.state_dict().items()}
+        module.load_state_dict(self.model.state_dict())
+        try:
+            trainer.validate_again(prefix, [adapt_if_foreign(callback) for callback in callbacks])
+        finally:
+            module.load_state_dict(weights)
+            history.set_metric_name_prefix(prefix)
+
+    # --- files ---
+
+    def save_checkpoint(
+        self,
+        save_path: Any,
+        checkpoint_kwargs: dict[str, Any] | None = None,
+        save_optimizer: bool = True,
+        save_scheduler: bool = True,
+        save_per_node: bool = True,  # noqa: ARG002 - theirs
+    ) -> None:
+        """Write a file in pytorch-accelerated's format, on rank 0."""
+        checkpoint = {"model_state_dict": self.model.state_dict()}
+        if save_optimizer and self.optimizer is not None:
+            checkpoint["optimizer_state_dict"] = self.optimizer.state_dict()
+        if save_scheduler and self.scheduler is not None:
+            checkpoint["scheduler_state_dict"] = self.scheduler.state_dict()
+        if self.proxy_target.is_global_zero:
+            torch.save({**checkpoint, **(checkpoint_kwargs or {})}, save_path)
+
+    def load_checkpoint(
+        self, checkpoint_path: Any, load_optimizer: bool = True, load_scheduler: bool = True
+    ) -> dict[str, Any]:
+        """Load a file in pytorch-accelerated's format, and return its contents."""
+        checkpoint: dict[str, Any] = torch.load(
+            checkpoint_path, map_location="cpu", weights_only=True
+        )
+        self.model.load_state_dict(checkpoint["model_state_dict"])
+        if load_optimizer and "optimizer_state_dict" in checkpoint and self.optimizer is not None:
+            self.optimizer.load_state_dict(checkpoint["optimizer_state_dict"])
+        if load_scheduler and "scheduler_state_dict" in checkpoint and self.scheduler is not None:
+            self.scheduler.load_state_dict(checkpoint["scheduler_state_dict"])
+
+        return checkpoint
+
+    def save_training_state(
+        self, output_dir: Any, checkpoint_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Write a checkpoint in their format into a folder; a resume here needs one of ours."""
+        epoch = {"current_epoch": self.run_history.current_epoch}
+        if self.proxy_target.is_global_zero:
+            Path(output_dir).mkdir(parents=True, exist_ok=True)
+        self.save_checkpoint(Path(output_dir) / _STATE_FILE, {**epoch, **(checkpoint_kwargs or {})})
+        self.proxy_target.strategy.barrier()
+
+    def load_training_state(self, input_dir: Any) -> dict[str, Any]:
+        """Load the checkpoint in a folder, and return its entries beside the states."""
+        checkpoint = self.load_checkpoint(Path(input_dir) / _STATE_FILE)
+        return {
+            name: value for name, value in checkpoint.items() if not name.endswith("_state_dict")
+        }
+
+
+def _refuse_loader(loader: Any) -> None:
+    """Raise a UsageError: a loader of a running fit cannot be replaced."""
+    raise UsageError(
+        f"a callback of pytorch-accelerated put {type(loader).__name__} in the place of a loader "
+        "of a run under way, whose place in the data would be lost. Pass the loader that is meant, "
+        "or Trainer(limit_train_batches=..., limit_val_batches=...)."
+    )

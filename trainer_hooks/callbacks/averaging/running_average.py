@@ -1,0 +1,352 @@
+"""Running averages of a module's weights, and their exchange with the weights in training."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
+
+from trainer_hooks.callbacks.option_checks import check_number
+from trainer_hooks.errors import CallbackError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import Tensor
+
+    from trainer_hooks.module.module import Module
+
+    AvgFn = Callable[[Tensor, Tensor, Tensor | int], Tensor]
+    MultiAvgFn = Callable[[Any, Any, Tensor | int], None]
+
+__all__ = [
+    "ExchangeableAverage",
+    "ExternalAverage",
+    "RunningAverage",
+    "check_averaging",
+    "check_decay",
+    "check_device",
+]
+
+_PREFIX = "module."
+"""The prefix of the weights' names in the state of `AveragedModel`."""
+
+
+class RunningAverage:
+    """A running average of a module's weights, in a copy of the module.
+
+    Before the first update the copy holds the weights at the time of copying.
+
+    Args:
+        module: the module to average. It is copied once, without its gradients.
+        device: the device of the average; each tensor's own unless given.
+        use_buffers: whether buffers are averaged too; else those of the last update are kept.
+        avg_fn: returns a new average of one tensor from the old one, the tensor, and the number
+            averaged before; the mean of all unless given.
+        multi_avg_fn: the same for lists of tensors, in place.
+
+    Attributes:
+        model: torch's `AveragedModel`; the averaged copy is its `module`.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device: torch.device | None = None,
+        use_buffers: bool = False,
+        avg_fn: AvgFn | None = None,
+        multi_avg_fn: MultiAvgFn | None = None,
+    ) -> None:
+        if avg_fn is None and multi_avg_fn is None:
+            multi_avg_fn = self._mean
+        self.model = AveragedModel(module, device, avg_fn, multi_avg_fn, use_buffers)
+        # AveragedModel reads the count at each update: on the host this synchronizes no device
+        self.model.n_averaged = torch.tensor(0)
+        # the deep copy includes the gradients, which would only take memory
+        for parameter in self.model.module.parameters():
+            parameter.grad = None
+
+    @property
+    def module(self) -> Module:
+        """The copy of the module that holds the average."""
+        return self.model.module  # type: ignore[return-value]
+
+    @property
+    def count(self) -> int:
+        """The number of updates so far."""
+        return int(self.model.n_averaged)
+
+    @count.setter
+    def count(self, value: int) -> None:
+        self.model.n_averaged.fill_(value)
+
+    def update(self, module: nn.Module) -> None:
+        """Update the average with the module's present weights; the first update copies them."""
+        self.model.update_parameters(module)
+
+    @torch.no_grad()
+    def exchange(self, module: nn.Module) -> None:
+        """Swap the averaged weights with the module's; a second call swaps them back exactly."""
+        for average, current in self._pairs(module):
+            averaged = average.clone()
+            average.copy_(current)
+            current.copy_(averaged)
+
+    @torch.no_grad()
+    def copy_to(self, module: nn.Module) -> None:
+        """Copy the averaged weights into the module."""
+        for average, current in self._pairs(module):
+            current.copy_(average)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the averaged weights under the module's own names."""
+        return self.model.module.state_dict()
+
+    def extra_state(self) -> dict[str, Any]:
+        """Return the rest of the state: the number of updates."""
+        return {
+            name: value
+            for name, value in self.model.state_dict().items()
+            if not name.startswith(_PREFIX)
+        }
+
+    def load(self, weights: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
+        """Restore an average from the results of `state_dict` and `extra_state`."""
+        self.model.module.load_state_dict(weights)
+        if extra is not None:
+            self.count = int(extra["n_averaged"])
+
+    def _mean(self, averages: list[Tensor], current: list[Tensor], _count: object) -> None:
+        """Update means in place; integer tensors, such as batch counters, are copied."""
+        if averages[0].is_floating_point() or averages[0].is_complex():
+            # the count as an int: torch would copy a tensor from the device to make it one
+            get_swa_multi_avg_fn()(averages, current, self.count)  # type: ignore[no-untyped-call]
+        else:
+            torch._foreach_copy_(averages, current)
+
+    def _pairs(self, module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+        """Return each averaged tensor with the module's tensor of the same name.
+
+        Raises:
+            CallbackError: the module gained or lost tensors since it was copied.
+        """
+        averaged, current = _named_tensors(self.model.module), _named_tensors(module)
+        if averaged.keys() != current.keys():
+            changed = ", ".join(map(repr, sorted(averaged.keys() ^ current.keys())[:4]))
+            raise CallbackError(
+                f"{type(module).__qualname__} whose weights are averaged: {changed} came or went "
+                "since the averaging began, so the average does not fit it any more. Average the "
+                "weights of a module that keeps its layers, without pruning or quantization."
+            )
+        return zip(averaged.values(), current.values(), strict=True)
+
+
+class ExternalAverage(RunningAverage):
+    """A running average that a user's object computes, as `timm.utils.ModelEmaV2` does.
+
+    Args:
+        module: the module to average.
+        decay: the weight of the old average in a new one, from 0 to 1.
+        make: called with `module` and `decay=`; returns an `nn.Module` with the averaged copy in
+            its attribute `module` and a method `update(module)`.
+        where: the callback whose option `make` is, for messages.
+
+    Attributes:
+        model: the object that `make` returned.
+
+    Raises:
+        OptionError: `make` returned an object of another form.
+    """
+
+    def __init__(
+        self, module: nn.Module, decay: float, make: Callable[..., Any], where: str
+    ) -> None:
+        model = make(module, decay=decay)
+        copy = getattr(model, "module", None)
+        has_update = isinstance(model, nn.Module) and callable(getattr(model, "update", None))
+        if not has_update or not isinstance(copy, nn.Module) or copy is module:
+            raise OptionError(
+                f"model_ema {make!r} of {where}: called with the module and decay=, it returned "
+                f"{type(model).__qualname__}; it must return an nn.Module with a copy of the "
+                "module as its `module`, and a method update(module). Pass such a class, or None."
+            )
+        self.model: Any = model
+        self._count = 0
+        for parameter in copy.parameters():
+            parameter.grad = None
+
+    @property
+    def count(self) -> int:
+        """The number of updates so far."""
+        return self._count
+
+    @count.setter
+    def count(self, value: int) -> None:
+        self._count = value
+
+    @torch.no_grad()
+    def update(self, module: nn.Module) -> None:
+        """Let the object average the module's present weights in."""
+        self.model.update(module)
+        self._count += 1
+
+    def extra_state(self) -> dict[str, Any]:
+        """Return the number of updates and the object's own state."""
+        return {**super().extra_state(), "n_averaged": self._count}
+
+    def load(self, weights: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
+        """Restore an average with the rest of the object's state."""
+        super().load(weights, extra)
+        rest = {name: value for name, value in (extra or {}).items() if name != "n_averaged"}
+        # not strict: the averaged weights, which are part of the object's state, are loaded above
+        self.model.load_state_dict(rest, strict=False)
+
+
+class ExchangeableAverage:
+    """An average of the trained module, which can be exchanged with its weights for a while.
+
+    Args:
+        make: returns a new average of a module.
+
+    Attributes:
+        average: the average; None before there is a module.
+        owner: the module that is averaged, or None.
+        is_exchanged: whether the module has the averaged weights now.
+
+    State: the averaged weights, and the average's extra state.
+    """
+
+    def __init__(self, make: Callable[[Module], RunningAverage]) -> None:
+        self._make = make
+        self.reset()
+
+    def reset(self) -> None:
+        """Reset the state that an earlier training left."""
+        self.average: RunningAverage | None = None
+        self.owner: Module | None = None
+        self.is_exchanged = False
+        self._pending: dict[str, Any] | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of updates of the average."""
+        return 0 if self.average is None else self.average.count
+
+    @property
+    def has_pending_state(self) -> bool:
+        """Whether a restored state waits for `copy`."""
+        return self._pending is not None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the averaged weights and the extra state; empty before there is an average."""
+        if self._pending is not None:
+            return dict(self._pending)
+        if self.average is None:
+            return {}
+        weights, extra = dict(self.average.state_dict()), self.average.extra_state()
+        return {"average": weights, "average_extra": extra}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep a restored state until `copy` has made a copy of the module to load it into."""
+        names = ("average", "average_extra")
+        self._pending = {n: state_dict[n] for n in names} if "average" in state_dict else None
+
+    def copy(self, module: Module) -> RunningAverage:
+        """Return the average of a module, made at the first call.
+
+        Call it when the module has all its layers and is on its device.
+        """
+        if self.average is None or self.owner is not module:
+            self.owner, self.average = module, self._make(module)
+            self.is_exchanged = False
+        if self._pending is not None:
+            self.average.load(self._pending["average"], self._pending["average_extra"])
+            self._pending = None
+        return self.average
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Put the averaged weights into the module within the context, then its own again."""
+        was_exchanged = self.is_exchanged
+        self.put_in()
+        try:
+            yield
+        finally:
+            if not was_exchanged:
+                self.take_out()
+
+    def put_in(self) -> None:
+        """Put the averaged weights into the module, unless there was no update yet."""
+        if self.count and not self.is_exchanged:
+            self._exchange()
+
+    def take_out(self) -> None:
+        """Put the module's own weights back, if it has the averaged ones."""
+        if self.is_exchanged:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        assert self.average is not None
+        assert self.owner is not None
+        self.average.exchange(self.owner)
+        self.is_exchanged = not self.is_exchanged
+
+
+def check_device(device: object, where: str) -> torch.device | None:
+    """Return the device that an option names, or None.
+
+    Raises:
+        OptionError: it is no device.
+    """
+    if device is None:
+        return None
+    try:
+        if isinstance(device, bool):
+            raise TypeError
+        return torch.device(device)  # type: ignore[call-overload, no-any-return]
+    except (RuntimeError, TypeError) as error:
+        raise OptionError(
+            f"device {device!r} of {where}: it must be a torch.device, its name or its number. "
+            "Pass one, such as 'cpu', or None for where the module is."
+        ) from error
+
+
+def check_decay(decay: float, where: str) -> float:
+    """Return `decay` if it is a number from 0 to 1, the weight of the old average in a new one.
+
+    Raises:
+        OptionError: it is not.
+    """
+    if check_number("decay", decay, where, least=0.0) > 1:
+        raise OptionError(
+            f"decay {decay!r} of {where}: it must be a number from 0 to 1. Pass the share of "
+            "the old average, such as 0.999."
+        )
+    return decay
+
+
+def check_averaging(avg_fn: object, multi_avg_fn: object, where: str) -> None:
+    """Check that at most one averaging function was given, and that it is callable.
+
+    Raises:
+        OptionError: there are two, or one is not callable.
+    """
+    if avg_fn is not None and multi_avg_fn is not None:
+        raise OptionError(
+            f"avg_fn {avg_fn!r} and multi_avg_fn {multi_avg_fn!r} of {where}: only one of them can "
+            "average. Leave one out."
+        )
+    for name, value in (("avg_fn", avg_fn), ("multi_avg_fn", multi_avg_fn)):
+        if value is not None and not callable(value):
+            raise OptionError(
+                f"{name} {value!r} of {where}: it must be a function. Pass one, such as "
+                f"torch.optim.swa_utils.get_ema_{name}(0.99)."
+            )
+
+
+def _named_tensors(module: nn.Module) -> dict[str, Tensor]:
+    return dict(chain(module.named_parameters(), module.named_buffers()))

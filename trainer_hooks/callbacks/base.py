@@ -1,0 +1,174 @@
+"""Base classes and rank helpers that built-in callbacks, `adapters` and `compat` build on.
+
+With `option_checks`, `monitored_metric` and the other modules directly in this folder, this is all
+that code outside `trainer_hooks.callbacks` may use of it beside the public names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import torch
+
+from trainer_hooks.callback import Callback
+from trainer_hooks.clock.schedules import DueTracker
+from trainer_hooks.errors import CallbackError
+from trainer_hooks.hooks.band import Band
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer_hooks.clock.schedules import DueCondition
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+
+__all__ = [
+    "ScheduledCallback",
+    "WeightOwner",
+    "decide_on_rank_zero",
+    "is_real_fit",
+    "require_no_owner",
+    "require_whole_weights",
+    "union_over_ranks",
+]
+
+Decision = TypeVar("Decision")
+
+
+class ScheduledCallback(Callback):
+    """Base class of callbacks that act at an interval, also across a resume.
+
+    A subclass asks `self._schedule.is_due(trainer.clock)` at a hook.
+
+    Args:
+        when: the condition under which an action is due.
+
+    State: the clock's counts at the last question, so that a resume misses no due moment.
+    """
+
+    def __init__(self, when: DueCondition) -> None:
+        self._schedule = DueTracker(when)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the clock's counts at the last question."""
+        return {"asked": self._schedule.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the clock's counts at the last question."""
+        if "asked" in state_dict:
+            self._schedule.load_state_dict(state_dict["asked"])
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Reset the schedule when a new training begins."""
+        if trainer.progress.is_fresh:
+            self._schedule.forget()
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Start counting from the clock's present reading, or from the restored one."""
+        self._schedule.start(trainer.clock)
+
+
+class WeightOwner(Callback):
+    """Base class of callbacks that replace a module's weights or layers: average, prune, quantize.
+
+    Only one of them can take part in a fit. A subclass resets its own state in `_reset`, which is
+    called when a new training begins.
+
+    Raises:
+        CallbackError: in a fit, another callback replaces the weights too; it is named.
+    """
+
+    band: ClassVar[Band] = Band.TRANSFORM
+
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Check that no other callback replaces the weights; reset the state in a new training."""
+        if stage == "fit":
+            # in `setup`, before any weight is copied or any layer is replaced
+            require_whole_weights(trainer, self)
+            require_no_owner(trainer, self)
+            if trainer.progress.is_fresh:
+                self._reset()
+
+    def goes_with(self, other: WeightOwner) -> bool:
+        """Return whether `other` and this callback can replace weights in the same fit."""
+        return False
+
+    def _reset(self) -> None:
+        """Reset the state that an earlier training left."""
+
+
+def require_whole_weights(trainer: Trainer, user: Callback) -> None:
+    """Check that this rank has all weights and not a shard, as a callback that copies them needs.
+
+    Args:
+        trainer: the trainer of the run.
+        user: the callback that copies the weights, for the message.
+
+    Raises:
+        CallbackError: the strategy shards the weights.
+    """
+    if trainer.strategy.is_sharded:
+        raise CallbackError(
+            f"{type(user).__name__} with FSDP: it copies or changes the weights of the module, of "
+            "which each process has a shard alone. Take it out, or use strategy='ddp'."
+        )
+
+
+def require_no_owner(trainer: Trainer, user: Callback) -> None:
+    """Check that no other callback replaces the module's weights or layers.
+
+    Args:
+        trainer: the trainer whose callbacks are checked.
+        user: the callback that another one would disturb.
+
+    Raises:
+        CallbackError: another `WeightOwner` takes part; it is named.
+    """
+    for other in trainer.callbacks:
+        if other is user or not isinstance(other, WeightOwner):
+            continue
+        if not isinstance(user, WeightOwner) or not user.goes_with(other):
+            raise CallbackError(
+                f"{type(user).__name__} beside {type(other).__name__}: only one callback can "
+                "average, prune or quantize a module's weights, as each would undo the "
+                "other's work. Take one of them out."
+            )
+
+
+def is_real_fit(trainer: Trainer) -> bool:
+    """Return whether a fit is running that is no dry run (`fast_dev_run`)."""
+    return trainer.state.fn == "fit" and not trainer.fast_dev_run
+
+
+def decide_on_rank_zero(trainer: Trainer, decide: Callable[[], Decision]) -> Decision:
+    """Return rank 0's decision on all ranks.
+
+    Files and values of a step may differ between ranks; one decision keeps them together. All ranks
+    must call this function, which is a collective.
+
+    Args:
+        trainer: the trainer of the run.
+        decide: computes the decision; called on rank 0 alone.
+    """
+    if trainer.world_size == 1:
+        return decide()
+    decision: Decision = trainer.strategy.broadcast(decide() if trainer.is_global_zero else None)
+    return decision
+
+
+def union_over_ranks(trainer: Trainer, names: list[str], choices: tuple[str, ...]) -> list[str]:
+    """Return the names that any rank reports, in the order of `choices`.
+
+    All ranks then act alike. All must call this function, which is a collective.
+
+    Args:
+        trainer: the trainer of the run.
+        names: the names that this rank reports.
+        choices: all possible names, in the same order on all ranks.
+    """
+    if trainer.world_size == 1:
+        return names
+    # one reduction of numbers: cheaper than to gather lists of strings from all ranks
+    reported = torch.tensor([float(name in names) for name in choices])
+    by_any = trainer.strategy.reduce(reported, reduce_op="max").tolist()
+    return [name for name, is_reported in zip(choices, by_any, strict=True) if is_reported]

@@ -1,0 +1,326 @@
+"""EarlyStopping: stop a fit when a metric no longer improves."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from trainer_hooks._log import log, warn
+from trainer_hooks._options import (
+    METRIC_NAME,
+    TEXT,
+    check_options,
+    finite_number,
+    one_of,
+    whole_number,
+)
+from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.monitored_metric import (
+    acts_at_train_epoch_end,
+    advise_on_misspelt_monitor,
+    as_score,
+    is_better,
+    missing_monitor_message,
+)
+from trainer_hooks.callbacks.option_checks import (
+    check_choice,
+    check_number,
+)
+from trainer_hooks.errors import MetricError, TrainerHooksWarning
+from trainer_hooks.hooks.band import Band
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+
+__all__ = ["EarlyStopping", "EarlyStoppingReason"]
+
+_WHERE = "EarlyStopping"
+
+
+class EarlyStoppingReason(StrEnum):
+    """The reason for which EarlyStopping requested a stop."""
+
+    NOT_STOPPED = "not_stopped"
+    """It requested no stop, or withdrew the request."""
+    STOPPING_THRESHOLD = "stopping_threshold"
+    """The metric reached `stopping_threshold`."""
+    DIVERGENCE_THRESHOLD = "divergence_threshold"
+    """The metric is worse than `divergence_threshold`."""
+    PATIENCE_EXHAUSTED = "patience_exhausted"
+    """The metric has not improved for `patience` checks."""
+    NON_FINITE_METRIC = "non_finite_metric"
+    """The metric is NaN or infinite."""
+
+
+_REASONS = tuple(EarlyStoppingReason)
+"""A reason's index is its number in a checkpoint, which is the number that Lightning uses."""
+
+
+_RULES = {
+    "monitor": METRIC_NAME,
+    "min_delta": finite_number(0.0),
+    "patience": whole_number(),
+    "verbose": one_of(True, False),
+    "mode": one_of("min", "max"),
+    "strict": one_of(True, False),
+    "check_finite": one_of(True, False),
+    "log_rank_zero_only": one_of(True, False),
+    "name": TEXT,
+}
+
+
+class EarlyStopping(Callback):
+    """Request a stop of the fit when a metric no longer improves.
+
+    The trainer decides when it stops, so `min_epochs` and `min_steps` hold. An improvement before
+    that withdraws the request.
+
+    Args:
+        monitor: the name of the metric.
+        min_delta: the difference by which a value must beat the best one to count as improvement.
+        patience: the number of checks in a row without improvement after which it stops. A check is
+            one validation or one epoch, see `check_on_train_epoch_end`.
+        verbose: whether improvements and the decision are logged at level INFO.
+        mode: `"min"` or `"max"`: whether lower or higher values are better.
+        strict: whether a monitor that was not logged is an error; otherwise a warning, once.
+        check_finite: whether NaN and infinity stop at once.
+        stopping_threshold: stop at once when the metric reaches this value.
+        divergence_threshold: stop at once when the metric is worse than this value.
+        check_on_train_epoch_end: whether it checks at the end of training epochs (True) or after
+            validations (False). By default it checks at the end of training epochs where each epoch
+            has one validation, at its end, and where there is no validation.
+        log_rank_zero_only: whether rank 0 alone logs the messages of `verbose`.
+        name: distinguishes two callbacks with one monitor and mode; part of the `state_key`.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+        MetricError: in a run, `monitor` was not logged or is not a single number.
+
+    State: the best value, the number of checks without improvement, and the decision with the value
+    that led to it. The patience and the thresholds of this run count, not the checkpoint's: a run
+    that had stopped requests a stop again only if its present options call for one.
+
+    Example::
+
+        trainer = Trainer(max_epochs=2, callbacks=[EarlyStopping("val_loss", patience=5)])
+        trainer.fit(module, train_loader, val_loader)
+    """
+
+    band: ClassVar[Band] = Band.CONTROL
+
+    def __init__(
+        self,
+        monitor: str,
+        min_delta: float = 0.0,
+        patience: int = 3,
+        verbose: bool = False,
+        mode: str = "min",
+        strict: bool = True,
+        check_finite: bool = True,
+        stopping_threshold: float | None = None,
+        divergence_threshold: float | None = None,
+        check_on_train_epoch_end: bool | None = None,
+        log_rank_zero_only: bool = False,
+        name: str | None = None,
+    ) -> None:
+        yes_no = (True, False)
+        check_options(
+            _WHERE,
+            _RULES,
+            monitor=monitor,
+            min_delta=min_delta,
+            patience=patience,
+            verbose=verbose,
+            mode=mode,
+            strict=strict,
+            check_finite=check_finite,
+            log_rank_zero_only=log_rank_zero_only,
+            name=name,
+        )
+        self.monitor = monitor
+        self.min_delta = min_delta
+        self.patience = patience
+        self.verbose: bool = verbose
+        self.mode: str = mode
+        self.strict: bool = strict
+        self.check_finite: bool = check_finite
+        for option, bound in (
+            ("stopping_threshold", stopping_threshold),
+            ("divergence_threshold", divergence_threshold),
+        ):
+            if bound is not None:
+                check_number(option, bound, _WHERE)
+        self.stopping_threshold = stopping_threshold
+        self.divergence_threshold = divergence_threshold
+        self.check_on_train_epoch_end: bool | None = check_choice(
+            "check_on_train_epoch_end", check_on_train_epoch_end, _WHERE, (None, *yes_no)
+        )
+        self.log_rank_zero_only: bool = log_rank_zero_only
+        self.name = name
+        self._is_warned = False
+        self._request = ""
+        self.stopping_reason_message: str | None = None
+        self.stopping_value: float | None = None
+        self._reset()
+
+    @property
+    def monitor_op(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """The torch function that returns whether a value beats another: `lt` or `gt`."""
+        return torch.lt if self.mode == "min" else torch.gt
+
+    @property
+    def state_key(self) -> str:
+        """The class name with the monitor, the mode, and the name if one was given."""
+        named = {} if self.name is None else {"name": self.name}
+        return self._generate_state_key(monitor=self.monitor, mode=self.mode, **named)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the best value, the count of checks without improvement, and the decision."""
+        return {
+            "wait_count": self.wait_count,
+            "stopped_epoch": self.stopped_epoch,
+            "best_score": self.best_score,
+            "patience": self.patience,
+            "stopping_reason": _REASONS.index(self.stopping_reason),
+            "stopping_reason_message": self.stopping_reason_message,
+            "stopping_value": self.stopping_value,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the best value, the count and the decision, but no option."""
+        self.wait_count = state_dict["wait_count"]
+        self.stopped_epoch = state_dict["stopped_epoch"]
+        self.best_score = state_dict["best_score"]
+        reason = state_dict.get("stopping_reason", 0)
+        is_number = isinstance(reason, int)  # older checkpoints hold the text
+        self.stopping_reason = _REASONS[reason] if is_number else EarlyStoppingReason(reason)
+        # Lightning's states lack the message and the value
+        self.stopping_reason_message = state_dict.get("stopping_reason_message")
+        self.stopping_value = state_dict.get("stopping_value")
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Reset the state when a new training begins."""
+        self._request = ""
+        if trainer.progress.is_fresh:
+            self._reset()
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Request a stop again if a resumed training had stopped and this run's options agree."""
+        # A resumed trainer starts without the stop request.
+        value = self.stopping_value
+        if value is not None:
+            self._decide(trainer, *self._verdict(value), value, self.stopped_epoch)
+
+    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
+        """Check the metric, if checks follow validations."""
+        advise_on_misspelt_monitor(self.monitor, _WHERE, trainer)
+        if not acts_at_train_epoch_end(trainer, self.check_on_train_epoch_end):
+            self._check(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
+        """Check the metric, if checks follow training epochs."""
+        if acts_at_train_epoch_end(trainer, self.check_on_train_epoch_end):
+            self._check(trainer)
+
+    def _reset(self) -> None:
+        self.wait_count = 0
+        self.stopped_epoch = 0
+        # a tensor, as in Lightning's checkpoints
+        self.best_score = torch.tensor(math.inf if self.mode == "min" else -math.inf)
+        self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
+        self.stopping_reason_message = None
+        self.stopping_value = None
+
+    def _check(self, trainer: Trainer) -> None:
+        """Read the metric, update the best value and the count, and decide."""
+        # the sanity check and a dry run see a few batches only: their metrics decide nothing
+        if trainer.state.fn != "fit" or trainer.sanity_checking or trainer.fast_dev_run:
+            return
+        metrics = trainer.callback_metrics
+        if self.monitor not in metrics:
+            self._report_missing(missing_monitor_message(self.monitor, _WHERE, metrics))
+            return
+        score = as_score(metrics[self.monitor], self.monitor, _WHERE)
+        value, best = score.item(), self.best_score.item()
+        # An infinite value beats any loss in mode "max", so it must pass the finite check as well.
+        if is_better(value, best, self.mode, self.min_delta) and self._is_acceptable(value):
+            self.wait_count, self.best_score = 0, score
+            self._log_if_verbose(trainer, f"{self.monitor} improved from {best:.5g} to {value:.5g}")
+        else:
+            self.wait_count += 1
+        self._decide(trainer, *self._verdict(value), value, trainer.current_epoch)
+
+    def _is_acceptable(self, value: float) -> bool:
+        return math.isfinite(value) or not self.check_finite
+
+    def _report_missing(self, message: str) -> None:
+        if self.strict:
+            raise MetricError(message)
+        if not self._is_warned:
+            self._is_warned = True
+            warn(message, TrainerHooksWarning)
+
+    def _verdict(self, value: float) -> tuple[EarlyStoppingReason, str | None]:
+        """Return the reason to stop at this value, `NOT_STOPPED` if none, and its message."""
+        least, most, best = self.stopping_threshold, self.divergence_threshold, self.best_score
+        if not self._is_acceptable(value):
+            return (
+                EarlyStoppingReason.NON_FINITE_METRIC,
+                f"{self.monitor} is {value}, not a finite number; the best was {best.item():.5g}",
+            )
+        # equality reaches the stopping threshold, and does not exceed the divergence threshold
+        if least is not None and not is_better(least, value, self.mode):
+            return (
+                EarlyStoppingReason.STOPPING_THRESHOLD,
+                f"{self.monitor} {value:.5g} reached the stopping threshold {least:.5g}",
+            )
+        if most is not None and not math.isnan(value) and is_better(most, value, self.mode):
+            return (
+                EarlyStoppingReason.DIVERGENCE_THRESHOLD,
+                f"{self.monitor} {value:.5g} is worse than the divergence threshold {most:.5g}",
+            )
+        if self.wait_count > 0 and self.wait_count >= self.patience:
+            return (
+                EarlyStoppingReason.PATIENCE_EXHAUSTED,
+                f"{self.monitor} not better in {self.wait_count} checks; best {best.item():.5g}",
+            )
+        return EarlyStoppingReason.NOT_STOPPED, None
+
+    def _decide(
+        self,
+        trainer: Trainer,
+        reason: EarlyStoppingReason,
+        message: str | None,
+        value: float,
+        epoch: int,
+    ) -> None:
+        """Store a decision and request a stop, or withdraw an earlier request."""
+        self.stopping_reason, self.stopping_reason_message = reason, message
+        if message is None:
+            self.stopped_epoch, self.stopping_value = 0, None
+            self._withdraw(trainer)
+            return
+        self.stopped_epoch, self.stopping_value = epoch, value
+        self._log_if_verbose(trainer, message)
+        # Another stop request keeps its reason; only a request of our own is withdrawn later.
+        if not trainer.should_stop:
+            self._request = f"EarlyStopping: {message}"
+            trainer.stop(self._request)
+
+    def _log_if_verbose(self, trainer: Trainer, message: str) -> None:
+        if self.verbose and (trainer.is_global_zero or not self.log_rank_zero_only):
+            log.info("EarlyStopping: %s", message)
+
+    def _withdraw(self, trainer: Trainer) -> None:
+        """Cancel this callback's stop request if the trainer has not followed it yet."""
+        if self._request and trainer.should_stop and trainer.stop_reason == self._request:
+            trainer.should_stop = False
+        self._request = ""

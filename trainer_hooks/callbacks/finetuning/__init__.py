@@ -1,1 +1,0 @@
-"""Callbacks that freeze parts of a module, and train them later."""

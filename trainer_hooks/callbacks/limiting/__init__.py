@@ -1,1 +1,0 @@
-"""Callbacks that choose how much is run, and when."""

@@ -1,0 +1,246 @@
+"""The metric that a callback monitors: its value, its messages, and when a validation is due.
+
+Early stopping, the savers and their counterparts in `compat` use it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainer_hooks._log import warn
+from trainer_hooks.errors import (
+    MetricError,
+    TrainerHooksAdvice,
+    TrainerHooksWarning,
+    did_you_mean,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable
+
+    from trainer_hooks.context.context import Trainer
+
+__all__ = [
+    "MonitoredMetric",
+    "acts_at_train_epoch_end",
+    "advise_on_misspelt_monitor",
+    "as_score",
+    "has_validation",
+    "is_better",
+    "is_last_batch_of_epoch",
+    "missing_monitor_message",
+    "monitorable_metrics",
+    "resolve_metric_name",
+    "validates_after_epoch",
+]
+
+_SIMILARITY = 0.85
+"""The `difflib` ratio from which a logged name counts as a misspelling of the monitor."""
+_ACCELERATED_NAMES = {
+    "eval_loss_epoch": ("val_loss_epoch", "val_loss"),
+    "train_loss_epoch": ("train_loss",),
+}
+
+
+class MonitoredMetric:
+    """A monitored metric that is read at moments other than those at which it is logged.
+
+    Args:
+        name: the metric's name, or None for no metric.
+        where: the callback that monitors, for messages.
+
+    Attributes:
+        name: the name under which the metric was last logged.
+        is_validated: whether validation logs the metric, as far as was seen.
+        name_resolver: maps the chosen name and the logged metrics to the name to read; None where
+            the two names are the same.
+    """
+
+    def __init__(self, name: str | None, where: str) -> None:
+        self.name = self._chosen = name
+        self.name_resolver: Callable[[str, Container[str]], str] | None = None
+        self.is_validated = False
+        self._where = where
+        self._value_before: Any = None
+        self._is_warned = False
+
+    def note_validation_start(self, trainer: Trainer) -> None:
+        """Store the metric's value before a validation or sanity check."""
+        self._resolve_name(trainer)
+        self._value_before = trainer.callback_metrics.get(self.name or "")
+
+    def note_validation_end(self, trainer: Trainer) -> None:
+        """Note whether the validation logged the metric."""
+        self._resolve_name(trainer)
+        # Compare identities: a validation that logs an equal value again stores a new object.
+        if trainer.callback_metrics.get(self.name or "") is not self._value_before:
+            self.is_validated = True
+        if self.name not in (None, "epoch", "step"):
+            advise_on_misspelt_monitor(self.name or "", self._where, trainer)
+
+    def is_to_come(self, trainer: Trainer) -> bool:
+        """Return whether a validation that logs the metric follows the current batch."""
+        if self.name is None or not is_last_batch_of_epoch(trainer):
+            return False
+        is_logged_by_validation = self.is_validated or self.name not in monitorable_metrics(trainer)
+        return is_logged_by_validation and validates_after_epoch(trainer)
+
+    def score(self, trainer: Trainer) -> Tensor | None:
+        """Return the metric's value, or None with one warning before the first validation has run.
+
+        Raises:
+            MetricError: it was not logged although a validation has run, or is not a single number.
+        """
+        self._resolve_name(trainer)
+        metrics, name = monitorable_metrics(trainer), self.name or ""
+        if name in metrics:
+            return as_score(metrics[name], name, self._where)
+        message = missing_monitor_message(name, self._where, trainer.callback_metrics)
+        if not has_validation(trainer) or trainer.progress.validated_at >= 0:
+            raise MetricError(message)
+        if not self._is_warned:
+            self._is_warned = True
+            hint = "Until the first validation has run, no checkpoint is ranked by it."
+            warn(f"{message} {hint}", TrainerHooksWarning)
+        return None
+
+    def _resolve_name(self, trainer: Trainer) -> None:
+        """Resolve the name under which the metric is logged now."""
+        if self.name_resolver is not None and self._chosen is not None:
+            self.name = self.name_resolver(self._chosen, trainer.callback_metrics)
+
+
+def monitorable_metrics(trainer: Trainer) -> dict[str, Any]:
+    """Return the values to monitor and to use in file names: the metrics and two counters.
+
+    `epoch` and `step` are the trainer's counters, even if metrics of these names were logged.
+    """
+    counters = {"epoch": trainer.current_epoch, "step": trainer.global_step}
+    return {**trainer.callback_metrics, **counters}
+
+
+def resolve_metric_name(watched: str, logged: Container[str]) -> str:
+    """Return the name under which a monitored metric was logged; `watched` itself if unknown.
+
+    pytorch-accelerated's `eval_loss_epoch` stands for `val_loss` where no metric of its own name
+    was logged, and `train_loss_epoch` for `train_loss`; with a prefix, such as `ema_model_`,
+    likewise.
+    """
+    names = [watched]
+    for known, others in _ACCELERATED_NAMES.items():
+        if watched.endswith(known):
+            names += [watched.removesuffix(known) + other for other in others]
+    return next((name for name in names if name in logged), watched)
+
+
+def missing_monitor_message(monitor: str, where: str, logged: Iterable[str]) -> str:
+    """Return the message for a monitor that is not among the `logged` metrics."""
+    names = sorted(logged)
+    listed = f"logged so far: {', '.join(map(repr, names))}" if names else "nothing was logged yet"
+    return (
+        f"monitor {monitor!r} of {where}: it must be a metric that was logged; {listed}."
+        f"{did_you_mean(monitor, names)} Call self.log({monitor!r}, ...) in the module, or choose "
+        "another monitor."
+    )
+
+
+def advise_on_misspelt_monitor(monitor: str, where: str, trainer: Trainer) -> None:
+    """Warn after the sanity check if it logged a metric whose name is almost the monitor's.
+
+    A monitor may be a metric of the training, which has logged nothing by then; so this is advice
+    and no error.
+
+    Args:
+        monitor: the monitored metric's name.
+        where: the callback that monitors, for the message.
+        trainer: the trainer of the run.
+    """
+    logged = trainer.callback_metrics
+    similar = difflib.get_close_matches(monitor, list(logged), n=1, cutoff=_SIMILARITY)
+    if trainer.sanity_checking and similar and monitor not in logged:
+        warn(
+            f"monitor {monitor!r} of {where}: the sanity check logged {similar[0]!r} and no such "
+            f"metric. If {similar[0]!r} is meant, stop now and choose it.",
+            TrainerHooksAdvice,
+        )
+
+
+def as_score(value: Any, monitor: str, where: str) -> Tensor:
+    """Return a monitored value as a detached tensor without dimensions, on the CPU.
+
+    Raises:
+        MetricError: it is not exactly one real number.
+    """
+    score = torch.as_tensor(value).detach().cpu()
+    if score.numel() != 1 or score.is_complex():
+        raise MetricError(
+            f"value {value!r} of monitor {monitor!r}, watched by {where}: it must be a single real "
+            "number. Log one, such as the mean."
+        )
+    return score.reshape(()).clone()
+
+
+def is_better(value: float, other: float, mode: str, margin: float = 0.0) -> bool:
+    """Return whether `value` beats `other` by more than `margin`; NaN never beats anything."""
+    # comparisons with NaN are False both ways, so NaN needs its own rules
+    if math.isnan(value):
+        return False
+    if math.isnan(other):
+        return True
+    return value + margin < other if mode == "min" else value - margin > other
+
+
+def has_validation(trainer: Trainer) -> bool:
+    """Return whether this fit runs validations."""
+    return sum(trainer.num_val_batches) > 0
+
+
+def _interval_is_epoch(trainer: Trainer) -> bool:
+    # the int 1 means one batch and the float 1.0 one epoch, although 1 == 1.0
+    interval = trainer.val_check_interval
+    return isinstance(interval, float) and interval == 1.0
+
+
+def is_last_batch_of_epoch(trainer: Trainer) -> bool:
+    """Return whether the epoch ends with the current batch: by its length or by a stop request."""
+    is_stop_followed = (
+        trainer.should_stop
+        and trainer.current_epoch >= trainer.min_epochs
+        and trainer.global_step >= trainer.min_steps
+    )
+    return trainer.is_last_batch or is_stop_followed
+
+
+def validates_after_epoch(trainer: Trainer) -> bool:
+    """Return whether a validation follows at the end of this epoch.
+
+    Valid at the epoch's last batch. A stopping run validates once more, whatever the interval;
+    a requested validation runs whatever else is due.
+    """
+    progress, every = trainer.progress, trainer.check_val_every_n_epoch
+    # a validation inside the epoch may have run at this very batch
+    is_validated = progress.validated_at == progress.batches_completed
+    is_due = every is None or (trainer.current_epoch + 1) % every == 0
+    at_the_end = trainer.should_stop or _interval_is_epoch(trainer)
+    is_due = progress.is_validation_requested or (is_due and at_the_end)
+    return has_validation(trainer) and is_due and not is_validated
+
+
+def acts_at_train_epoch_end(trainer: Trainer, choice: bool | None) -> bool:
+    """Return whether a monitoring callback acts at the end of training epochs, not of validations.
+
+    Args:
+        trainer: the trainer of the run.
+        choice: the user's choice. With None it acts at the end of training epochs where each epoch
+            has one validation, at its end, and where there is no validation.
+    """
+    if choice is not None:
+        return choice
+    if not has_validation(trainer):
+        return True
+    return _interval_is_epoch(trainer) and trainer.check_val_every_n_epoch == 1

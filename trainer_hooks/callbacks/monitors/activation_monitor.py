@@ -1,0 +1,174 @@
+"""ActivationMonitor: log statistics of each layer's inputs and outputs, under Composer's names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks.callbacks.base import ScheduledCallback
+from trainer_hooks.callbacks.option_checks import check_choice
+from trainer_hooks.clock.schedules import parse_when
+from trainer_hooks.clock.timing import TimeUnit
+from trainer_hooks.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from torch import Tensor, nn
+    from torch.utils.hooks import RemovableHandle
+
+    from trainer_hooks.clock.schedules import When
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+
+__all__ = ["ActivationMonitor"]
+
+_WHERE = "ActivationMonitor"
+
+
+class ActivationMonitor(ScheduledCallback):
+    """Log statistics of each layer's inputs and outputs, under Composer's names.
+
+    At each `interval`, it measures the first forward of the next batch. For each input and output
+    of a layer that is a tensor of floating point numbers it logs the norm,
+    `activations/l2_norm/layer_output.0`, the mean, `activations/average/...`, and the kurtosis and
+    the maximum of the last dimension, each averaged over the others, `activations/kurtosis/...` and
+    `activations/max/...`. Inputs are named `layer_input.0` and so on. The values are computed on
+    the tensors' device and copied together after the batch. Between the intervals the module has
+    no forward hooks.
+
+    Args:
+        interval: how often: a number of batches, a time such as `"25ba"`, a filter, or a function
+            of the clock.
+        ignore_module_types: names of classes, or parts of such names, whose layers are left out.
+        only_log_wandb: whether only a `WandbLogger` gets the values, as there are many. Without
+            such a logger nothing is measured then.
+
+    State: the counters at the last check of the interval.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+
+    Example::
+
+        monitor = ActivationMonitor("5ba", ignore_module_types=["ReLU"], only_log_wandb=False)
+        trainer = Trainer(max_epochs=2, logger=CSVLogger("logs"), callbacks=[monitor])
+        trainer.fit(module, train_loader)
+    """
+
+    def __init__(
+        self,
+        interval: int | When = "25ba",
+        ignore_module_types: Sequence[str] | None = None,
+        only_log_wandb: bool = True,
+    ) -> None:
+        self.interval = interval
+        super().__init__(parse_when(interval, "interval", _WHERE, bare=TimeUnit.BATCH))
+        self.ignore_module_types = _check_types(ignore_module_types)
+        self.only_log_wandb: bool = check_choice(
+            "only_log_wandb", only_log_wandb, _WHERE, (True, False)
+        )
+        self._handles: list[RemovableHandle] = []
+        self._values: dict[str, Tensor] = {}
+
+    @property
+    def state_key(self) -> str:
+        """`ActivationMonitor{...}` with its interval and the ignored types."""
+        return self._generate_state_key(
+            when=str(self._schedule.when), ignore_module_types=self.ignore_module_types
+        )
+
+    def on_before_train_batch(self, trainer: Trainer, module: Module) -> None:
+        """Register forward hooks on the layers if the interval is due."""
+        if not self._loggers(trainer) or not self._schedule.is_due(trainer.clock):
+            return
+        for name, layer in module.named_modules():
+            class_name = type(layer).__name__
+            if name and not any(ignored in class_name for ignored in self.ignore_module_types):
+                self._handles.append(layer.register_forward_hook(self._forward_hook(name)))
+
+    def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
+        """Remove the hooks, so that no other forward of the batch is measured."""
+        self._remove_hooks()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
+    ) -> None:
+        """Log the values of the batch."""
+        self._remove_hooks()
+        if not self._values:
+            return
+        values, self._values = self._values, {}
+        device = next(iter(values.values())).device
+        numbers = torch.stack([value.to(device) for value in values.values()]).tolist()
+        metrics = dict(zip(values, numbers, strict=True))
+        for logger in self._loggers(trainer):
+            logger.log_metrics(metrics, max(0, trainer.progress.batches_stepped - 1))
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Remove the hooks and the values, also after an error."""
+        self._remove_hooks()
+        self._values = {}
+
+    def _loggers(self, trainer: Trainer) -> list[Any]:
+        """Return the loggers that get the values."""
+        if not self.only_log_wandb:
+            return list(trainer.loggers)
+        from trainer_hooks.loggers import WandbLogger
+
+        return [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
+
+    def _forward_hook(self, name: str) -> Any:
+        def measure_forward(layer: nn.Module, inputs: Any, outputs: Any) -> None:  # noqa: ARG001
+            for side, tensors in (("input", inputs), ("output", outputs)):
+                as_sequence = tensors if isinstance(tensors, tuple | list) else (tensors,)
+                self._measure(f"{name}_{side}", as_sequence)
+
+        return measure_forward
+
+    def _measure(self, prefix: str, tensors: Iterable[Any]) -> None:
+        """Keep the statistics of the tensors of floats, on their device."""
+        for index, tensor in enumerate(tensors):
+            is_fit = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
+            if is_fit and tensor.ndim and tensor.numel():
+                for statistic, value in _statistics(tensor.detach()).items():
+                    self._values[f"activations/{statistic}/{prefix}.{index}"] = value
+
+    def _remove_hooks(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+
+def _statistics(tensor: Tensor) -> dict[str, Tensor]:
+    """Compute the logged statistics of a tensor as tensors.
+
+    Kurtosis and maximum are of the last dimension, averaged over the others. The kurtosis is
+    Pearson's, 3 for a normal distribution; it is NaN where all values are equal.
+    """
+    wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    centred = wide - wide.mean(dim=-1, keepdim=True)
+    kurtosis = centred.pow(4).mean(dim=-1) / centred.square().mean(dim=-1).square()
+    return {
+        "l2_norm": torch.linalg.vector_norm(wide),
+        "average": wide.mean(),
+        "kurtosis": kurtosis.mean(),
+        "max": wide.amax(dim=-1).mean(),
+    }
+
+
+def _check_types(value: object) -> tuple[str, ...]:
+    """Return the names of `ignore_module_types`.
+
+    Raises:
+        OptionError: it is not a list of strings.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value):
+        return tuple(value)
+    raise OptionError(
+        f"ignore_module_types {value!r} of {_WHERE}: it must be a list of names of classes. Pass "
+        "one such as ['ReLU']."
+    )

@@ -1,0 +1,285 @@
+"""LearningRateMonitor: log the learning rates of the optimizers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from trainer_hooks._log import warn
+from trainer_hooks._options import check_options, one_of
+from trainer_hooks.callback import Callback
+from trainer_hooks.clock.schedules import DueCondition, DueTracker, parse_word_or_when
+from trainer_hooks.errors import (
+    OptimizationError,
+    TrainerHooksWarning,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from trainer_hooks.clock.schedules import When
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+
+__all__ = ["LearningRateMonitor"]
+
+_WHERE = "LearningRateMonitor"
+_NEVER = 1 << 62
+
+
+_RULES = {
+    "log_momentum": one_of(True, False),
+    "log_weight_decay": one_of(True, False),
+}
+
+
+class LearningRateMonitor(Callback):
+    """Log the learning rates before the step or epoch that uses them.
+
+    A rate is named after its optimizer's class, `lr-Adam`; the second optimizer of a class is
+    `lr-Adam-1`; a scheduler's `name` replaces this name. Where an optimizer has several parameter
+    groups, each has a suffix: `/pg1`, `/pg2`, or the group's own `"name"`. The momentum and the
+    weight decay have the same name with `-momentum` or `-weight_decay` at its end. All go to the
+    loggers and to `trainer.callback_metrics`.
+
+    Args:
+        logging_interval: `"step"`: each `log_every_n_steps` steps; `"epoch"`: at the start of each
+            epoch; None: as each scheduler steps, and without a scheduler at both. Or when `"50ba"`,
+            a `Time`, a filter such as `every("1ep")`, or a function of `trainer.clock` says: then
+            after that batch, or after that epoch and its schedulers.
+        log_momentum: whether to log the momentum too; for Adam and its variants the first beta.
+        log_weight_decay: whether to log the weight decay too.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+        UsageError: in a fit, there is no logger.
+        OptimizationError: two parameter groups of an optimizer have one name.
+
+    Attributes:
+        lrs: the rates logged in this fit, by name, the oldest first.
+        lr_sch_names: the names of the optimizers' rates, without the suffixes of groups.
+        last_momentum_values: the momentum logged last, by name.
+        last_weight_decay_values: the weight decay logged last, by name.
+
+    State: the counters at the last check of the schedule, where `logging_interval` is a time,
+        filter or function.
+
+    Example::
+
+        monitor = LearningRateMonitor("step")
+        trainer = Trainer(max_epochs=2, logger=CSVLogger("logs"), callbacks=[monitor])
+        trainer.fit(module, train_loader)
+    """
+
+    volatile_state: ClassVar[frozenset[str]] = frozenset(
+        {"lrs", "last_momentum_values", "last_weight_decay_values"}
+    )
+
+    def __init__(
+        self,
+        logging_interval: When | None = None,
+        log_momentum: bool = False,
+        log_weight_decay: bool = False,
+    ) -> None:
+        self.logging_interval: str | DueCondition | None = None
+        if logging_interval is not None:
+            self.logging_interval = parse_word_or_when(
+                logging_interval, "logging_interval", _WHERE, ("step", "epoch")
+            )
+        when = self.logging_interval
+        self._due_tracker = DueTracker(when) if isinstance(when, DueCondition) else None
+        check_options(
+            _WHERE,
+            _RULES,
+            log_momentum=log_momentum,
+            log_weight_decay=log_weight_decay,
+        )
+        self.log_momentum: bool = log_momentum
+        self.log_weight_decay: bool = log_weight_decay
+        self._clear_logged()
+        self._due = _NEVER
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counters of the last check of the schedule."""
+        return {} if self._due_tracker is None else {"asked": self._due_tracker.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the counters."""
+        if self._due_tracker is not None and "asked" in state_dict:
+            self._due_tracker.load_state_dict(state_dict["asked"])
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Reset the schedule if a new training begins."""
+        if self._due_tracker is not None and trainer.progress.is_fresh:
+            self._due_tracker.forget()
+
+    def _clear_logged(self) -> None:
+        self.lrs: dict[str, list[float]] = {}
+        self.lr_sch_names: list[str] = []
+        self.last_momentum_values: dict[str, float] = {}
+        self.last_weight_decay_values: dict[str, float] = {}
+
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Check that there is a logger."""
+        if stage == "fit" and not trainer.loggers and not trainer.fast_dev_run:
+            raise UsageError(
+                f"{_WHERE} in a fit without a logger: it writes to loggers only. Pass one, as in "
+                f"Trainer(logger=CSVLogger('logs')), or leave {_WHERE} out."
+            )
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Name the rates and compute the step at which the next are due."""
+        self._clear_logged()
+        optimizers = _named_optimizers(trainer)
+        self.lr_sch_names = [name for name, _, _ in optimizers]
+        if self.log_momentum and not all(
+            _has_momentum(optimizer) for _, optimizer, _ in optimizers
+        ):
+            warn(
+                f"log_momentum=True of {_WHERE}: an optimizer has no momentum, so none is logged "
+                "for it. Leave log_momentum out if that is intended.",
+                TrainerHooksWarning,
+            )
+        is_by_step = self.logging_interval == "step" or (
+            self.logging_interval is None
+            and any(interval != "epoch" for _, _, interval in optimizers)
+        )
+        self._due = _next_due(trainer) if is_by_step else _NEVER
+        if self._due_tracker is not None:
+            self._due_tracker.start(trainer.clock)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
+    ) -> None:
+        """Log the rates with which this batch is trained, if they are due."""
+        if trainer.progress.batches_stepped < self._due:
+            return
+        # the same step on the x axis as the metrics of the coming optimizer step
+        step = trainer.progress.batches_stepped
+        self._due = step + trainer.log_every_n_steps
+        self._log(trainer, "step", step)
+
+    def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
+        """Log the rates with which this epoch begins."""
+        if self.logging_interval in (None, "epoch"):
+            self._log(trainer, "epoch", trainer.progress.batches_stepped)
+
+    def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Log the rates after a batch if the schedule is due."""
+        self._log_if_scheduled(trainer)
+
+    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Log the rates after an epoch and its schedulers if the schedule is due."""
+        self._log_if_scheduled(trainer)
+
+    def _log_if_scheduled(self, trainer: Trainer) -> None:
+        if self._due_tracker is not None and self._due_tracker.is_due(trainer.clock):
+            self._log(trainer, "step", trainer.progress.batches_stepped)
+
+    def _log(self, trainer: Trainer, interval: str, step: int) -> None:
+        """Log the rates whose schedulers step in this interval, `"step"` or `"epoch"`."""
+        rates: dict[str, float] = {}
+        extras: dict[str, float] = {}
+        for name, optimizer, scheduler_interval in _named_optimizers(trainer):
+            if self.logging_interval is not None or scheduler_interval in (None, interval):
+                rates.update(_rates(name, optimizer))
+                extras.update(self._momentum_and_decay(name, optimizer))
+        for name in [name for name in self.lrs if f"{name}/pg1" in rates]:
+            # a callback that unfreezes layers has added a second group
+            self.lrs[f"{name}/pg1"] = self.lrs.pop(name)
+        for name, rate in rates.items():
+            self.lrs.setdefault(name, []).append(rate)
+        values = {**rates, **extras}
+        for name, value in values.items():
+            trainer.callback_metrics[name] = torch.tensor(value)
+        if values and trainer.loggers:
+            trainer.log_metrics(values, step)
+
+    def _momentum_and_decay(self, name: str, optimizer: Optimizer) -> dict[str, float]:
+        """Return the momentum and weight decay of one optimizer by name, and keep them."""
+        momenta: dict[str, float] = {}
+        decays: dict[str, float] = {}
+        for group, suffix in zip(optimizer.param_groups, _suffixes(optimizer), strict=True):
+            momentum = _momentum(group)
+            if self.log_momentum and momentum is not None:
+                momenta[f"{name}{suffix}-momentum"] = momentum
+            if self.log_weight_decay:
+                decays[f"{name}{suffix}-weight_decay"] = float(group.get("weight_decay", 0.0))
+        self.last_momentum_values.update(momenta)
+        self.last_weight_decay_values.update(decays)
+        return {**momenta, **decays}
+
+
+def _rates(name: str, optimizer: Optimizer) -> dict[str, float]:
+    """Return the rates of one optimizer's groups, by name."""
+    groups = zip(optimizer.param_groups, _suffixes(optimizer), strict=True)
+    return {f"{name}{suffix}": float(group["lr"]) for group, suffix in groups}
+
+
+def _named_optimizers(trainer: Trainer) -> list[tuple[str, Optimizer, str | None]]:
+    """Return each optimizer once, with its name and its scheduler's interval (or None)."""
+    by_schedulers = [
+        (c.scheduler.optimizer, c.name, c.interval) for c in trainer.lr_scheduler_configs
+    ]
+    scheduled = {id(optimizer) for optimizer, _, _ in by_schedulers}
+    unscheduled = [(o, None, None) for o in trainer.optimizers if id(o) not in scheduled]
+    named: list[tuple[str, Optimizer, str | None]] = []
+    listed: set[int] = set()
+    counts: Counter[str] = Counter()
+    for optimizer, scheduler_name, interval in (*by_schedulers, *unscheduled):
+        if id(optimizer) in listed:
+            continue
+        listed.add(id(optimizer))
+        name = scheduler_name
+        if name is None:
+            class_name = type(optimizer).__name__
+            count = counts[class_name]
+            name = f"lr-{class_name}" + (f"-{count}" if count else "")
+            counts[class_name] += 1
+        named.append((name, optimizer, interval))
+    return named
+
+
+def _suffixes(optimizer: Optimizer) -> list[str]:
+    """Return the suffixes of an optimizer's parameter groups: their own names or their numbers.
+
+    Raises:
+        OptimizationError: two groups have one name.
+    """
+    groups = optimizer.param_groups
+    if len(groups) == 1:
+        own = groups[0].get("name")
+        return [f"/{own}" if own is not None else ""]
+    names = [str(group.get("name", f"pg{number}")) for number, group in enumerate(groups, start=1)]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise OptimizationError(
+            f"parameter group name {repeated[0]!r} of {type(optimizer).__name__}: each group needs "
+            f"its own for {_WHERE}. Rename one, or leave the names out."
+        )
+    return [f"/{name}" for name in names]
+
+
+def _momentum(group: dict[str, Any]) -> float | None:
+    """Return a parameter group's first beta, or else its momentum, or else None."""
+    if "betas" in group:
+        return float(group["betas"][0])
+    return float(group["momentum"]) if "momentum" in group else None
+
+
+def _has_momentum(optimizer: Optimizer) -> bool:
+    return all(_momentum(group) is not None for group in optimizer.param_groups)
+
+
+def _next_due(trainer: Trainer) -> int:
+    """Return the number of steps before the next step whose values are logged.
+
+    Every `log_every_n_steps`-th step is logged, at the first batch of its accumulation window. So
+    in the middle of a window the current step was logged before.
+    """
+    progress, every = trainer.progress, trainer.log_every_n_steps
+    step = progress.batches_stepped + (1 if progress.batches_in_window else 0)
+    return step + (every - 1 - step % every)

@@ -1,0 +1,166 @@
+"""MemoryMonitor: log the use of a CUDA device's memory, under Composer's names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable, named_statistics
+from trainer_hooks.callbacks.monitors.log_schedule import closes_window
+from trainer_hooks.clock.schedules import DueTracker, parse_when
+from trainer_hooks.clock.timing import TimeUnit
+from trainer_hooks.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainer_hooks.clock.schedules import When
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+
+__all__ = ["MemoryMonitor"]
+
+_WHERE = "MemoryMonitor"
+_TORCH_NAMES = {
+    "allocated": "allocated_bytes",
+    "active": "active_bytes",
+    "inactive": "inactive_split_bytes",
+    "reserved": "reserved_bytes",
+}
+_NAMES = {
+    f"{torch_name}.all.{when}": f"{when}_{name}_mem"
+    for when in ("current", "peak")
+    for name, torch_name in _TORCH_NAMES.items()
+} | {"num_alloc_retries": "alloc_retries"}
+_AGGREGATES = ("avg", "min", "max")
+
+
+class MemoryMonitor(Callback):
+    """Log the use of a CUDA device's memory, under Composer's names.
+
+    Each `log_every_n_steps` steps, right before the optimizer steps, these go to the loggers:
+    `memory/current_allocated_mem`, the memory of tensors; `memory/current_active_mem`, that and
+    memory that waits to be freed; `memory/current_inactive_mem`, memory that cannot be released;
+    `memory/current_reserved_mem`, all memory that the process has reserved on the device; the same
+    as `memory/peak_...`, the maximum since the process began; and `memory/alloc_retries`, the
+    number of times that the cache had to be emptied. Memory is in gigabytes (1e9 bytes) with five
+    significant digits. Where the run is not on a CUDA device it warns once and does nothing.
+
+    Args:
+        memory_keys: statistics of `torch.cuda.memory_stats()` and their names in the log, such as
+            `{"num_ooms": "ooms"}`, instead of those above. Bytes become gigabytes.
+        dist_aggregate_batch_interval: how often to log the mean, minimum and maximum over all
+            processes, too, as `..._avg`, `..._min` and `..._max`: a number of optimizer steps, a
+            time such as `"100ba"`, a filter, or a function of the clock; None for never. In one
+            process the three are equal.
+
+    State: the counters at the last check of that schedule.
+
+    Raises:
+        OptionError: an argument is outside its rule, or in a run, there is no such statistic.
+
+    Example::
+
+        monitor = MemoryMonitor()
+        trainer = Trainer(max_epochs=2, logger=CSVLogger("logs"), callbacks=[monitor])
+        trainer.fit(module, train_loader)
+    """
+
+    def __init__(
+        self,
+        memory_keys: Mapping[str, str] | None = None,
+        dist_aggregate_batch_interval: int | When | None = None,
+    ) -> None:
+        self.memory_keys = _check_keys(memory_keys)
+        self.dist_aggregate_batch_interval = dist_aggregate_batch_interval
+        self._due_tracker: DueTracker | None = None
+        if dist_aggregate_batch_interval is not None:
+            name = "dist_aggregate_batch_interval"
+            when = parse_when(dist_aggregate_batch_interval, name, _WHERE, bare=TimeUnit.STEP)
+            self._due_tracker = DueTracker(when)
+        self._is_on = self._is_warned = self._is_logged = False
+
+    @property
+    def state_key(self) -> str:
+        """`MemoryMonitor{...}` with its options."""
+        when = None if self._due_tracker is None else str(self._due_tracker.when)
+        own = self.memory_keys if self.memory_keys != _NAMES else None
+        return self._generate_state_key(memory_keys=own, dist_aggregate_batch_interval=when)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counters of the last check of the schedule."""
+        if self._due_tracker is None:
+            return {}
+        return {"asked": self._due_tracker.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the counters."""
+        if self._due_tracker is not None and "asked" in state_dict:
+            self._due_tracker.load_state_dict(state_dict["asked"])
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Check whether the run is on a CUDA device, and reset the schedule for a new training."""
+        self._is_logged = False
+        if self._due_tracker is not None and trainer.progress.is_fresh:
+            self._due_tracker.forget()
+        self._is_on = is_allocator_readable(
+            trainer.device, _WHERE, history=False, is_quiet=self._is_warned
+        )
+        self._is_warned = self._is_warned or not self._is_on
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Start the schedule at the current counters."""
+        if self._due_tracker is not None:
+            self._due_tracker.start(trainer.clock)
+
+    def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
+        """Log before the optimizer steps, if it is due."""
+        if not self._is_logged:  # an optimizer may compute the gradients of a step several times
+            self._is_logged = True
+            self._log(trainer, trainer.progress.batches_stepped)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
+    ) -> None:
+        """Log after a step of manual optimization, if it is due."""
+        if closes_window(trainer):
+            if not self._is_logged:
+                self._log(trainer, trainer.progress.batches_stepped - 1)
+            self._is_logged = False
+
+    def _log(self, trainer: Trainer, step: int) -> None:
+        is_due = (step + 1) % trainer.log_every_n_steps == 0
+        is_aggregated = self._due_tracker is not None and self._due_tracker.is_due(trainer.clock)
+        if not self._is_on or not (is_due or is_aggregated):
+            return
+        stats = torch.cuda.memory_stats(trainer.device)
+        values = named_statistics(stats, self.memory_keys, _WHERE)
+        metrics = {f"memory/{name}": value for name, value in values.items()} if is_due else {}
+        if is_aggregated:
+            # in one process its values are the mean, the minimum and the maximum
+            for name, value in values.items():
+                metrics.update({f"memory/{name}_{kind}": value for kind in _AGGREGATES})
+        trainer.log_metrics(metrics, step)
+
+
+def _check_keys(keys: Any) -> dict[str, str]:
+    """Return the names in the log by the names of the statistics.
+
+    Raises:
+        OptionError: keys is not a dict of strings, or two statistics have one name.
+    """
+    if keys is None:
+        return dict(_NAMES)
+    is_dict = isinstance(keys, dict) and bool(keys)
+    if is_dict and all(isinstance(text, str) and text for pair in keys.items() for text in pair):
+        if len(set(keys.values())) == len(keys):
+            return dict(keys)
+        rule = "no two may have the same name"
+    else:
+        rule = "it must be a dict of the names of statistics and what they are to be called"
+    raise OptionError(
+        f"memory_keys {keys!r} of {_WHERE}: {rule}. Pass one such as "
+        "{'allocated_bytes.all.current': 'allocated_mem'}."
+    )

@@ -1,1 +1,0 @@
-"""Callbacks that put modules where, and as, they are to run."""

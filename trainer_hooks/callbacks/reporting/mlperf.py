@@ -1,0 +1,469 @@
+"""MLPerfCallback: record a run in the form of a submission to MLPerf Training."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._options import TEXT, check_options, finite_number, one_of, whole_number
+from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.base import is_real_fit
+from trainer_hooks.callbacks.monitored_metric import (
+    as_score,
+    has_validation,
+    missing_monitor_message,
+)
+from trainer_hooks.callbacks.option_checks import (
+    check_count,
+    check_monitor,
+    check_text,
+)
+from trainer_hooks.callbacks.reporting.mlperf_submission import (
+    AVAILABILITY,
+    ResultFile,
+    default_system_name,
+    describe_system,
+)
+from trainer_hooks.callbacks.reporting.run_facts import seeds
+from trainer_hooks.data.loader_inspection import loaders_in
+from trainer_hooks.errors import CheckpointError, DataError, MetricError, OptionError
+from trainer_hooks.hooks.band import Band
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+
+__all__ = [
+    "MLPerfCallback",
+    "check_command",
+    "check_name",
+    "check_root",
+    "clear_cache",
+    "count_samples",
+    "require_mlperf",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_SHOWN = 500
+_WHERE = "MLPerfCallback"
+
+
+_RULES = {
+    "index": whole_number(),
+    "target": finite_number(),
+    "division": one_of("open"),
+    "metric_label": TEXT,
+    "status": one_of(*tuple(AVAILABILITY)),
+    "exit_at_target": one_of(True, False),
+}
+
+
+class MLPerfCallback(Callback):
+    """Record a run in the form of a submission to MLPerf Training, open division.
+
+    The folder then has `results/<system>/<benchmark>/result_<index>.txt`, the events of the run in
+    MLPerf's own form, and `systems/<system>.json`, a description of the system as far as it is
+    known: check and complete it. An existing description is left alone.
+
+    MLPerf's run is over when a validation finds the metric at the target: no later event is
+    written. If the fit ends before, its status is `aborted`. Epochs count from 1. No result is ever
+    overwritten; a resumed run appends to its own, from its length in the checkpoint.
+
+    Args:
+        root_folder: the folder of the submission.
+        index: the number of this repetition of the run.
+        benchmark: MLPerf's name of the benchmark.
+        target: the value at which the metric is good enough.
+        division: `"open"`; the closed one prescribes the model and how it is trained.
+        metric_name: the metric that validation logs, a share from 0 to 1.
+        metric_label: the label of the evaluator, where the metric is logged as `name/label`; the
+            callback also looks for `metrics/label/name`, as Composer has it, and the plain name.
+        submitter: the organization that submits.
+        system_name: the name of the system; by default the number and model of its accelerators.
+        status: `"onprem"`, `"cloud"`, `"preview"` or `"research"`.
+        cache_clear_cmd: a command that empties the system's caches before the run: a list of its
+            words, or a text for a shell.
+        host_processors_per_node: the number of processors, where the machine's own report is wrong.
+        exit_at_target: whether the trainer is asked to stop when the target is reached.
+
+    Raises:
+        OptionError: an argument is outside its rule, mlperf_logging is not installed, the result
+            exists already, or the command fails.
+        DataError: in a run, there is no validation, or the samples cannot be counted.
+        MetricError: in a run, validation does not log the metric.
+        CheckpointError: a run is resumed without its result.
+
+    State: the run's id, the length of its result, and whether the target was reached; a resumed run
+    then requests a stop again.
+
+    Example::
+
+        report = MLPerfCallback(
+            "submission", 0, target=0.8, metric_name="val_acc", submitter="us", exit_at_target=True
+        )
+        trainer = Trainer(max_epochs=2, callbacks=[report])
+        trainer.fit(module, train_loader, val_loader)
+    """
+
+    # before the savers, as early stopping: the checkpoint of a stop knows of it
+    band = Band.CONTROL
+
+    def __init__(
+        self,
+        root_folder: str | os.PathLike[str],
+        index: int,
+        benchmark: str = "resnet",
+        target: float = 0.759,
+        division: str = "open",
+        metric_name: str = "MulticlassAccuracy",
+        metric_label: str = "eval",
+        submitter: str = "trainer_hooks",
+        system_name: str | None = None,
+        status: str = "onprem",
+        cache_clear_cmd: str | Sequence[str] | None = None,
+        host_processors_per_node: int | None = None,
+        exit_at_target: bool = False,
+    ) -> None:
+        require_mlperf(_WHERE)
+        self.root_folder = check_root(root_folder, _WHERE)
+        check_options(
+            _WHERE,
+            _RULES,
+            index=index,
+            target=target,
+            division=division,
+            metric_label=metric_label,
+            status=status,
+            exit_at_target=exit_at_target,
+        )
+        self.index = index
+        self.benchmark = check_name("benchmark", benchmark, _WHERE)
+        self.target = target
+        self.division = division
+        self.metric_name = check_monitor(metric_name, _WHERE)
+        self.metric_label = metric_label
+        self.submitter = check_text("submitter", submitter, _WHERE) or "trainer_hooks"
+        self.system_name = (
+            None if system_name is None else check_name("system_name", system_name, _WHERE)
+        )
+        self.status = status
+        self.cache_clear_cmd = check_command(cache_clear_cmd, _WHERE)
+        if host_processors_per_node is not None:
+            check_count("host_processors_per_node", host_processors_per_node, _WHERE, least=1)
+        self.host_processors_per_node = host_processors_per_node
+        self.exit_at_target = exit_at_target
+        self._began_ms = 0
+        self._file: ResultFile | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._run_id, self._size, self._epoch = "", 0, 0
+        self._is_in_epoch = self._is_reached = False
+
+    @property
+    def state_key(self) -> str:
+        """The class name with the benchmark and the index."""
+        return self._generate_state_key(benchmark=self.benchmark, index=self.index)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the run's id, the length of its result, and the epoch's progress."""
+        return {
+            "run_id": self._run_id,
+            "size": self._size,
+            "epoch": self._epoch,
+            "is_in_epoch": self._is_in_epoch,
+            "is_reached": self._is_reached,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the run's id, the length of its result, and the epoch's progress."""
+        self._run_id, self._size = state_dict["run_id"], state_dict["size"]
+        self._epoch, self._is_in_epoch = state_dict["epoch"], state_dict["is_in_epoch"]
+        self._is_reached = state_dict["is_reached"]
+
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Record the time at which the run's setup begins."""
+        # MLPerf counts the setup apart from the training
+        self._began_ms = int(time.time() * 1000)
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Begin the result, or reopen the result of a resumed run."""
+        if trainer.progress.is_fresh:
+            self._reset()
+        if not is_real_fit(trainer) or not trainer.is_global_zero:
+            return
+        name = self.system_name or default_system_name(trainer)
+        path = self.root_folder / "results" / name / self.benchmark / f"result_{self.index}.txt"
+        if trainer.progress.is_fresh:
+            self._begin(trainer, path, name)
+        # MLPerf counts the time from the first step: a result cannot begin in the middle.
+        elif not self._run_id:
+            raise CheckpointError(
+                f"checkpoint {trainer.ckpt_path!r} has no run of {_WHERE}: a result must begin "
+                "with its training. Train from the start, or leave the callback out."
+            )
+        elif not self._is_reached:
+            self._file = ResultFile.reopen(path, self._run_id, self._size)
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Request a stop again if the resumed training had reached the target."""
+        if self._is_reached and self.exit_at_target and is_real_fit(trainer):
+            trainer.stop(self._reason)
+
+    def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
+        """Write the start of an epoch."""
+        if self._file is not None:
+            self._epoch, self._is_in_epoch = trainer.current_epoch + 1, True
+            self._file.start("epoch_start", epoch_num=self._epoch)
+            self._record_size()
+
+    def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
+        """Write the end of an epoch's training."""
+        self._end_epoch()
+
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
+        """Write the start of an evaluation."""
+        if self._file is not None and not trainer.sanity_checking:
+            self._file.start("eval_start", **self._position(trainer))
+            self._record_size()
+
+    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
+        """Write the evaluation's metric; at the target end the run.
+
+        Raises:
+            MetricError: the validation did not log the metric.
+        """
+        if self._file is None or trainer.sanity_checking:
+            return
+        value = self._metric(trainer)
+        self._file.event("eval_accuracy", value, **self._position(trainer))
+        self._file.end("eval_stop", **self._position(trainer))
+        self._record_size()
+        if value < self.target:
+            return
+        self._end_epoch()
+        self._is_reached = True
+        self._stop("success")
+        if self.exit_at_target:
+            trainer.stop(self._reason)
+
+    def on_fit_end(self, trainer: Trainer, module: Module) -> None:
+        """Write the end of a run that missed the target, unless the run was interrupted."""
+        # an interrupted run may be resumed, and then appends to this result
+        if self._file is not None and not trainer.interrupted:
+            self._stop("aborted")
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Close the result."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    @property
+    def _reason(self) -> str:
+        return f"{_WHERE}: {self.metric_name} reached the target of {self.target:.5g}"
+
+    def _begin(self, trainer: Trainer, path: Path, name: str) -> None:
+        """Write the system's description and the first events of the result."""
+        # first all checks: a refused run must leave no files behind
+        samples = count_samples(trainer, _WHERE)
+        if path.exists():
+            raise OptionError(
+                f"index {self.index} of {_WHERE}: the result {str(path)!r} is there already. "
+                "Choose another index, or move the file away."
+            )
+        if self.cache_clear_cmd is not None:
+            clear_cache(self.cache_clear_cmd, _WHERE)
+        options = {"submitter": self.submitter, "division": self.division, "system_name": name}
+        if self.host_processors_per_node is not None:
+            options["host_processors_per_node"] = str(self.host_processors_per_node)
+        system = self.root_folder / "systems" / f"{name}.json"
+        describe_system(system, trainer, status=AVAILABILITY[self.status], **options)
+        # distinguishes this run's file from one that another run wrote to the same path
+        self._run_id = uuid.uuid4().hex
+        facts = {
+            "cache_clear": self.cache_clear_cmd is not None,
+            "submission_benchmark": self.benchmark,
+            "submission_division": self.division,
+            "submission_org": self.submitter,
+            "submission_platform": name,
+            "submission_status": self.status,
+            "seed": seeds()["torch"],
+            **samples,
+        }
+        self._file = ResultFile.begin(path, self._run_id, self._began_ms, facts)
+        self._record_size()
+
+    def _end_epoch(self) -> None:
+        if self._file is not None and self._is_in_epoch:
+            self._file.end("epoch_stop", epoch_num=self._epoch)
+            self._is_in_epoch = False
+            self._record_size()
+
+    def _stop(self, status: str) -> None:
+        """Write the end of the run and close the result.
+
+        An aborted run may be resumed: the length in the state then stays before the end, so that
+        the resumed run cuts it off.
+        """
+        assert self._file is not None
+        self._file.end("run_stop", status=status)
+        if self._is_reached:
+            self._record_size()
+        self._file.close()
+        self._file = None
+
+    def _record_size(self) -> None:
+        """Record the length of the result in the state."""
+        assert self._file is not None
+        self._size = self._file.size
+
+    def _position(self, trainer: Trainer) -> dict[str, int]:
+        """Return the position of an evaluation in the training, in both of MLPerf's forms."""
+        return {"epoch_num": self._epoch, "samples_count": trainer.progress.samples_completed}
+
+    def _metric(self, trainer: Trainer) -> float:
+        name, label, logged = self.metric_name, self.metric_label, trainer.callback_metrics
+        # the metric of a labelled evaluator, its name in Composer, and that of an unlabelled one
+        names = (f"{name}/{label}", f"metrics/{label}/{name}", f"{label}/{name}", name)
+        logged_name = next((each for each in names if each in logged), None)
+        if logged_name is None:
+            raise MetricError(missing_monitor_message(name, _WHERE, logged))
+        return as_score(logged[logged_name], logged_name, _WHERE).item()
+
+
+def require_mlperf(where: str) -> None:
+    """Check that the package mlperf_logging is installed.
+
+    Raises:
+        OptionError: it is not.
+    """
+    if importlib.util.find_spec("mlperf_logging") is None:
+        raise OptionError(
+            f"{where} writes with the package mlperf_logging, which is not installed. Install it: "
+            "pip install 'trainer-hooks[mlperf]'."
+        )
+
+
+def check_name(name: str, value: object, where: str) -> str:
+    """Return `value` if it can be the name of a folder in a submission.
+
+    Raises:
+        OptionError: it cannot.
+    """
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise OptionError(
+            f"{name} {value!r} of {where}: it names a folder or a file of the submission. Pass a "
+            "text of letters, digits, '_', '-' and '.', which does not begin with a point."
+        )
+    return value
+
+
+def check_root(root_folder: Any, where: str) -> Path:
+    """Return the folder of the submission.
+
+    Raises:
+        OptionError: it is not a local path.
+    """
+    if not isinstance(root_folder, str | Path) or not str(root_folder) or "://" in str(root_folder):
+        raise OptionError(
+            f"root_folder {root_folder!r} of {where}: it must be the path of a folder of this "
+            "machine. Pass such a path."
+        )
+    return Path(root_folder).expanduser()
+
+
+def check_command(command: Any, where: str) -> str | list[str] | None:
+    """Return a command, as a text for a shell or as a list of its words, or None.
+
+    Raises:
+        OptionError: it is none of them.
+    """
+    if command is None or (isinstance(command, str) and command.strip()):
+        return command
+    is_list = isinstance(command, list | tuple) and bool(command)
+    if not is_list or not all(isinstance(word, str) for word in command):
+        raise OptionError(
+            f"cache_clear_cmd {command!r} of {where}: it must be a command. Pass a list of its "
+            "words, a text for a shell, or None."
+        )
+    return list(command)
+
+
+def clear_cache(command: str | Sequence[str], where: str) -> None:
+    """Run the command that empties the system's caches.
+
+    Raises:
+        OptionError: it cannot be run, or it fails.
+    """
+    shown = command if isinstance(command, str) else shlex.join(command)
+    try:
+        done = subprocess.run(
+            command,
+            shell=isinstance(command, str),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise OptionError(
+            f"cache_clear_cmd {shown!r} of {where} cannot be run: {error}. Correct it, or leave it "
+            "out."
+        ) from error
+    if done.returncode:
+        output = (done.stderr or done.stdout).decode(errors="replace").strip()[-_SHOWN:]
+        raise OptionError(
+            f"cache_clear_cmd {shown!r} of {where} ended with status {done.returncode}: {output}. "
+            "Correct it, or leave it out."
+        )
+
+
+def count_samples(trainer: Trainer, where: str) -> dict[str, int]:
+    """Return the numbers of training and validation samples, and of samples in a global batch.
+
+    Raises:
+        DataError: there is no validation, or a number is unknown.
+    """
+    if not has_validation(trainer):
+        raise DataError(
+            f"validation of {where}: there is none, and MLPerf asks for the metric of one. Pass a "
+            "validation loader."
+        )
+    train = trainer.train_dataloader
+    numbers = {
+        "train_samples": _samples_of(train, trainer.num_training_batches, where),
+        "eval_samples": sum(
+            _samples_of(loader, batches, where)
+            for loader, batches in zip(
+                loaders_in(trainer.val_dataloaders), trainer.num_val_batches, strict=True
+            )
+        ),
+    }
+    size = getattr(train, "batch_size", None)
+    if isinstance(size, int):
+        numbers["global_batch_size"] = size * trainer.world_size
+    return numbers
+
+
+def _samples_of(loader: Any, batches: float, where: str) -> int:
+    """Return the number of samples of a loader, by its data set or by its batches."""
+    dataset = getattr(loader, "dataset", None)
+    if hasattr(dataset, "__len__"):
+        return len(dataset)  # type: ignore[arg-type]
+    size = getattr(loader, "batch_size", None)
+    size = 1 if size is None else size
+    if not isinstance(size, int) or batches == float("inf"):
+        raise DataError(
+            f"loader {type(loader).__qualname__} of {where}: its number of samples is unknown. "
+            "Give its data set a __len__."
+        )
+    return int(batches) * size

@@ -1,0 +1,198 @@
+"""Names of checkpoint files: templates filled with metrics, and names reserved for new files."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.checkpoint.atomic_write import reserve_name
+from trainer_hooks.checkpoint.paths import exists, is_remote
+from trainer_hooks.errors import MetricError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainer_hooks.checkpoint.atomic_write import NameReservation
+    from trainer_hooks.context.context import Trainer
+
+__all__ = [
+    "ReservedNames",
+    "check_template",
+    "fill_template",
+    "read_template",
+    "template_counts",
+    "template_names",
+    "template_values",
+]
+
+
+_FIELD = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
+_COUNTERS = ("epoch", "step")
+_WHOLE = (*_COUNTERS, "batch", "batch_in_epoch", "rank", "world_size")
+
+
+def template_names(template: str) -> tuple[str, ...]:
+    """Return the metrics that a template names, in order."""
+    return tuple(match[1] for match in _FIELD.finditer(template))
+
+
+def template_counts(trainer: Trainer) -> dict[str, int]:
+    """Return the counters and ranks that a filename can contain; no metric is computed for them."""
+    return {
+        "epoch": trainer.clock.epochs,
+        "step": trainer.global_step,
+        "batch": trainer.progress.batches_completed,
+        "batch_in_epoch": trainer.progress.batches_in_epoch,
+        "rank": trainer.global_rank,
+        "world_size": trainer.world_size,
+    }
+
+
+def template_values(trainer: Trainer) -> dict[str, Any]:
+    """Return all values that a filename can contain: metrics, overridden by the counters."""
+    return {**trainer.callback_metrics, **template_counts(trainer)}
+
+
+def check_template(template: object, where: str, name: str = "filename") -> str:
+    """Return `template` if it can be filled.
+
+    Args:
+        template: the argument.
+        where: the class that has the argument.
+        name: the argument's name.
+
+    Raises:
+        OptionError: it is no text, a brace is left open, a name is missing, or a format is unknown.
+    """
+    if not isinstance(template, str) or not template:
+        raise OptionError(
+            f"{name} {template!r} of {where}: it must be a non-empty text. Pass one such as "
+            "'{epoch}-{val_loss:.2f}', or None for '{epoch}-{step}'."
+        )
+    if any(brace in _FIELD.sub("", template) for brace in "{}") or "" in template_names(template):
+        raise OptionError(
+            f"{name} {template!r} of {where}: every brace must belong to a field such as "
+            "{epoch} or {val_loss:.2f}. Close it, or take it out."
+        )
+    for match in _FIELD.finditer(template):
+        if not any(_can_format(sample, match[2] or "") for sample in (1, 1.0)):
+            raise OptionError(
+                f"format {match[2]!r} of {match[1]!r} in {name} {template!r} of {where}: it must "
+                "be one for numbers. Write one such as '.2f' or '03d'."
+            )
+    return template
+
+
+def fill_template(template: str, metrics: Mapping[str, Any], equals: str, insert: bool) -> str:
+    """Return `template` with its fields replaced by the values of `metrics`.
+
+    A missing counter counts as 0; any other missing metric shows as `nan`.
+
+    Args:
+        template: text with fields such as `{val_loss:.2f}`; the name may contain `/` and `.`.
+        metrics: numbers and one-element tensors.
+        equals: the text between a metric's name and its value.
+        insert: whether the name is written before the value.
+
+    Raises:
+        MetricError: a value does not fit its format.
+    """
+
+    def filled(match: re.Match[str]) -> str:
+        name, spec = match[1], match[2] or ""
+        text = _format(name, metrics.get(name, 0 if name in _COUNTERS else math.nan), spec)
+        return f"{name}{equals}{text}" if insert else text
+
+    return _FIELD.sub(filled, template)
+
+
+def read_template(template: str, name: str) -> dict[str, str] | None:
+    """Return the texts that a file's name has in place of the fields, or None if it does not match.
+
+    Where a field is repeated, the first counts. Counters match digits alone.
+
+    Args:
+        template: text with fields, as `fill_template` fills it without inserting names.
+        name: a file's name.
+    """
+    pattern, end, names = "", 0, []
+    for match in _FIELD.finditer(template):
+        is_counter = match[1] in _WHOLE
+        pattern += re.escape(template[end : match.start()])
+        # lazy: in "{a}-{b}", the first field ends at the first "-"
+        pattern += r"(\d+)" if is_counter else r"([^/]+?)"
+        names.append(match[1])
+        end = match.end()
+    match_of_name = re.fullmatch(pattern + re.escape(template[end:]), name)
+    if match_of_name is None:
+        return None
+    # reversed: of a repeated field the first occurrence is set last, and so counts
+    return dict(reversed(list(zip(names, match_of_name.groups(), strict=True))))
+
+
+def _format(name: str, value: Any, spec: str) -> str:
+    number = value.item() if hasattr(value, "item") else value
+    if not math.isfinite(number):
+        spec = re.sub(r"[a-zA-Z%]$", "f", spec)  # the formats for integers reject nan and inf
+    elif spec.endswith("d") and number == int(number):
+        number = int(number)  # logged integers are stored as floats, which 'd' rejects
+    try:
+        return format(number, spec)
+    except ValueError as error:
+        raise MetricError(
+            f"value {number!r} of metric {name!r} in a checkpoint's filename: it must go with its "
+            f"format {spec!r}. Choose a format such as '.2f' in ModelCheckpoint(filename=...)."
+        ) from error
+
+
+def _can_format(sample: float, spec: str) -> bool:
+    try:
+        format(sample, spec)
+    except ValueError:
+        return False
+    return True
+
+
+class ReservedNames:
+    """Reserve the names of new files, so that two runs never choose the same name.
+
+    A name is reserved from its choice until its file exists. The names of a killed process are free
+    again. In remote stores nothing can be reserved.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, NameReservation] = {}
+
+    def take(self, path: str) -> bool:
+        """Reserve a path; return whether it was free."""
+        if is_remote(path):
+            return not exists(path)
+        if exists(path):
+            self.release(path)  # the file itself keeps the name from now on
+            return False
+        if path in self._held:
+            return True
+        reservation = reserve_name(Path(path))
+        if reservation is None:
+            return False
+        self._held[path] = reservation
+        if exists(path):  # another run wrote it between the first look and the reservation
+            self.release(path)
+            return False
+        return True
+
+    def release(self, *paths: str | None) -> None:
+        """Give up the reservations of these paths."""
+        for path in paths:
+            reservation = self._held.pop(path or "", None)
+            if reservation is not None:
+                reservation.release()
+
+    def release_all(self) -> None:
+        """Give up all reservations."""
+        self.release(*self._held)
+
+    def __reduce__(self) -> tuple[type[ReservedNames], tuple[()]]:
+        return type(self), ()  # locks cannot be copied: a copied saver reserves nothing

@@ -1,1 +1,0 @@
-"""Callbacks that measure and log."""

@@ -1,1 +1,0 @@
-"""Callbacks that write what a module predicts."""

@@ -1,0 +1,304 @@
+"""Atomic writes: a file or folder is whole at its path, or absent, whenever a process dies.
+
+Data is written to a hidden part file beside the target, synced, and moved. The part file is locked
+while its process lives, so that leftovers of killed processes can be told from running saves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from trainer_hooks._files import hidden_beside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "PART_SUFFIX",
+    "SEAL",
+    "NameReservation",
+    "check_writable",
+    "is_sharded_folder",
+    "is_unfinished_folder",
+    "make_folder",
+    "open_folder_part",
+    "open_part",
+    "remove_folder",
+    "remove_stale_parts",
+    "replace_atomically",
+    "reserve_name",
+    "size_of_folder",
+    "sync_folder",
+    "write_atomically",
+]
+
+
+PART_SUFFIX = ".trainer_hooks.part"
+"""How the name of an unfinished file ends; it begins with a dot."""
+
+SEAL = "seal.json"
+"""The file of a folder that makes it a checkpoint."""
+
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.trainer_hooks\.part")
+
+
+_NAME_BYTES = 60
+"""Bytes of the target's name that a part file's name contains: file systems allow 255 in all."""
+
+_EXCHANGE = 2
+"""RENAME_EXCHANGE of Linux's renameat2."""
+
+_HERE = -100
+"""AT_FDCWD: relative paths are relative to the working directory."""
+
+
+def write_atomically(target: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file whole or not at all, making its folder; delete leftovers of killed processes.
+
+    Args:
+        target: the file.
+        write: writes the content into an open file, and syncs it.
+    """
+    # not atomicwrites: it locks nothing, so a leftover could not be told from a running save
+    make_folder(target.parent)
+    remove_stale_parts(target.parent)
+    file, part = open_part(target)
+    try:
+        with file:  # unlocked only after the rename, or another process might delete it as stale
+            write(file)
+            if target.is_dir():
+                replace_atomically(part, target)  # a sharded folder of that name
+            else:
+                part.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+    sync_folder(target.parent)  # the rename itself is durable only with its folder
+
+
+def open_part(target: Path) -> tuple[IO[bytes], Path]:
+    """Create and lock a part file beside `target`; return the open file and its path.
+
+    The lock lasts as long as the file is open, and tells other processes that this one is alive:
+    the system releases the lock of a process that was killed.
+    """
+    while True:
+        path = hidden_beside(target, f".{secrets.token_hex(4)}{PART_SUFFIX}", _NAME_BYTES)
+        try:
+            # O_CREAT with 0o666, not tempfile's 0o600: the umask decides, as for any new file, and
+            # reading the umask would change it for a moment in all threads
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            continue
+        with suppress(OSError):  # a file system without locks: there no stale files are deleted
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if path.exists():
+            return os.fdopen(descriptor, "w+b"), path
+        os.close(descriptor)  # before the lock was taken, another process deleted it as stale
+
+
+def open_folder_part(target: Path) -> tuple[Path, int]:
+    """Create and lock a part folder beside `target`; return its path and the lock's descriptor.
+
+    The caller closes the descriptor. Leftovers of killed processes are deleted first.
+    """
+    make_folder(target.parent)
+    remove_stale_parts(target.parent)
+    while True:
+        path = hidden_beside(target, f".{secrets.token_hex(4)}{PART_SUFFIX}", _NAME_BYTES)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        lock = os.open(path, os.O_RDONLY)
+        with suppress(OSError):  # a file system without locks: there no stale files are deleted
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():
+            return path, lock
+        os.close(lock)  # before the lock was taken, another process deleted it as stale
+
+
+def remove_stale_parts(folder: Path) -> None:
+    """Delete the part files of processes that have died. It never fails."""
+    for path in folder.glob(f".*{PART_SUFFIX}"):
+        # an error means: locked by a live process, deleted by another one, or no permission
+        with suppress(OSError):
+            is_folder = is_unfinished_folder(path)
+            descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # a reservation of that name may have been released and taken anew meanwhile
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    shutil.rmtree(path) if is_folder else path.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def replace_atomically(part: Path, target: Path) -> None:
+    """Move a finished file or folder to `target`, and delete the previous one there.
+
+    At every moment either the old or the new one is whole at `target`.
+
+    Raises:
+        OSError: a folder that is no checkpoint is there, or the move fails.
+    """
+    if _is_real_folder(target) and not is_sharded_folder(target):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    if not os.path.lexists(target) or not (part.is_dir() or _is_real_folder(target)):
+        part.replace(target)
+        return
+    _exchange(part, target)
+    remove_folder(part)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Swap two paths atomically; where the system cannot, rename one after the other."""
+    library = ctypes.CDLL(None, use_errno=True)
+    rename = getattr(library, "renameat2", None)
+    if rename is not None:
+        if not rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE):
+            return
+        code = ctypes.get_errno()
+        if code not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+            raise OSError(code, os.strerror(code), str(other))
+    # for a moment nothing is at `other`; a kill there leaves both whole, under hidden names
+    aside = hidden_beside(other, f".{secrets.token_hex(4)}{PART_SUFFIX}", _NAME_BYTES)
+    other.rename(aside)
+    one.rename(other)
+    aside.rename(one)
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a file, or hide and then delete a folder, so that no half looks like a checkpoint."""
+    if not _is_real_folder(path):
+        path.unlink(missing_ok=True)
+        return
+    if not path.name.startswith("."):
+        hidden = hidden_beside(path, f".{secrets.token_hex(4)}{PART_SUFFIX}", _NAME_BYTES)
+        path = path.rename(hidden)
+    shutil.rmtree(path)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its missing parents, and sync each of them to disk."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder to disk, so that files renamed or added in it are durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def check_writable(folder: Path) -> None:
+    """Check that files can be written to a folder, without creating it if it is missing.
+
+    Raises:
+        OSError: no file can be written, or the folder cannot be made.
+    """
+    existing = folder.absolute()
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    if not existing.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
+    try:
+        # O_TMPFILE makes a file without a name: a process that is killed here leaves nothing
+        os.close(os.open(existing, getattr(os, "O_TMPFILE", os.O_DIRECTORY) | os.O_WRONLY))
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
+            raise
+        file, part = open_part(existing / "trial")  # a file system without O_TMPFILE
+        file.close()
+        part.unlink(missing_ok=True)
+
+
+class NameReservation:
+    """A file name reserved for a new file, so that no other process or run chooses the same.
+
+    Args:
+        path: a hidden file that stands for the name, locked as long as it is open.
+        descriptor: that file, open; None where nothing can be locked.
+    """
+
+    def __init__(self, path: Path, descriptor: int | None) -> None:
+        self._path, self._descriptor = path, descriptor
+
+    def release(self) -> None:
+        """Give the name up; if the file exists by now, the name stays taken by it."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        with suppress(OSError):
+            self._path.unlink()
+        # closing is not enough: a forked process may share the open file, and with it the lock
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def reserve_name(target: Path) -> NameReservation | None:
+    """Reserve the name of a new file, making its folder; None if another process or run holds it.
+
+    The caller checks whether the file exists already once it holds the name. Where nothing can be
+    written or locked, every process gets the name.
+    """
+    # a digest of the whole name, because the hidden name may have room only for a part of it
+    digest = hashlib.sha256(target.name.encode(errors="surrogateescape")).hexdigest()[:16]
+    path = hidden_beside(target, f".{digest}.claim{PART_SUFFIX}", _NAME_BYTES)
+    while True:
+        try:
+            make_folder(target.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:  # the folder is not writable: the save itself raises that error
+            return NameReservation(path, None)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return NameReservation(path, descriptor)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        except OSError:  # a file system without locks
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+            return NameReservation(path, None)
+        os.close(descriptor)  # released and deleted by its owner before it was locked here
+
+
+def is_sharded_folder(path: str | os.PathLike[str]) -> bool:
+    """Return whether `path` is a sharded checkpoint: a folder with a seal."""
+    return Path(path, SEAL).is_file()
+
+
+def is_unfinished_folder(path: Path) -> bool:
+    """Return whether a path is a part folder of a save that is running or was killed."""
+    return _UNFINISHED.fullmatch(path.name) is not None and _is_real_folder(path)
+
+
+def _is_real_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def size_of_folder(folder: Path) -> int:
+    """Return the total size of the files in a folder, in bytes."""
+    return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())

@@ -1,0 +1,324 @@
+"""Read a run from its folder: metrics, journal, hyperparameters, and the runs that it resumed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.callbacks.reporting.journal import JOURNAL
+from trainer_hooks.cli.report.journal_reader import (
+    JournaledRun,
+    number,
+    read_journal,
+    set_outcomes,
+)
+from trainer_hooks.cli.report.metrics import METRICS, Metrics
+from trainer_hooks.errors import TrainerHooksError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "HPARAMS",
+    "LoggedRun",
+    "RunFolderError",
+    "count_metrics",
+    "labels_of",
+    "newest_run",
+    "newest_runs",
+    "read_run",
+    "require_run",
+]
+
+
+_OTHER_LOGGERS = (
+    ("events.out.tfevents.*", "TensorBoard"),
+    ("wandb", "wandb"),
+    ("mlruns", "MLflow"),
+    ("hparams.yaml", "Lightning"),
+)
+
+
+class RunFolderError(TrainerHooksError):
+    """Raised for a folder that is not the folder of a run."""
+
+
+def newest_runs(folders: Iterable[Path], command: str) -> list[Path]:
+    """Replace each folder of several runs by its newest run; print on stderr which was taken.
+
+    Args:
+        folders: folders of runs, or folders that hold such folders.
+        command: the name of the command that reads them, for the message.
+
+    Returns:
+        The folders of runs, each once.
+
+    Raises:
+        RunFolderError: a folder is not a run's, and holds none.
+    """
+    runs: dict[Path, None] = {}
+    for folder in dict.fromkeys(folders):
+        run, count = newest_run(folder)
+        runs[run] = None
+        if count:
+            choice = "the only run" if count == 1 else f"the newest of {count} runs"
+            message = f"took {str(run)!r}, {choice} in {str(folder)!r}"
+            print(f"trainer-hooks {command}: {message}", file=sys.stderr)
+    return list(runs)
+
+
+def newest_run(folder: Path) -> tuple[Path, int]:
+    """Return the newest run in a folder of runs and their number; for a run's folder itself and 0.
+
+    The newest run is the one whose journal or metrics were written last.
+
+    Raises:
+        RunFolderError: the folder is not a run's, and holds none.
+    """
+    if folder.is_dir() and not _is_run(folder):
+        runs = [path for path in folder.glob("*/") if _is_run(path)]
+        runs = runs or [path for path in folder.glob("*/*/") if _is_run(path)]
+        if runs:
+            return max(runs, key=_written_at), len(runs)
+    require_run(folder)
+    return folder, 0
+
+
+def require_run(folder: Path) -> None:
+    """Check that a folder is the folder of a run.
+
+    Raises:
+        RunFolderError: it is not; the message tells why, and which folder to give instead.
+    """
+    if not folder.exists():
+        raise RunFolderError(f"{str(folder)!r} is not there: give the folder of a run.")
+    if not folder.is_dir():
+        raise RunFolderError(
+            f"{str(folder)!r} is a file: give the folder of a run, as trainer_logs/version_0."
+        )
+    if _is_run(folder):
+        return
+    for pattern, name in _OTHER_LOGGERS:
+        if any(folder.glob(pattern)):
+            raise RunFolderError(
+                f"{str(folder)!r} holds files of {name} alone: metrics are read from the "
+                f"{METRICS} of a CSVLogger. Train with Trainer(logger=[CSVLogger('logs'), ...])."
+            )
+    raise RunFolderError(
+        f"{str(folder)!r} holds nothing of a run: neither {METRICS}, {JOURNAL} nor checkpoints; "
+        "no folder in it does, two levels down. Give the folder that trainer.log_dir names, or one "
+        "that holds such folders."
+    )
+
+
+def _is_run(folder: Path) -> bool:
+    if (folder / METRICS).is_file() or (folder / JOURNAL).is_file():
+        return True
+    return any(folder.glob("*.ckpt")) or any(folder.glob("checkpoints/*.ckpt"))
+
+
+def _written_at(folder: Path) -> tuple[int, int, str]:
+    """Return a key that sorts runs by the time of their last write.
+
+    The name decides between two runs of one moment: `version_10` is newer than `version_9`.
+    """
+    files = [folder / METRICS, folder / JOURNAL, *folder.glob("checkpoints/*.ckpt")]
+    times = [path.stat().st_mtime_ns for path in files if path.is_file()]
+    name = folder.name
+    return max(times, default=0), len(name), name
+
+
+HPARAMS = "hparams.json"
+"""The name of the hyperparameters' file in a run's folder."""
+
+_MAX_SIBLINGS = 200
+_MAX_ANCESTORS = 100
+_SHOWN = 5
+_MAX_HEADER_BYTES = 10_000_000
+_NEAR_CHECKPOINT = 3
+
+
+@dataclass(slots=True)
+class LoggedRun:
+    """A run as its folder records it, joined with the runs that it resumed.
+
+    Attributes:
+        folder: its folder.
+        label: its name beside other runs.
+        metrics: its metrics, with those of the runs that it resumed.
+        starts: all its starts, those of the runs that it resumed first.
+        hparams: its hyperparameters.
+        earlier: the folders of the runs that it resumed, the oldest first.
+        notes: notes on missing or damaged files.
+    """
+
+    folder: Path
+    label: str
+    metrics: Metrics
+    starts: list[JournaledRun] = field(default_factory=list)
+    hparams: dict[str, Any] = field(default_factory=dict)
+    earlier: list[Path] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def fits(self) -> list[JournaledRun]:
+        """The starts of training."""
+        return [start for start in self.starts if start.stage == "fit"]
+
+    @property
+    def last_fit(self) -> JournaledRun | None:
+        """The last start of training in its own folder; None without one."""
+        fits = [fit for fit in self.fits if fit.folder == self.folder]
+        return fits[-1] if fits else None
+
+
+def read_run(
+    folder: Path, label: str, most: int, beside: Sequence[Path] = (), *, hparams: bool = True
+) -> LoggedRun:
+    """Read a run, and the runs that it resumed.
+
+    Args:
+        folder: its folder.
+        label: its name beside other runs.
+        most: the maximum of points of a curve.
+        beside: folders of other runs that are shown too; their metrics are not joined to this one.
+        hparams: whether to read the hyperparameters.
+
+    Raises:
+        RunFolderError: the folder is not a run's.
+        MetricsFileError: its metrics cannot be read.
+        OSError: its journal cannot be read.
+    """
+    require_run(folder)
+    run = LoggedRun(folder, label, Metrics(most))
+    known: set[Path] = {folder.resolve()}
+    journals = [_read_starts(run, folder)]
+    shown = {path.resolve() for path in beside}
+    for _ in range(_MAX_ANCESTORS):
+        before = _predecessor(journals[0])
+        # a journal that was copied may lead back to a run that was read already
+        if before is None or before.resolve() in known:
+            break
+        known.add(before.resolve())
+        run.earlier.insert(0, before)
+        journals.insert(0, _read_starts(run, before))
+    joined = [path for path in run.earlier if not shown & {path.resolve()}]
+    for path, starts in zip([*run.earlier, folder], journals, strict=True):
+        if path in joined or path == folder:
+            fits = [start for start in starts if start.stage == "fit"]
+            if fits and fits[0].resumed_from:
+                # the steps after the checkpoint were lost
+                run.metrics.cut(int(number(fits[0].start, "step")))
+            _read_metrics(run, path)
+    run.starts = set_outcomes([start for starts in journals for start in starts])
+    if hparams:
+        run.hparams = _read_hparams(run)
+    _add_metric_notes(run)
+    return run
+
+
+def labels_of(folders: Sequence[Path]) -> list[str]:
+    """Return a label for each folder: its name, after as many parents as make the labels unique."""
+    paths = [folder.resolve().parts for folder in folders]
+    depth = 1
+    max_depth = max(map(len, paths))
+    while depth < max_depth and len({parts[-depth:] for parts in paths}) < len(set(paths)):
+        depth += 1
+    return ["/".join(parts[-depth:]) for parts in paths]
+
+
+def count_metrics(folder: Path) -> int:
+    """Count the metrics of a run by the header of its file."""
+    path = folder / METRICS
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:  # the header alone: the file of a long run is large
+        return file.readline(_MAX_HEADER_BYTES).count(b",")
+
+
+def _read_starts(run: LoggedRun, folder: Path) -> list[JournaledRun]:
+    """Read the starts in a folder's journal; add notes to the run if lines or all are missing."""
+    starts, unreadable = read_journal(folder)
+    if unreadable:
+        run.notes.append(
+            f"{folder / JOURNAL}: lines could not be read: {unreadable}. They were left out."
+        )
+    if not starts and folder == run.folder:
+        run.notes.append(
+            f"There is no {JOURNAL}: how the run went, and where, is not known. A RunManifest "
+            "writes it, which a trainer with a logger has unless enable_run_manifest=False."
+        )
+    return starts
+
+
+def _read_metrics(run: LoggedRun, folder: Path) -> None:
+    path = folder / METRICS
+    if path.is_file():
+        run.metrics.read(path)
+    elif folder == run.folder:
+        run.notes.append(
+            f"There is no {METRICS}, from which curves are drawn: nothing was logged yet, or only "
+            "by loggers other than CSVLogger."
+        )
+
+
+def _add_metric_notes(run: LoggedRun) -> None:
+    metrics = run.metrics
+    if metrics.skipped:
+        run.notes.append(
+            f"{metrics.skipped:,} of {metrics.rows + metrics.skipped:,} rows of {METRICS} made no "
+            "sense and were left out; the last row of a run that is killed or still going may be "
+            "half a row."
+        )
+    for name, curve in metrics.curves.items():
+        if curve.gaps:
+            run.notes.append(
+                f"{name}: {curve.gaps:,} values were NaN or infinite, the first at step "
+                f"{curve.first_gap:,}; they are not drawn."
+            )
+
+
+def _predecessor(starts: list[JournaledRun]) -> Path | None:
+    """Return the folder of the run that saved the checkpoint which the first fit resumed from."""
+    fit = next((start for start in starts if start.stage == "fit"), None)
+    if fit is None or not fit.resumed_from:
+        return None
+    checkpoint = Path(fit.resumed_from)
+    # by default a run's checkpoints are in a folder of its own; all runs may have been moved since,
+    # so that the path leads nowhere, and the names are looked up beside this run
+    folders = list(checkpoint.parents)[:_NEAR_CHECKPOINT]
+    moved = [fit.folder.resolve().parent / folder.name for folder in folders if folder.name]
+    for folder in [*folders, *moved]:
+        if (folder / JOURNAL).is_file():
+            return folder
+    return _saved_by(checkpoint, fit)
+
+
+def _saved_by(checkpoint: Path, fit: JournaledRun) -> Path | None:
+    """Return the folder, beside a run's, whose journal records a checkpoint last before the fit."""
+    parent = fit.folder.resolve().parent
+    saves: list[tuple[float, Path]] = []
+    for journal in sorted(parent.glob(f"*/{JOURNAL}"))[-_MAX_SIBLINGS:]:
+        for start in read_journal(journal.parent)[0]:
+            times = [
+                number(record, "time")
+                for record in start.saved
+                if record.get("path") == str(checkpoint) and number(record, "time") <= fit.began
+            ]
+            saves += [(moment, journal.parent) for moment in times]
+    return max(saves)[1] if saves else None
+
+
+def _read_hparams(run: LoggedRun) -> dict[str, Any]:
+    path = run.folder / HPARAMS
+    if not path.is_file():
+        return {}
+    try:
+        hparams = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        run.notes.append(f"{path} could not be read: {type(error).__name__}: {error}.")
+        return {}
+    return hparams if isinstance(hparams, dict) else {}

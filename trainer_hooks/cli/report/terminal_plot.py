@@ -1,0 +1,174 @@
+"""Draw the curves of metrics on the terminal, as characters."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer_hooks._text import printable
+from trainer_hooks.cli.report.logged_run import LoggedRun, labels_of, read_run
+from trainer_hooks.errors import MetricError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["PlotOptions", "draw_metrics", "smoothed"]
+
+_MAX_POINTS = 2000
+_WIDTH, _HEIGHT = 80, 24
+_MAX_WIDTH, _MAX_HEIGHT = 200, 40
+_MIN_HEIGHT = 10
+_MAX_LISTED = 40
+_MAX_TICKS = 6
+_AXIS_WIDTH = 14
+"""The most columns that the y axis and the frame take."""
+_MARKERS = "*+ox#@%&"
+
+
+@dataclass(frozen=True, slots=True)
+class PlotOptions:
+    """The options of a plot.
+
+    Attributes:
+        is_log: whether the y axis is logarithmic; values of 0 and below are left out.
+        smoothing: the weight of the past in the moving mean, from 0 to under 1.
+        is_by_epoch: whether the x axis counts epochs instead of steps.
+    """
+
+    is_log: bool = False
+    smoothing: float = 0.0
+    is_by_epoch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A curve to draw, with its entry in the legend."""
+
+    label: str
+    x: list[float]
+    y: list[float]
+
+
+def draw_metrics(folders: Sequence[Path], names: Sequence[str], options: PlotOptions) -> None:
+    """Print a plot of some metrics of all runs.
+
+    Args:
+        folders: the folders of the runs.
+        names: the names of the metrics.
+        options: the axes and the smoothing.
+
+    Raises:
+        MetricError: no run has such a metric, or none of its values can be drawn; or no name was
+            given.
+        RunFolderError: a folder is not a run's.
+        ModuleNotFoundError: plotext is not installed.
+    """
+    runs = [
+        read_run(folder, label, _MAX_POINTS, [f for f in folders if f != folder], hparams=False)
+        for folder, label in zip(folders, labels_of(folders), strict=True)
+    ]
+    known = list(dict.fromkeys(name for run in runs for name in run.metrics.curves))
+    if not names:
+        raise MetricError(f"no metric was named: name one or more. {_list_names(known)}")
+    for name in names:
+        if name not in known:
+            where = "the run" if len(runs) == 1 else "any of the runs"
+            hint = did_you_mean(name, known)
+            raise MetricError(f"metric {name!r} is not in {where}.{hint} {_list_names(known)}")
+    lines = [
+        line for run in runs for name in names for line in _lines(run, name, runs, names, options)
+    ]
+    if not lines:
+        rule = "above 0" if options.is_log else "finite"
+        raise MetricError(f"none of the values of {', '.join(names)} is {rule}: nothing to draw.")
+    _print_plot(lines, ", ".join(names), options)
+
+
+def smoothed(values: Sequence[float], weight: float) -> list[float]:
+    """Return an exponential moving mean, corrected so that it does not lean to the first value."""
+    # as pandas' ewm(alpha=1 - weight), which is much to install for five lines
+    means, mean, share = [], 0.0, 1.0
+    for value in values:
+        mean = weight * mean + (1 - weight) * value
+        share *= weight
+        means.append(mean / (1 - share))
+    return means
+
+
+def _lines(
+    run: LoggedRun, name: str, runs: Sequence[LoggedRun], names: Sequence[str], options: PlotOptions
+) -> list[_Line]:
+    """Return the line of a metric in a run; an empty list if it has no values to draw."""
+    curve = run.metrics.curves.get(name)
+    points = curve.points if curve is not None else []
+    steps = [point.step for point in points]
+    axis = run.metrics.epochs
+    if options.is_by_epoch and not axis:
+        raise MetricError(f"{run.label} has logged no epochs: leave --x epoch out.")
+    x = axis.positions(steps) if options.is_by_epoch else [float(step) for step in steps]
+    y = smoothed([point.value for point in points], options.smoothing)
+    kept = [(a, b) for a, b in zip(x, y, strict=True) if not options.is_log or b > 0]
+    if not kept:
+        return []
+    parts = [run.label] if len(runs) > 1 else []
+    parts += [name] if len(names) > 1 or not parts else []
+    return [_Line(": ".join(parts), [a for a, _ in kept], [b for _, b in kept])]
+
+
+def _print_plot(lines: Sequence[_Line], title: str, options: PlotOptions) -> None:
+    import plotext
+
+    is_terminal = sys.stdout.isatty()
+    size = shutil.get_terminal_size((_WIDTH, _HEIGHT)) if is_terminal else (_WIDTH, _HEIGHT)
+    figure = plotext.figure
+    figure.clear()  # plotext has one figure for the whole process
+    width = min(size[0], _MAX_WIDTH)
+    figure.plot_size(width, max(_MIN_HEIGHT, min(size[1] - 2, _MAX_HEIGHT)))
+    figure.title(printable(title))
+    figure.label("epochs" if options.is_by_epoch else "step", axis="x")
+    xs, ys = [x for line in lines for x in line.x], [y for line in lines for y in line.y]
+    figure.ruler("x").ticks(*_ticks(min(xs), max(xs)))
+    if options.is_log and min(ys) < max(ys):
+        figure.ruler("y").scale("log")
+    else:
+        figure.ruler("y").ticks(*_ticks(min(ys), max(ys)))
+    figure.theme("simple" if is_terminal else "colorless")
+    for index, line in enumerate(lines):
+        # without colours, each line needs a character of its own
+        marker = "hd" if is_terminal or len(lines) == 1 else _MARKERS[index % len(_MARKERS)]
+        signal = figure.signal(line.x, line.y, marker=marker)
+        signal.lines()
+        if len(lines) > 1:
+            signal.label(printable(line.label)[: width // 2])
+        figure.draw(signal)
+    figure.legend(x=width - _AXIS_WIDTH, y=0, ha="right", va="top")
+    drawn: str = figure.build().string(colorless=not is_terminal)
+    figure.clear()
+    encoding = sys.stdout.encoding or "utf-8"
+    # an old terminal may not have the block characters
+    print(drawn.encode(encoding, "replace").decode(encoding))
+
+
+def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Return round numbers from `low` to `high`, with their labels."""
+    # plotext's own are not round, and matplotlib's locator is much to install
+    size = high - low
+    if size <= 0:
+        return [low], [f"{low:.6g}"]
+    unit = 10.0 ** math.floor(math.log10(size / _MAX_TICKS))
+    step = next(unit * n for n in (1, 2, 5, 10) if size / (unit * n) <= _MAX_TICKS)
+    count = range(math.ceil(low / step), math.floor(high / step) + 1)
+    return [n * step for n in count], [f"{n * step:.6g}" for n in count]
+
+
+def _list_names(known: Sequence[str]) -> str:
+    """Return a sentence with the first metric names."""
+    if not known:
+        return "Nothing was logged."
+    listed = ", ".join(map(printable, known[:_MAX_LISTED]))
+    more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    return f"There are: {listed}{more}."

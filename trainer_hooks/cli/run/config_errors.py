@@ -1,0 +1,376 @@
+"""Errors in a config, explained in one line: the place, the mistake and the remedy."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, get_type_hints
+
+from jsonargparse import ArgumentError
+
+from trainer_hooks.cli.run.arguments import SUBCOMMANDS
+from trainer_hooks.errors import MetricError, TrainerHooksError, did_you_mean
+from trainer_hooks.hooks.discovery import is_interruption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trainer_hooks.cli.run.config_sources import ConfigSources
+    from trainer_hooks.cli.run.parser import TrainerParser
+
+__all__ = [
+    "add_monitor_note",
+    "class_arguments",
+    "constructor_error",
+    "dataclass_arguments",
+    "explain_error",
+    "find_import_error",
+    "is_config_error",
+    "list_known",
+    "suggest_classes",
+    "unfitting_class_path",
+]
+
+
+_MOST = 12
+"""Names that a line lists."""
+
+
+def list_known(names: Iterable[str]) -> str:
+    """Return a sentence with the first names and how many more there are."""
+    ordered = sorted(names)
+    shown = ", ".join(ordered[:_MOST])
+    rest = f" and {len(ordered) - _MOST} more: --help lists them" if len(ordered) > _MOST else ""
+    return f"Known: {shown}{rest}." if ordered else ""
+
+
+def suggest_classes(parser: TrainerParser | None, key: str, name: str) -> str:
+    """Return which classes are allowed under a key, and which one a name may mean."""
+    known = [] if parser is None else parser.class_names(key)
+    if len(known) < 2:  # the base alone
+        return "Give the class path of one."
+    return f"{did_you_mean(name, known) if name else ''} {list_known(known)}"
+
+
+def class_arguments(class_path: str) -> list[str]:
+    """Return the names of a class's arguments."""
+    home, _, name = class_path.rpartition(".")
+    kind = getattr(importlib.import_module(home), name)
+    return [n for n in inspect.signature(kind).parameters if n not in ("self", "args", "kwargs")]
+
+
+def dataclass_arguments(class_path: str, name: str) -> list[str]:
+    """Return the fields of an argument that is a dataclass."""
+    home, _, last = class_path.rpartition(".")
+    try:
+        hints = get_type_hints(getattr(importlib.import_module(home), last).__init__)
+        return list(inspect.signature(hints[name]).parameters)
+    except (KeyError, NameError, TypeError, ValueError):
+        return []
+
+
+def unfitting_class_path(value: str, base: str) -> str:
+    """Return the class path in a value that is no subclass of `base`."""
+    paths = re.findall(r"class_path'?[:=] ?'([^']+)'", value)
+    for path in paths:
+        home, _, name = path.rpartition(".")
+        kind = getattr(importlib.import_module(home), name, None) if home else None
+        if base not in {one.__name__ for one in getattr(kind, "__mro__", ())}:
+            return str(path)
+    return value
+
+
+def find_import_error(value: str) -> tuple[str, str] | None:
+    """Return the class path in a value whose module raises on import, and its error.
+
+    The parser does not report that error: it says that the value has none of the expected types.
+    """
+    for path in re.findall(r"(?<![\w./])[.A-Za-z_][\w.]*\.\w+", value):
+        try:
+            importlib.import_module(path.rpartition(".")[0])
+        except BaseException as error:
+            if is_interruption(error):
+                raise
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f", in {place.filename}, line {place.lineno}"
+            is_told = isinstance(error, SyntaxError) or "importlib" in place.filename
+            return path, f"{type(error).__name__}: {error}{'' if is_told else where}"
+    return None
+
+
+# parts of the messages of jsonargparse, of trainer_hooks and of Python's import
+_KEY = re.compile(r'Parser key "([^"]+)":')
+_UNKNOWN = re.compile(r"Option '([^']+)' is not accepted")
+_IN_GROUP = re.compile(r"(?:Group|Subcommand) '([^']+)' does not accept option '([^']+)'")
+_UNRECOGNIZED = re.compile(r"Unrecognized arguments: (.*)", re.IGNORECASE)
+_REQUIRED = re.compile(r"the following arguments are required: (.*)")
+_CLASS = re.compile(r"Problem with given class_path '([^']+)'")
+_NOT_TAKEN = re.compile(r"Problem with given class_path '([^']+)':\n\s+Option '([^']+)' is not acc")
+_SUBTYPES = re.compile(r"Subtypes: \[(.*)\]")
+_NOT_LOADED_AS_CONFIG = re.compile(r'Parser key "([^"]+)":\nUnable to load config \'([^\n]*)\'\n')
+_PLAIN = re.compile(r"<class '(?:int|float|str|bool)'>")
+_DISABLED = re.compile(r"Subclasses are disabled for TrainerConfig")
+_TRAINER_OR_CKPT_PATH = re.compile(r"(trainer|ckpt_path): ")
+_CANNOT_BE_MADE = re.compile(r"([\w.]+): ([\w.]+) (?:cannot be made: |needs )")
+_NO_CLASS = re.compile(r"Expected a dot import path string: (\S+)")
+_NO_SUBCLASS = re.compile(
+    r"(?:Import path|class_path) .*?does not correspond to a subclass of (\w+)"
+)
+_IMPORTED = re.compile(r"Import path (\S+) does not correspond to a subclass")
+_LITERAL = re.compile(r"Expected a (?:typing\.)?Literal\[([^]]+)\]")
+_PATH = re.compile(r"File does not exist: '(.+)'")
+_NO_MODULE = re.compile(r"No module named '([^']+)'|module '(\S+)' has no attribute '(\w+)'")
+_VALUE = re.compile(r"Given value: (.*)|Got value: (.*)")
+_TYPES = re.compile(r"Expected a (<class '[^']+'>)|Expected (?:a|an) (?!path )([^.:\n]+)")
+_NAMES_TRAINER_OPTION = re.compile(r"Trainer\((\w+)=|(seed_everything)\(|Linked \"([^\"]+)\"")
+_DENIED = re.compile(r"Importing '([^']+)' is not allowed")
+_LINK = re.compile(r"links: '?([\w.]*)")
+_NO_UNION_MEMBER_FITS = re.compile(
+    r"^Does not validate against any of the Union subtypes\nSubtypes: \[([^]]*)"
+)
+_BULLET = re.compile(r"^  - (.+)$", re.MULTILINE)
+_UNIONS = {"Logger": "trainer.logger", "DataModule": "data", "Module": "model"}
+_NOISE = ("Expected a", "Not a valid subclass")
+
+
+@dataclass(frozen=True, slots=True)
+class _ConfigError:
+    """An error in a config, extracted from the parser's message.
+
+    Attributes:
+        key: the dotted key of the argument.
+        what: what is wrong with it.
+        advice: what may have been meant, and what is allowed.
+        text: a value or a name by which the line in the file is found.
+    """
+
+    key: str
+    what: str
+    advice: str = ""
+    text: str = ""
+
+
+def is_config_error(error: Exception) -> bool:
+    """Return whether the config is at fault: True prints one line, False lets the error through."""
+    if isinstance(error, ArgumentError | TrainerHooksError):
+        return True
+    if isinstance(error.__cause__, TrainerHooksError):  # of a link, which the parser calls
+        return True
+    # a constructor that was called while the parser tried a union's members: its ValueError blames
+    # the config's value, any other error its code, and keeps the traceback
+    is_made = _NO_UNION_MEMBER_FITS.search(str(error)) is not None
+    return is_made and isinstance(_root_of(error), ValueError | TrainerHooksError)
+
+
+def constructor_error(error: Exception, sources: ConfigSources) -> Exception:
+    """Return the error that a constructor raised, with a note on the place in the config."""
+    match = _NO_UNION_MEMBER_FITS.search(str(error))
+    root = _root_of(error)
+    if match is None or not isinstance(root, Exception):
+        return error
+    key = _key_of_union(match[1])
+    root.add_note(f"raised in making {key}, {sources.place_of(key)}".rstrip(", "))
+    return root
+
+
+def add_monitor_note(error: MetricError, sources: ConfigSources) -> None:
+    """Add a note on where the config names the metric that was never logged."""
+    key, match = "trainer.callbacks.monitor", re.match(r"monitor '([^']+)' of ", str(error))
+    if match and (place := sources.place_of(key, match[1])):
+        error.add_note(f"{place}: {key}")
+
+
+def explain_error(error: Exception, sources: ConfigSources, parser: TrainerParser | None) -> str:
+    """Return the error in one line, with file and line if they are known.
+
+    Args:
+        error: the error of the parser or the Trainer.
+        sources: the files and the arguments in which the config was written.
+        parser: the parser of the arguments.
+    """
+    own = error.__cause__ if isinstance(error.__cause__, TrainerHooksError) else error
+    message = str(own if str(own).startswith("links: ") else error)
+    if line := sources.misplaced():
+        return line
+    fault = _parse_message(message, parser)
+    if fault is None:
+        return " ".join(message.split())
+    texts = (fault.text, fault.text.rpartition(".")[2], "")  # a class path, or a short name
+    place = next(filter(None, (sources.place_of(fault.key, text) for text in texts)), "")
+    line = f"{place + ': ' if place else ''}{fault.key}: {fault.what}."
+    return " ".join(f"{line} {fault.advice}".split())
+
+
+def _parse_message(message: str, parser: TrainerParser | None) -> _ConfigError | None:
+    """Return key, mistake and advice from a parser's message; None if no pattern fits."""
+    keys = frozenset() if parser is None else parser.argument_keys
+    if (match := _IN_GROUP.search(message)) and not _KEY.search(message):
+        return _unknown_below(
+            match[2] if match[1] in SUBCOMMANDS else f"{match[1]}.{match[2]}", keys
+        )
+    if match := _UNRECOGNIZED.search(message):
+        return _unknown_below(match[1].split()[0].partition("=")[0].removeprefix("--"), keys)
+    if match := _REQUIRED.match(message):
+        first, _, rest = match[1].split(", ")[0].partition(".")
+        missing = rest if first in SUBCOMMANDS else match[1].split(", ")[0]
+        return _ConfigError(
+            missing, "is required and was not given", f"Give --{missing}, or name it in a config."
+        )
+    if (match := _UNKNOWN.search(message)) and not _KEY.search(message):
+        return _unknown_below(match[1], keys)
+    if match := _KEY.search(message):
+        return _of_key(message, match[1], parser)
+    if _DISABLED.match(message):
+        return _ConfigError("trainer", "it holds options, and no class_path")
+    if match := _TRAINER_OR_CKPT_PATH.match(message):
+        return _ConfigError(match[1], message.partition(": ")[2].rstrip("."))
+    if match := _CANNOT_BE_MADE.match(message):
+        what = message.partition(": ")[2].rstrip(".")
+        return _ConfigError(match[1], what, text=match[2])
+    if match := _NAMES_TRAINER_OPTION.search(message):
+        key = match[2] or match[3] or f"trainer.{match[1]}"
+        return _ConfigError(key, message.rstrip("."))
+    if match := _LINK.match(message):
+        return _ConfigError("links", message.partition(": ")[2].rstrip("."), text=match[1])
+    if match := _NO_UNION_MEMBER_FITS.search(message):
+        own = [line for line in _BULLET.findall(message) if not line.startswith(_NOISE)]
+        kinds = re.findall(r"class_path='(?:\w+\.)*(\w+)'", message)
+        named = [kind for kind in kinds if own and kind in own[0]]
+        return _ConfigError(
+            _key_of_union(match[1]),
+            (own or ["it cannot be made"])[0].rstrip("."),
+            text=(named or [""])[0],
+        )
+    return None
+
+
+def _key_of_union(types: str) -> str:
+    return next((k for name, k in _UNIONS.items() if f".{name}'" in types), "trainer.callbacks")
+
+
+def _root_of(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _unknown_below(key: str, keys: frozenset[str]) -> _ConfigError:
+    """Return the error of an unknown key, whose group may be unknown as well."""
+    first, dot, name = key.partition(".")
+    roots = {known.partition(".")[0] for known in keys}
+    return (
+        _unknown(f"{first}.", name, keys) if dot and first in roots else _unknown("", first, roots)
+    )
+
+
+def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _ConfigError:
+    """Return the error of an unknown key."""
+    below = {key.removeprefix(prefix).partition(".")[0] for key in keys if key.startswith(prefix)}
+    below -= {"help", "print_config", "print_shtab"}
+    return _ConfigError(
+        f"{prefix}{name}",
+        f"there is no {name!r}" + (f" in {prefix.rstrip('.')}" if prefix else ""),
+        f"{did_you_mean(name, below)} {list_known(below)}",
+    )
+
+
+def _of_key(message: str, key: str, parser: TrainerParser | None) -> _ConfigError:
+    """Return the error of a key's value, or of a key below it."""
+    if match := _NOT_LOADED_AS_CONFIG.match(message):
+        what = f"{match[2]!r} is no mapping of options, and no file that holds one"
+        return _ConfigError(match[1], what, "Write one.", match[2])
+    kind = _CLASS.findall(message)
+    inner = ".".join(_KEY.findall(message))
+    if kind and (match := _IN_GROUP.search(message)):
+        names = dataclass_arguments(kind[-1], match[1])
+        return _ConfigError(
+            f"{inner}.{match[1]}.{match[2]}",
+            f"there is no {match[2]!r} in {match[1]}",
+            f"{did_you_mean(match[2], names)} {list_known(names)}",
+        )
+    if pair := _not_taken(message):
+        names, name = class_arguments(pair[0]), pair[1].rpartition(".")[2]
+        return _ConfigError(
+            f"{inner}.{name}",
+            f"{pair[0]} takes no {name!r}",
+            f"{did_you_mean(name, names)} {list_known(names)}",
+        )
+    if match := _DENIED.search(message):
+        return _ConfigError(inner, f"{match[1]} may not stand in a config", "", match[1])
+    if match := _NO_MODULE.search(message):
+        what = f"no module {match[1]!r}" if match[1] else f"no {match[3]!r} in {match[2]}"
+        path = kind[-1] if kind else ""
+        return _ConfigError(
+            inner,
+            f"{path} cannot be imported: {what}",
+            "Install its package, or run where it can be imported.",
+            path,
+        )
+    if fault := _of_class(message, key, inner, kind, parser):
+        return fault
+    innermost = message[message.rindex("Parser key") :]
+    value, types = _value(innermost), _types(innermost)
+    bases = " ".join(_SUBTYPES.findall(innermost))
+    if not _PLAIN.search(bases) and (broken := find_import_error(value)):
+        return _ConfigError(inner, f"{broken[0]} cannot be imported: {broken[1]}", text=broken[0])
+    if not types:
+        what = " ".join(innermost.partition(":")[2].split()).rstrip(".")
+        path = _PATH.search(what)
+        return _ConfigError(inner, what, text=Path(path[1]).name if path else "")
+    return _ConfigError(inner, f"{value!r} must be {types}", text=value)
+
+
+def _of_class(
+    message: str, key: str, inner: str, kind: list[str], parser: TrainerParser | None
+) -> _ConfigError | None:
+    """Return the error of a class that does not fit, is unknown, or lacks an argument."""
+    if match := _NO_SUBCLASS.search(message):
+        path = _IMPORTED.search(message)
+        value = path[1] if path else unfitting_class_path(_value(message), match[1])
+        advice = "" if inner != key else suggest_classes(parser, key, "")
+        return _ConfigError(inner, f"{value} is no {match[1]}", advice, value)
+    types = _SUBTYPES.findall(message)
+    if (match := _NO_CLASS.search(message)) and not (types and _PLAIN.search(types[-1])):
+        return _ConfigError(
+            inner,
+            f"there is no class {match[1]!r}",
+            suggest_classes(parser, key, match[1]),
+            match[1],
+        )
+    if kind and (match := _REQUIRED.search(message)):
+        return _ConfigError(
+            inner, f"{kind[-1]} needs {match[1].splitlines()[0]}", "Give it in init_args.", kind[-1]
+        )
+    return None
+
+
+def _not_taken(message: str) -> tuple[str, str] | None:
+    """Return the chosen class and the argument that it does not take."""
+    bases = " ".join(_SUBTYPES.findall(message))
+    for path, name in _NOT_TAKEN.findall(message):
+        last = path.rpartition(".")[2]
+        if f".{last}'" not in bases and f".{last}]" not in bases:
+            return path, name
+    return None
+
+
+def _value(message: str) -> str:
+    match = _VALUE.search(message)
+    return "" if match is None else (match[1] or match[2] or "").strip()
+
+
+def _types(message: str) -> str:
+    """Return the allowed types of a value, in words."""
+    if match := _LITERAL.search(message):
+        return f"one of {match[1]}"
+    match = _SUBTYPES.search(message) or _TYPES.search(message)
+    if match is None:
+        return ""
+    text = next(group for group in match.groups() if group)
+    names = re.sub(r"<class '([^']+)'>", r"\1", text)
+    names = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", names).replace("NoneType", "null")
+    return " or ".join(names.split(", "))

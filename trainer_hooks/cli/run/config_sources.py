@@ -1,0 +1,318 @@
+"""The sources of a config: files with line numbers, the command line, the environment."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml  # type: ignore[import-untyped]
+
+from trainer_hooks.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["OBJECT_KEYS", "ConfigFile", "ConfigSources", "read_config"]
+
+
+_MOST = 1_000_000
+"""Values in a config; aliases of aliases make more of a few lines than a memory holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A parsed config file.
+
+    Attributes:
+        path: the file's path.
+        fault: file, line and reason why it cannot be used; empty if it can.
+        root: the root node of the YAML document; nodes know their lines.
+        content: the file's mapping.
+    """
+
+    path: Path
+    fault: str = ""
+    root: Any = None
+    content: dict[Any, Any] = field(default_factory=dict)
+
+
+def read_config(path: Path) -> ConfigFile:
+    """Read a config file; an error in the file becomes its `fault`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        return ConfigFile(path, f"{path}: byte {error.start} is no UTF-8. Save it as text in UTF-8")
+    except OSError as error:
+        return ConfigFile(path, f"{path}: it cannot be read: {error.strerror}")
+    try:
+        return _parsed(path, text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except RecursionError:
+        return ConfigFile(path, f"{path}: it is nested too deeply")
+    except (ValueError, yaml.YAMLError):  # the other one is faster, this one speaks plainly
+        return _read_plainly(path, text)
+
+
+def _read_plainly(path: Path, text: str) -> ConfigFile:
+    try:
+        return _parsed(path, text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        fault, mark = error.problem or "it cannot be read", error.problem_mark or error.context_mark
+    except (ValueError, yaml.YAMLError) as error:
+        fault, mark = " ".join(str(error).split()), None
+    line = "" if mark is None else f", line {mark.line + 1}"
+    return ConfigFile(path, f"{path}{line}: {fault}. Nothing but plain YAML may stand in a config")
+
+
+def _parsed(path: Path, text: str, loader_class: Any) -> ConfigFile:
+    loader = loader_class(text)
+    try:
+        root = loader.get_single_node()
+        if not isinstance(root, yaml.MappingNode):
+            return ConfigFile(path, f"{path}: it holds no keys. Write some, as model and trainer")
+        if fault := _too_large(root) or _written_twice(root, set()):
+            return ConfigFile(path, f"{path}{fault}")
+        return ConfigFile(path, "", root, loader.construct_document(root))
+    finally:
+        loader.dispose()
+
+
+def _too_large(root: Any) -> str:
+    size = _size(root, {})
+    if size == math.inf:
+        return ": an alias in it stands for what it is itself a part of. Leave it out"
+    return f": its aliases come to {size} values. Leave some out" if size > _MOST else ""
+
+
+def _size(node: Any, known: dict[int, float]) -> float:
+    """Return the number of values in a node, counting aliases each time; infinity if endless."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = math.inf  # until it is done: what it meets in itself is endless
+        parts = node.value
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
+
+
+def _written_twice(node: Any, seen: set[int]) -> str:
+    """Return line and name of the first duplicate key in a mapping, because YAML would drop one."""
+    if isinstance(node, yaml.ScalarNode) or id(node) in seen:
+        return ""
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        return next(filter(None, (_written_twice(item, seen) for item in node.value)), "")
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if isinstance(key, yaml.ScalarNode) and key.value in lines and key.value != "<<":
+            first = lines[key.value]
+            return f", line {line}: {key.value}: it stands in line {first} already. Leave one out"
+        lines[str(key.value)] = line
+        if fault := _written_twice(value, seen):
+            return fault
+    return ""
+
+
+OBJECT_KEYS = ("class_path", "init_args", "dict_kwargs")
+"""What is said of an object; these keys stand between the parts of a dotted key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSources:
+    """The config files and the arguments of a command line, to look up where a value was written.
+
+    Attributes:
+        files: the config files; later ones override earlier ones.
+        words: the arguments of the command line.
+        subcommand: the command, under whose name a file may hold everything.
+        prefix: the prefix of environment variables that hold arguments; empty if none do.
+    """
+
+    files: tuple[ConfigFile, ...]
+    words: tuple[str, ...]
+    subcommand: str | None
+    prefix: str = ""
+
+    @classmethod
+    def of(
+        cls, args: Sequence[str], subcommand: str | None, defaults: Sequence[str] = ()
+    ) -> ConfigSources:
+        """Find the config files among the arguments of a command line."""
+        reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+        reader.add_argument("-c", "--config", action="append", default=[], nargs="?")
+        try:
+            named = reader.parse_known_args(list(args))[0].config
+        except argparse.ArgumentError:
+            named = []
+        paths = [Path(name).expanduser() for name in [*defaults, *named] if name]
+        files = tuple(read_config(path) for path in paths if path.exists())
+        return cls(files, tuple(args), subcommand)
+
+    def check(self) -> None:
+        """Check that the files can be used.
+
+        Raises:
+            UsageError: a file cannot be used.
+        """
+        for file in self.files:
+            if file.fault:
+                raise UsageError(f"{file.fault}.")
+
+    def with_environment(self, prefix: str) -> ConfigSources:
+        """Return a copy that also covers the environment and the config file that it names."""
+        prefixed = replace(self, prefix=prefix)
+        path = Path(os.environ.get(prefixed.variable("config"), "")).expanduser()
+        return (
+            replace(prefixed, files=(read_config(path), *self.files))
+            if path.is_file()
+            else prefixed
+        )
+
+    def variable(self, key: str) -> str:
+        """Return the environment variable of an argument; empty if the environment is not used."""
+        return f"{self.prefix}{key.replace('.', '__')}".upper() if self.prefix else ""
+
+    def values_of(self, key: str) -> dict[Any, Any]:
+        """Return the mapping under a key; later files override earlier ones."""
+        values: dict[Any, Any] = {}
+        for file in self.files:
+            below = file.content.get(self.subcommand)
+            for level in (file.content, below if isinstance(below, dict) else {}):
+                value = level.get(key)
+                values.update(value if isinstance(value, dict) else {})
+        return values
+
+    def given(self, key: str) -> str:
+        """Return the single value of a key on the command line or in the files, or an empty text.
+
+        The value of a class is its class path.
+        """
+        for name in (key, f"{key}.class_path"):
+            for index in reversed(range(len(self.words))):
+                option, equals, value = self.words[index].partition("=")
+                following = self.words[index + 1] if index + 1 < len(self.words) else ""
+                if option == f"--{name}":
+                    return value if equals else following
+        for file in reversed(self.files):
+            for level in (file.content.get(self.subcommand), file.content):
+                below = level.get(key) if isinstance(level, dict) else None
+                below = below.get("class_path") if isinstance(below, dict) else below
+                if isinstance(below, str):
+                    return below
+        return ""
+
+    def place_of(self, key: str, text: str = "") -> str:
+        """Return a description of where a key was written; empty if unknown.
+
+        Args:
+            key: the dotted key.
+            text: a value, or a part of one, that stands under the key.
+        """
+        return (
+            self._on_command_line(key, text)
+            or self._in_files(key, text)
+            or self._in_environment(key, text)
+        )
+
+    def misplaced(self) -> str:
+        """Return the error, with its line, of the first key that is not allowed where it stands.
+
+        Such keys are not strings, or stand beside a `class_path` without meaning, or hold
+        arguments without names.
+        """
+        for file in self.files:
+            for name, value, siblings in _keys(file.root):
+                place = f"{file.path}, line {name.start_mark.line + 1}: {name.value or None}:"
+                if not str(name.tag).endswith((":str", ":merge")):
+                    return f"{place} a key must be a text. Write it in quotes, if it is meant."
+                if name.value in OBJECT_KEYS[1:] and not isinstance(value, yaml.MappingNode):
+                    return f"{place} it must hold arguments by their names. Write some, or none."
+                if "class_path" in siblings and name.value not in OBJECT_KEYS:
+                    return (
+                        f"{place} there is no {name.value!r} beside class_path."
+                        f"{did_you_mean(name.value, OBJECT_KEYS)} Known: {', '.join(OBJECT_KEYS)}."
+                    )
+        return ""
+
+    def _on_command_line(self, key: str, text: str) -> str:
+        for index, word in enumerate(self.words):
+            name, _, value = word.partition("=")
+            name = name.removeprefix("--").rstrip("+")
+            following = self.words[index + 1] if index + 1 < len(self.words) else ""
+            is_named = (
+                name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")
+            ) and word.startswith("-")
+            if is_named and (not text or text in f"{name} {value or following}"):
+                return "on the command line"
+        return ""
+
+    def _in_environment(self, key: str, text: str) -> str:
+        parts = key.split(".")
+        for end in range(len(parts), 0, -1):
+            name = self.variable(".".join(parts[:end]))
+            value = os.environ.get(name)
+            if value is not None and (not text or text in value):
+                return f"{name} of the environment"
+        return ""
+
+    def _in_files(self, key: str, text: str) -> str:
+        parts = key.split(".")
+        for file in reversed(self.files):
+            for start in (parts, [self.subcommand or "", *parts]):
+                line = next(_lines(file.root, start, text), None)
+                if line is not None:
+                    return f"{file.path}, line {line + 1}"
+        return ""
+
+
+def _keys(node: yaml.Node | None) -> Iterator[tuple[Any, Any, set[str]]]:
+    """Yield each key in a node with its value and its sibling keys; outer keys first."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _keys(item)
+    elif isinstance(node, yaml.MappingNode):
+        names = {name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)}
+        for name, value in node.value:
+            yield name, value, names
+        for _, value in node.value:
+            yield from _keys(value)
+
+
+def _lines(node: yaml.Node | None, parts: list[str], text: str) -> Iterator[int]:
+    """Yield the lines of a key under a node, with the text in its value or below."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _lines(item, parts, text)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for name, value in node.value:
+        written = str(name.value).split(".")  # one key may stand for several
+        if written == parts:
+            yield from _texts(name, value, text)
+        elif written == parts[: len(written)]:
+            yield from _lines(value, parts[len(written) :], text)
+        elif name.value in OBJECT_KEYS:
+            yield from _lines(value, parts, text)
+
+
+def _texts(name: yaml.Node, value: yaml.Node, text: str) -> Iterator[int]:
+    """Yield the line of a key, or the lines at or below it that hold the text."""
+    if not text:
+        yield name.start_mark.line
+    elif isinstance(value, yaml.ScalarNode):
+        if text in (value.value, name.value):
+            yield value.start_mark.line
+    elif isinstance(value, yaml.SequenceNode):
+        for item in value.value:
+            yield from _texts(item, item, text)
+    elif isinstance(value, yaml.MappingNode):
+        for key, below in value.value:
+            if key.value == text:
+                yield key.start_mark.line
+            yield from _texts(key, below, text)

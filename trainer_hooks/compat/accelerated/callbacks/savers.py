@@ -1,0 +1,266 @@
+"""Callbacks of pytorch-accelerated that save: SaveBestModel and SaveTrainingState."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks.callbacks import ModelCheckpoint, ModelEmaCallback
+from trainer_hooks.callbacks.base import is_real_fit
+from trainer_hooks.callbacks.monitored_metric import resolve_metric_name
+from trainer_hooks.callbacks.option_checks import check_choice, check_count, check_monitor
+from trainer_hooks.callbacks.saver_base import (
+    FixedSavePath,
+    SavePlan,
+    UnrankedSaver,
+    check_dirpath,
+    check_flags,
+    restore_weights_and_optimizers,
+)
+from trainer_hooks.errors import OptionError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+
+__all__ = ["SaveBestModelCallback", "SaveTrainingStateCallback"]
+
+
+# ModelEmaCallback is a subclass there: with this metaclass it is registered as one for isinstance,
+# without the machinery of a ModelCheckpoint
+class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
+    """Save to one file whenever an epoch is the best so far, and end with the best weights.
+
+    It compares at the end of each epoch, after its validation. The file is a checkpoint like those
+    of `ModelCheckpoint`, from which the class derives, and replaces the one before, whole or not at
+    all. When the fit is over the best weights are loaded into the module, and the states of the
+    optimizers and schedulers too, if they were saved. `eval_loss_epoch` stands for `val_loss`, and
+    `train_loss_epoch` for `train_loss`, where nothing of that name was logged.
+
+    Args:
+        save_path: the file; a relative path is one in the present folder.
+        watch_metric: the metric that says which epoch is the best.
+        greater_is_better: whether larger values are better.
+        reset_on_train: whether each call of `fit` begins anew, unless it resumes a checkpoint;
+            otherwise only a better epoch than those of earlier fits replaces the file.
+        save_optimizer: whether the file can be resumed from: optimizers, schedulers, counters and
+            callbacks beside the weights.
+        save_scheduler: likewise; they are saved together if one of the two is True.
+        load_saved_checkpoint: whether the best is loaded when the fit is over.
+
+    Attributes:
+        watch_metric: as given.
+        reset_on_train: as given.
+        load_saved_checkpoint: as given.
+
+    State: as `ModelCheckpoint`: the path and the score of the best.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+        MetricError: in a run, the metric was not logged or is no single number.
+
+    Example::
+
+        from trainer_hooks.compat.accelerated.callbacks import SaveBestModelCallback
+
+        saver = SaveBestModelCallback("best.pt", watch_metric="val_acc", greater_is_better=True)
+        trainer = Trainer(max_epochs=2, callbacks=[saver])
+        trainer.fit(module, train_loader, val_loader)
+        print(saver.best_model_path, saver.best_model_score)
+    """
+
+    def __init__(
+        self,
+        save_path: str | os.PathLike[str] = "best_model.pt",
+        watch_metric: str = "eval_loss_epoch",
+        greater_is_better: bool = False,
+        reset_on_train: bool = True,
+        save_optimizer: bool = True,
+        save_scheduler: bool = True,
+        load_saved_checkpoint: bool = True,
+    ) -> None:
+        where = type(self).__name__
+        check_flags(
+            where,
+            greater_is_better=greater_is_better,
+            reset_on_train=reset_on_train,
+            save_optimizer=save_optimizer,
+            save_scheduler=save_scheduler,
+            load_saved_checkpoint=load_saved_checkpoint,
+        )
+        self.watch_metric = check_monitor(watch_metric, where)
+        self._file = FixedSavePath(save_path, where)
+        super().__init__(
+            self._file.folder,
+            monitor=watch_metric,
+            mode="max" if greater_is_better else "min",
+            save_weights_only=not (save_optimizer or save_scheduler),
+            enable_version_counter=False,
+            save_on_train_epoch_end=True,
+        )
+        self.FILE_EXTENSION = self._file.suffix
+        self._watched.name_resolver = resolve_metric_name
+        self.reset_on_train = reset_on_train
+        self.load_saved_checkpoint = load_saved_checkpoint
+
+    @property
+    def state_key(self) -> str:
+        """The class name with the metric, its direction and the file's name."""
+        return self._generate_state_key(
+            watch_metric=self.watch_metric,
+            mode=self.mode,
+            name=self._file.stem + self.FILE_EXTENSION,
+        )
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Reset the best score, unless this fit resumes or continues another."""
+        is_resumed = trainer.ckpt_path is not None
+        if self.reset_on_train and not is_resumed:
+            self.forget()
+        elif is_resumed or not trainer.progress.is_fresh:
+            super().on_fit_start(trainer, module)
+
+    def on_fit_end(self, trainer: Trainer, module: Module) -> None:
+        """Load the best weights, unless an exception ended the fit."""
+        path = self.best_model_path
+        if not self.load_saved_checkpoint or not path or trainer.interrupted:
+            return
+        if is_real_fit(trainer):
+            restore_weights_and_optimizers(trainer, module, path)
+
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the file, if it exists, and files saved because a signal ended the process."""
+        path, files = self.format_checkpoint_name(), super().candidates(trainer)
+        return self._file.among(path, files, self.CHECKPOINT_NAME_PREEMPTED)
+
+    def format_checkpoint_name(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        filename: str | None = None,
+        ver: int | None = None,
+    ) -> str:
+        """Return the path of the file; with a `filename`, that of another file in its folder."""
+        if filename is None:
+            metrics, filename = {}, self._file.stem
+        return super().format_checkpoint_name(metrics or {}, filename, ver)
+
+
+SaveBestModelCallback.register(ModelEmaCallback)
+
+
+_WHERE = "SaveTrainingStateCallback"
+
+
+class SaveTrainingStateCallback(UnrankedSaver):
+    """Save a full checkpoint every few epochs or steps, and at the end of the training.
+
+    The files are `epoch_3.ckpt`, `step_500.ckpt` and `final.ckpt`: the number is of the epochs or
+    steps that are done. `fit(ckpt_path=...)` goes on from any of them: a run of three epochs that
+    is resumed from `epoch_2.ckpt` trains the third, and no more. A step is one of the optimizer,
+    however many batches it takes. A file of the same name is written over.
+
+    Args:
+        save_dir: the folder.
+        save_every_n_epochs: how many epochs lie between two files; no file by epochs unless given.
+        save_every_n_steps: how many steps do; no file by steps unless given.
+        save_at_end: whether `final.ckpt` is written.
+        max_checkpoints: how many of the newest are kept, `final.ckpt` not counted; all unless
+            given. What was kept is part of the state, so a resumed run goes on with it.
+
+    Attributes:
+        save_every_n_epochs: as given.
+        save_every_n_steps: as given.
+        save_at_end: as given.
+        max_checkpoints: as given.
+
+    Raises:
+        OptionError: an argument is outside its rule, or nothing would ever be saved.
+
+    State: which files it keeps, and when it saved last.
+
+    Example::
+
+        from trainer_hooks.compat.accelerated.callbacks import SaveTrainingStateCallback
+
+        def trainer_of(epochs):
+            saver = SaveTrainingStateCallback("states", save_every_n_epochs=1, max_checkpoints=1)
+            return Trainer(max_epochs=epochs, callbacks=[saver])
+
+        trainer_of(2).fit(module, train_loader, val_loader)
+        trainer_of(3).fit(module, train_loader, val_loader, ckpt_path="states/epoch_2.ckpt")
+    """
+
+    def __init__(
+        self,
+        save_dir: str | os.PathLike[str] = "training_states",
+        save_every_n_epochs: int | None = None,
+        save_every_n_steps: int | None = None,
+        save_at_end: bool = True,
+        max_checkpoints: int | None = None,
+    ) -> None:
+        for name, number in (
+            ("save_every_n_epochs", save_every_n_epochs),
+            ("save_every_n_steps", save_every_n_steps),
+            ("max_checkpoints", max_checkpoints),
+        ):
+            if number is not None:
+                check_count(name, number, _WHERE, least=1)
+        check_choice("save_at_end", save_at_end, _WHERE, (True, False))
+        if not (save_every_n_epochs or save_every_n_steps or save_at_end):
+            raise OptionError(
+                f"save_at_end {save_at_end!r} of {_WHERE}: without save_every_n_epochs and "
+                "save_every_n_steps nothing would ever be saved. Pass one of them."
+            )
+        super().__init__(check_dirpath(save_dir, _WHERE))
+        self.save_every_n_epochs = save_every_n_epochs
+        self.save_every_n_steps = save_every_n_steps
+        self.save_at_end = save_at_end
+        self.max_checkpoints = max_checkpoints
+
+    @property
+    def state_key(self) -> str:
+        """The class name with both intervals, in which two instances differ."""
+        return self._generate_state_key(
+            save_every_n_epochs=self.save_every_n_epochs, save_every_n_steps=self.save_every_n_steps
+        )
+
+    def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Save if the number of steps is a multiple of `save_every_n_steps`."""
+        every, done = self.save_every_n_steps, trainer.progress.batches_stepped
+        if every and done and done % every == 0 and done != self.tracker.ranking.saved_step:
+            self._save(trainer, f"step_{done}")
+
+    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Save if the number of epochs is a multiple of `save_every_n_epochs`."""
+        done = trainer.current_epoch + 1
+        if self.save_every_n_epochs and done % self.save_every_n_epochs == 0:
+            self._save(trainer, f"epoch_{done}")
+
+    def on_train_end(self, trainer: Trainer, module: Module) -> None:
+        """Save `final.ckpt`."""
+        if self.save_at_end and is_real_fit(trainer):
+            ranking, path = self.tracker.ranking.copy(), self.format_checkpoint_name({}, "final")
+            ranking.last_model_path = path
+            self.tracker.write(trainer, SavePlan((path,)), ranking)
+
+    def save_now(self, trainer: Trainer, module: Module) -> None:
+        """Save because `trainer.request_checkpoint()` was called."""
+        self._save(trainer, f"step_{trainer.progress.batches_stepped}")
+
+    def _save(self, trainer: Trainer, name: str) -> None:
+        """Save a file, and remove the oldest files beyond `max_checkpoints`."""
+        if not is_real_fit(trainer):
+            return
+        # on a copy, which the writer takes over when the file is whole
+        ranking, path = self.tracker.ranking.copy(), self.format_checkpoint_name({}, name)
+        keep = -1 if self.max_checkpoints is None else self.max_checkpoints
+        ranking.best_k_models.pop(path, None)  # a file of the same name is overwritten
+        replaced = ranking.outranked(keep)
+        ranking.add(path, torch.tensor(trainer.progress.batches_completed), keep)
+        ranking.saved_step = trainer.progress.batches_stepped
+        self.tracker.write(trainer, SavePlan((path,), tuple(replaced)), ranking)

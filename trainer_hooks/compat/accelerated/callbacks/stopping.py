@@ -1,0 +1,182 @@
+"""Callbacks of pytorch-accelerated that end a run: EarlyStopping and TerminateOnNaN."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainer_hooks.callbacks import EarlyStopping, NaNGuard
+from trainer_hooks.callbacks.base import union_over_ranks
+from trainer_hooks.callbacks.monitored_metric import resolve_metric_name
+from trainer_hooks.callbacks.option_checks import (
+    check_choice,
+    check_count,
+    check_monitor,
+    check_number,
+)
+
+if TYPE_CHECKING:
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+
+__all__ = ["EarlyStoppingCallback", "TerminateOnNaNCallback"]
+
+
+_WHERE = "EarlyStoppingCallback"
+
+
+class EarlyStoppingCallback(EarlyStopping):
+    """Ask the trainer to stop when a metric no longer improves, looking once an epoch.
+
+    It is `EarlyStopping` with the arguments that pytorch-accelerated has, and checks at the end of
+    each epoch, after its validation. `eval_loss_epoch` stands for `val_loss`, and
+    `train_loss_epoch` for `train_loss`, where nothing of that name was logged.
+
+    Args:
+        early_stopping_patience: after how many epochs in a row without improvement it stops.
+        early_stopping_threshold: by how much a value must beat the best one to be an improvement.
+        watch_metric: the metric to watch.
+        greater_is_better: whether larger values are better.
+        reset_on_train: whether each call of `fit` begins anew, unless it resumes a checkpoint;
+            otherwise a fit that goes on with a module goes on here as well.
+
+    Attributes:
+        watch_metric: as given.
+        reset_on_train: as given.
+
+    State: as `EarlyStopping`: the best value, how long it has waited, and its decision.
+
+    Raises:
+        OptionError: an argument is outside its rule.
+        MetricError: in a run, the metric was not logged or is no single number.
+
+    Example::
+
+        from trainer_hooks.compat.accelerated.callbacks import EarlyStoppingCallback
+
+        stopper = EarlyStoppingCallback(early_stopping_patience=2)
+        trainer = Trainer(max_epochs=2, callbacks=[stopper])
+        trainer.fit(module, train_loader, val_loader)
+    """
+
+    def __init__(
+        self,
+        early_stopping_patience: int = 1,
+        early_stopping_threshold: float = 0.01,
+        watch_metric: str = "eval_loss_epoch",
+        greater_is_better: bool = False,
+        reset_on_train: bool = True,
+    ) -> None:
+        self.watch_metric = check_monitor(watch_metric, _WHERE)
+        check_choice("greater_is_better", greater_is_better, _WHERE, (True, False))
+        self.reset_on_train: bool = check_choice(
+            "reset_on_train", reset_on_train, _WHERE, (True, False)
+        )
+        super().__init__(
+            watch_metric,
+            check_number("early_stopping_threshold", early_stopping_threshold, _WHERE, least=0.0),
+            check_count("early_stopping_patience", early_stopping_patience, _WHERE, least=1),
+            mode="max" if greater_is_better else "min",
+            check_on_train_epoch_end=True,
+        )
+
+    @property
+    def state_key(self) -> str:
+        """The class name with the metric and the direction in which it improves."""
+        return self._generate_state_key(watch_metric=self.watch_metric, mode=self.mode)
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Reset the best value, unless this fit resumes or continues another."""
+        super().on_fit_start(trainer, module)
+        if self.reset_on_train and trainer.ckpt_path is None:
+            self._reset()
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Request the stop again if the resumed training had requested one."""
+        self._resolve_monitor(trainer)
+        super().on_train_start(trainer, module)
+
+    def _check(self, trainer: Trainer) -> None:
+        self._resolve_monitor(trainer)
+        super()._check(trainer)
+
+    def _resolve_monitor(self, trainer: Trainer) -> None:
+        self.monitor = resolve_metric_name(self.watch_metric, trainer.callback_metrics)
+
+
+_LOSS = "validation loss"
+
+
+class TerminateOnNaNCallback(NaNGuard):
+    """End a run in order when a loss is NaN or infinite, in training or in a validation.
+
+    The losses are looked at where they are: a GPU is waited for every `log_every_n_steps` steps, at
+    the end of an epoch's batches and of a validation, so the run ends that much later. The end
+    hooks fire, and nothing is raised from `fit`; `trainer.stop_reason` and the log say why. Of a
+    validation step of the module's own the loss is what it returns, alone or under `"loss"`; what
+    it only logs is not seen.
+
+    It is `NaNGuard("stop", check="loss")` that looks at validations too.
+
+    State: as `NaNGuard`: the events, and flags on the device that are still to be read.
+
+    Example::
+
+        from trainer_hooks.compat.accelerated.callbacks import TerminateOnNaNCallback
+
+        trainer = Trainer(max_epochs=2, callbacks=[TerminateOnNaNCallback()])
+        trainer.fit(module, train_loader, val_loader)
+    """
+
+    def __init__(self) -> None:
+        super().__init__("stop", check="loss")
+        self._is_validation_broken: Tensor | None = None
+
+    @property
+    def state_key(self) -> str:
+        """The class name: two of them would do the same."""
+        return type(self).__qualname__
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Drop the events of an earlier fit, unless this one resumes it."""
+        super().on_fit_start(trainer, module)
+        if trainer.ckpt_path is None:
+            self.events.clear()
+
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
+        """Reset the verdict on this validation."""
+        self._is_validation_broken = None
+
+    def on_validation_after_loss(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
+        """Check the loss of the default validation step, on its device."""
+        self._check_loss(loss)
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        module: Module,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Check the loss that the module's own step returned, on its device."""
+        self._check_loss(outputs.get("loss") if isinstance(outputs, dict) else outputs)
+
+    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
+        """End the run if a loss of this validation was not finite; a sanity check is ignored."""
+        is_broken, self._is_validation_broken = self._is_validation_broken, None
+        if trainer.sanity_checking:
+            return
+        # the first read of the flag, which waits for the device
+        broken = [_LOSS] if is_broken is not None and bool(is_broken) else []
+        if union_over_ranks(trainer, broken, (_LOSS,)):
+            self.end_run(trainer, [_LOSS])
+
+    def _check_loss(self, loss: Any) -> None:
+        if isinstance(loss, Tensor) and loss.numel() == 1:
+            is_broken = torch.isfinite(loss.detach()).logical_not().reshape(())
+            before = self._is_validation_broken
+            self._is_validation_broken = is_broken if before is None else is_broken | before

@@ -1,0 +1,61 @@
+"""EventMethods: the methods of Composer's callbacks, one for each event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from trainer_hooks.compat.composer.core.event import Event
+from trainer_hooks.hooks.catalogue import Hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer_hooks.compat.composer.core.state import State
+    from trainer_hooks.compat.composer.loggers.logger import Logger
+
+__all__ = ["EventMethods"]
+
+
+def _empty_method(event: str) -> Callable[..., None]:
+    def method(self: object, state: State, logger: Logger) -> None:
+        pass
+
+    method.__name__ = event
+    method.__doc__ = f"Do nothing at `Event.{event.upper()}`; override it."
+    method.__dict__["is_empty_hook"] = (
+        True  # as trainer_hooks marks the methods of its own catalogue
+    )
+    return method
+
+
+# made by type(), so that the names are those of Event; deriving from Hooks makes them known to the
+# check for misspelt hooks
+_EmptyMethods: type[Hooks] = type(
+    "_EmptyMethods",
+    (Hooks,),
+    {name: _empty_method(name) for name in (*(event.value for event in Event), "close")},
+)
+
+
+class EventMethods(_EmptyMethods):  # type: ignore[misc, valid-type]
+    """The methods of Composer's `Callback`: one for each event, `run_event`, `close`, `post_close`.
+
+    `Callback` adds to them how it takes part in a trainer. The `Engine` calls these methods and
+    knows only this class, so that a callback can import the engine that calls it.
+    """
+
+    is_destination: ClassVar[bool] = False
+    """Whether it is a logger destination: first at `Event.INIT`, last at every other event."""
+
+    def run_event(self, event: Event, state: State, logger: Logger) -> None:
+        """Receive an event: call the method that is named for it.
+
+        Args:
+            event: the event.
+            state: the trainer's state.
+            logger: the logger that writes to all destinations.
+        """
+        getattr(self, Event(event).value)(state, logger)
+
+    def post_close(self) -> None:
+        """Do nothing after `close` was called on every callback; override it."""

@@ -1,0 +1,100 @@
+"""The classes under Lightning's names: Trainer, LightningModule, LightningDataModule, Callback."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import trainer_hooks
+from trainer_hooks import DataModule, Module
+
+if TYPE_CHECKING:
+    from trainer_hooks.loggers import Logger
+
+__all__ = ["Callback", "LightningDataModule", "LightningModule", "Trainer"]
+
+_ARGUMENT = "dataloader_idx"
+_LOG_FOLDER = "lightning_logs"
+
+
+def _default_dataloader_idx(kind: type[Any]) -> None:
+    """Give `dataloader_idx` the default 0 in the methods that a class defines.
+
+    Lightning 1.x passed it always; since 2.0 it is passed where there are several loaders.
+    """
+    for name, method in list(vars(kind).items()):
+        if isinstance(method, FunctionType) and _requires_dataloader_idx(method):
+            setattr(kind, name, _with_default(method))
+
+
+def _requires_dataloader_idx(method: FunctionType) -> bool:
+    """Return whether the last positional parameter is `dataloader_idx`, without a default."""
+    code = method.__code__
+    by_position = code.co_varnames[: code.co_argcount]
+    return by_position[-1:] == (_ARGUMENT,) and not method.__defaults__
+
+
+def _with_default(method: FunctionType) -> FunctionType:
+    """Return the same function with the default 0 for its last argument."""
+    # a copy, as the function may be shared with a class that is not Lightning's
+    made = FunctionType(
+        method.__code__, method.__globals__, method.__name__, (0,), method.__closure__
+    )
+    made.__kwdefaults__ = method.__kwdefaults__
+    made.__dict__.update(method.__dict__)
+    made.__annotations__ = method.__annotations__
+    made.__doc__, made.__qualname__ = method.__doc__, method.__qualname__
+    made.__module__ = method.__module__
+    return made
+
+
+class Trainer(trainer_hooks.Trainer):
+    """A `trainer_hooks.Trainer`, whose options are Lightning's, with Lightning's default logger.
+
+    That is TensorBoard where it is installed, else CSV files, in `lightning_logs/version_0` and so
+    on. Hooks are given the loss of a batch divided by `accumulate_grad_batches`, as there.
+    """
+
+    _divides_outputs: ClassVar[bool] = True
+
+    @classmethod
+    def default_logger(cls, root: str) -> Logger:
+        """Return the logger of `Trainer(logger=True)`.
+
+        Args:
+            root: the run's root folder.
+        """
+        if find_spec("tensorboard") is not None:
+            from trainer_hooks.loggers import TensorBoardLogger
+
+            return TensorBoardLogger(root, name=_LOG_FOLDER)
+        from trainer_hooks.loggers import CSVLogger
+
+        return CSVLogger(root, name=_LOG_FOLDER)
+
+
+class LightningModule(Module):
+    """A `trainer_hooks.Module`, which has the hooks, arguments and results of Lightning's.
+
+    A `dataloader_idx` without a default, as in Lightning 1.x, is 0 where there is one loader.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _default_dataloader_idx(cls)
+
+
+class Callback(trainer_hooks.Callback):
+    """A `trainer_hooks.Callback`, which has Lightning's hooks.
+
+    A `dataloader_idx` without a default, as in Lightning 1.x, is 0 where there is one loader.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _default_dataloader_idx(cls)
+
+
+class LightningDataModule(DataModule):
+    """A `trainer_hooks.DataModule`, which has Lightning's hooks and arguments."""

@@ -1,0 +1,9 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from trainer_hooks.callbacks import BasePredictionWriter
+from trainer_hooks.callbacks import WriteInterval
+
+__all__ = [
+    "BasePredictionWriter",
+    "WriteInterval",
+]

@@ -1,0 +1,9 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from trainer_hooks.callbacks import EMAWeightAveraging
+from trainer_hooks.callbacks import WeightAveraging
+
+__all__ = [
+    "EMAWeightAveraging",
+    "WeightAveraging",
+]

@@ -1,7 +1,0 @@
-"""`SimpleProfiler`, where Lightning has it."""
-
-from __future__ import annotations
-
-from trainer_hooks.profilers import SimpleProfiler
-
-__all__ = ["SimpleProfiler"]

@@ -1,0 +1,11 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from trainer_hooks.callbacks.model_table import LayerSummary
+from trainer_hooks.callbacks.model_table import ModelSummaryTable as ModelSummary
+from trainer_hooks.callbacks.model_table import summarize
+
+__all__ = [
+    "LayerSummary",
+    "ModelSummary",
+    "summarize",
+]

@@ -1,0 +1,99 @@
+"""RunState: the method, stage and status of a trainer's run, and the x axis of logged values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainer_hooks.clock.progress import Progress
+
+__all__ = ["RunState", "RunningStage", "TrainerFn", "TrainerStatus", "present_step"]
+
+
+class TrainerFn(StrEnum):
+    """The trainer's method that runs: fit, validate, test or predict."""
+
+    FITTING = "fit"
+    VALIDATING = "validate"
+    TESTING = "test"
+    PREDICTING = "predict"
+
+
+class RunningStage(StrEnum):
+    """The loop that runs: training, sanity check, validation, test or prediction."""
+
+    TRAINING = "train"
+    SANITY_CHECKING = "sanity_check"
+    VALIDATING = "validate"
+    TESTING = "test"
+    PREDICTING = "predict"
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether it is validation, test or the sanity check."""
+        return self in (self.VALIDATING, self.TESTING, self.SANITY_CHECKING)
+
+    @property
+    def dataloader_prefix(self) -> str | None:
+        """The prefix of the loaders' methods and options in this stage, as in `val_dataloader`."""
+        return "val" if self in (self.VALIDATING, self.SANITY_CHECKING) else self.value
+
+
+class TrainerStatus(StrEnum):
+    """The status of a trainer's run."""
+
+    INITIALIZING = "initializing"
+    RUNNING = "running"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run is over."""
+        return self in (self.FINISHED, self.INTERRUPTED)
+
+
+@dataclass(slots=True)
+class RunState:
+    """The method, stage and status of a trainer's run. The enum members equal their texts.
+
+    Attributes:
+        fn: `"fit"`, `"validate"`, `"test"` or `"predict"`: the present run, or else the last one;
+            None before the first.
+        stage: `"train"`, `"sanity_check"`, `"validate"`, `"test"`, `"predict"`; None between runs.
+        status: `"initializing"`, `"running"`, `"finished"` or `"interrupted"`.
+    """
+
+    fn: TrainerFn | None = None
+    stage: RunningStage | None = None
+    status: TrainerStatus = TrainerStatus.INITIALIZING
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last run completed, or was stopped in order."""
+        return self.status is TrainerStatus.FINISHED
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the last run ended with an exception."""
+        return self.status is TrainerStatus.INTERRUPTED
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last run is over, however it ended."""
+        return self.status.stopped
+
+    def enter(self, fn: str) -> None:
+        """Set the stage to that of a run's own batches: train for fit, else that of the method."""
+        self.stage = RunningStage.TRAINING if fn == "fit" else RunningStage(fn)
+
+
+def present_step(fn: str | None, progress: Progress) -> int:
+    """Return the x axis value of metrics that are logged now.
+
+    As in Lightning, it is the index of the last completed accumulation window during fit, and the
+    number of completed windows elsewhere.
+    """
+    return max(0, progress.batches_stepped - 1) if fn == "fit" else progress.batches_stepped

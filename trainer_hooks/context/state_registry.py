@@ -1,0 +1,221 @@
+"""StateRegistry: the one list of the states that change in a run, and how each is restored."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from trainer_hooks._log import warn
+from trainer_hooks.errors import CheckpointError, TrainerHooksWarning, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+__all__ = ["LEAVE", "REFUSE", "RegisteredState", "StateRegistry", "copied"]
+
+LEAVE = "leave"
+"""For `RegisteredState.missing`: a checkpoint without the state leaves it as it is in the run."""
+
+REFUSE = "refuse"
+"""For `RegisteredState.missing`: a checkpoint without the state cannot be resumed from."""
+
+_MAX_COPIED = 1 << 20
+"""Bytes of the largest tensor that a snapshot copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredState:
+    """One state that changes in a run, and how it is saved, restored and rolled back.
+
+    Attributes:
+        name: unique name in the registry.
+        state_dict: returns the state as plain data and tensors; None if there is none to save.
+        load_state_dict: restores the state.
+        path: key of the state in a checkpoint, as a tuple. None puts it under `trainer_hooks` by
+            its name; an empty path spreads its items over the top level.
+        in_checkpoint: whether checkpoints hold the state.
+        only_from_snapshot: whether checkpoints hold it only while there is a snapshot of it, since
+            another state holds its present values.
+        is_loop_position: whether the loop restores it when it enters its position in the epoch,
+            after the hooks that open a training; else it is restored before them.
+        only_training_changes: whether only training steps change it. Any other state is in the
+            snapshot that is made when a validation inside fit begins; a checkpoint that is saved in
+            the validation holds the snapshot, since a resume runs the validation again.
+        is_rolled_back: whether `rolled_back` restores it after work that must leave no trace: the
+            sanity check, a trial run, a replay, a second validation.
+        missing: the effect of a checkpoint without it: `LEAVE`, `REFUSE`, or the text of a warning.
+        snapshot: returns the part of its state that a snapshot holds; None for all of it.
+        is_per_rank: whether each rank has its own. Such a state is in a checkpoint by its name.
+    """
+
+    name: str
+    state_dict: Callable[[], Any]
+    load_state_dict: Callable[[Any], None]
+    path: tuple[str, ...] | None = None
+    in_checkpoint: bool = True
+    only_from_snapshot: bool = False
+    is_loop_position: bool = False
+    only_training_changes: bool = False
+    is_rolled_back: bool = True
+    missing: str = LEAVE
+    snapshot: Callable[[], dict[str, Any]] | None = None
+    is_per_rank: bool = False
+
+    def write(self, checkpoint: dict[str, Any], snapshot: dict[str, Any]) -> None:
+        """Add the state to a checkpoint, as it is in the snapshot if it is there.
+
+        Args:
+            checkpoint: the checkpoint to add to.
+            snapshot: saved states by name.
+        """
+        if self.only_from_snapshot and self.name not in snapshot:
+            return
+        if self.name in snapshot and self.snapshot is None:
+            state = snapshot[self.name]
+        else:
+            state = self.state_dict()
+            if self.name in snapshot:
+                state = {**state, **snapshot[self.name]}
+        if state is None:
+            return
+        if self.path == ():
+            checkpoint.update(state)
+        elif self.path is None:
+            checkpoint["trainer_hooks"][self.name] = state
+        else:
+            checkpoint[self.path[0]] = state
+
+    def read(self, checkpoint: dict[str, Any]) -> Any:
+        """Return the state as a checkpoint holds it; None if it holds none."""
+        if self.path == ():
+            # its items are spread over the top level, and it picks them out itself
+            return checkpoint
+        if self.path is None:
+            return checkpoint.get("trainer_hooks", {}).get(self.name)
+        return checkpoint.get(self.path[0])
+
+
+class StateRegistry:
+    """Every state that changes in a run, in the order in which they are restored."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, RegisteredState] = {}
+
+    def register(self, state: RegisteredState) -> None:
+        """Add a state, which is saved, restored and rolled back from now on.
+
+        Raises:
+            UsageError: there is one of that name.
+        """
+        if state.name in self._states:
+            raise UsageError(
+                f"state {state.name!r}: one of that name is registered in this run. Give it "
+                "another one."
+            )
+        self._states[state.name] = state
+
+    def write(self, checkpoint: dict[str, Any], snapshot: dict[str, Any]) -> None:
+        """Add every saved state to a checkpoint.
+
+        Args:
+            checkpoint: the checkpoint to add to.
+            snapshot: the snapshot that a running validation made; empty outside one.
+        """
+        for registered in self._saved():
+            registered.write(checkpoint, snapshot)
+
+    def per_rank_names(self) -> list[str]:
+        """Return the names of the saved states of which each rank has its own."""
+        return [registered.name for registered in self._saved() if registered.is_per_rank]
+
+    def require(self, checkpoint: dict[str, Any], source: str) -> None:
+        """Make sure that a checkpoint holds every state without which no run can be resumed.
+
+        Args:
+            checkpoint: the loaded checkpoint.
+            source: its path, for messages.
+
+        Raises:
+            CheckpointError: one is missing.
+        """
+        for registered in self._saved():
+            if registered.missing == REFUSE and registered.read(checkpoint) is None:
+                raise CheckpointError(
+                    f"checkpoint {source!r} cannot be resumed from: it holds no {registered.name}. "
+                    "Resume from another one."
+                )
+
+    def load(self, checkpoint: dict[str, Any], *, places: bool) -> None:
+        """Restore the states that a checkpoint holds.
+
+        Args:
+            checkpoint: the loaded checkpoint.
+            places: True restores the states with `is_loop_position`, False all others.
+        """
+        for registered in self._saved():
+            if registered.is_loop_position is not places:
+                continue
+            state = registered.read(checkpoint)
+            if state is not None:
+                registered.load_state_dict(state)
+            elif registered.missing not in (LEAVE, REFUSE):
+                warn(registered.missing, TrainerHooksWarning)
+
+    def load_some(self, checkpoint: dict[str, Any], names: Collection[str]) -> None:
+        """Restore the named states, those of them that a checkpoint holds, as outside a run."""
+        for registered in self._saved():
+            state = registered.read(checkpoint) if registered.name in names else None
+            if state is not None:
+                registered.load_state_dict(state)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return copies, by name, of the states that a validation inside fit may change."""
+        return {
+            registered.name: copied((registered.snapshot or registered.state_dict)())
+            for registered in self._states.values()
+            if not registered.only_training_changes
+        }
+
+    @contextmanager
+    def rolled_back(self, *but: str) -> Iterator[None]:
+        """Restore every state at the end of the `with` block, also after an error.
+
+        Args:
+            but: names of states that keep their changes.
+        """
+        before = [
+            (registered, copied(registered.state_dict()))
+            for registered in self._states.values()
+            if registered.is_rolled_back
+            and not registered.only_training_changes
+            and registered.name not in but
+        ]
+        try:
+            yield
+        finally:  # also after an error or Ctrl-C: the run may go on, or save on its way out
+            for registered, state in before:
+                registered.load_state_dict(state)
+
+    def _saved(self) -> list[RegisteredState]:
+        return [registered for registered in self._states.values() if registered.in_checkpoint]
+
+
+def copied(state: Any) -> Any:
+    """Return a copy of a state that is valid during an evaluation, with large tensors shared."""
+    if isinstance(state, Tensor):
+        # states of more than a megabyte, such as averaged weights, change with training steps and
+        # not in an evaluation, and a copy of them would cost memory and time
+        is_small = state.numel() * state.element_size() <= _MAX_COPIED
+        return state.detach().clone() if is_small else state
+    # exact types: a subclass may hold more than its items, and deepcopy knows how to copy it
+    if type(state) is dict:
+        return {key: copied(value) for key, value in state.items()}
+    if type(state) in (list, tuple, set, deque):
+        items = map(copied, state)
+        return deque(items, state.maxlen) if type(state) is deque else type(state)(items)
+    return copy.deepcopy(state)

@@ -1,0 +1,41 @@
+"""Bands: the named sections of the callback order."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Band", "in_order"]
+
+
+class Band(IntEnum):
+    """A section of the callback order, lowest first. Inside a band the user's order holds."""
+
+    TRANSFORM = 10
+    """Changes batches, gradients or weights before other callbacks read them."""
+    OBSERVE = 20
+    """Only reads. The band of a callback that does not set another."""
+    MODULE = 30
+    """The module's own hooks."""
+    CONTROL = 40
+    """Controls the run, as early stopping does."""
+    SINK = 50
+    """Shows or writes the results of other callbacks, as a progress bar does."""
+    SAVE = 60
+    """Saves, after all other callbacks have changed the state that the checkpoint holds."""
+
+
+class _Banded(Protocol):
+    @property
+    def band(self) -> Band: ...
+
+
+_T = TypeVar("_T", bound=_Banded)
+
+
+def in_order(callbacks: Iterable[_T]) -> tuple[_T, ...]:
+    """Return `callbacks` sorted by band; their order inside a band is kept."""
+    return tuple(sorted(callbacks, key=lambda callback: callback.band))

@@ -1,0 +1,208 @@
+"""Fetch training batches one at a time, and measure whether the loader slows the training down."""
+
+from __future__ import annotations
+
+import time
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks._log import warn
+from trainer_hooks.data.loader_inspection import describe_loader, shortage_message
+from trainer_hooks.errors import DataError, StopTraining, TrainerHooksAdvice
+from trainer_hooks.hooks.relay import call_and_note_errors
+from trainer_hooks.runtime.device import usable_cpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.loops.batch_end import BatchEnd
+    from trainer_hooks.loops.duration import DurationLimit
+    from trainer_hooks.loops.rank_consensus import RankConsensus
+
+__all__ = ["END", "BatchFetcher", "time_first_batches", "usable_cpus"]
+
+
+END = object()
+"""Returned in place of a batch: the epoch or the training is at its end."""
+
+
+class BatchFetcher:
+    """Fetch batches from the data stream, with the loader hooks around each.
+
+    Args:
+        context: the run context.
+        batch_end: finishes the accumulation window if the loader ends early.
+        duration: the limit of `max_duration`, or None.
+        consensus: shares requests between ranks; None in a run of one rank.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        batch_end: BatchEnd,
+        duration: DurationLimit | RankConsensus | None,
+        consensus: RankConsensus | None,
+    ) -> None:
+        self._context = context
+        self._batch_end = batch_end
+        self._duration = duration
+        self._consensus = consensus
+        self._has_timed_loader = False
+        self._stream = context.data.training
+        self._iterator: Iterator[Any] = iter(())
+
+    def open(self) -> None:
+        """Open the epoch's iterator, at the position where a resumed run left off."""
+        self._stream = self._context.data.training
+        self._iterator = self._open_iterator()
+
+    def fetch(self) -> Any:
+        """Return the next batch on its device, None if the loader yielded None, or `END`.
+
+        Raises:
+            UsageError: `StopTraining` came from the loader of one rank of several.
+            DataError: the loader of one rank of several gave fewer batches than its length.
+        """
+        context, stream, requests = self._context, self._stream, self._context.requests
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        progress = context.training.progress
+        if (
+            # Checked before the fetch: a batch that is not trained on must stay in the loader.
+            progress.batches_in_epoch >= stream.num_batches
+            or 0 <= context.plan.max_steps <= progress.steps_completed
+            or (requests.is_stopping and context.should_stop)
+            or (self._duration is not None and self._duration.is_over())
+        ):
+            return END
+        if requests.pending_signal:
+            requests.raise_pending_signal()
+        hooks.on_before_dataloader(trainer, module)
+        context.batch.is_taken = True
+        try:
+            # Only next() stands in the try. Around more code, a StopIteration that leaks out of a
+            # hook or a step would silently end the epoch.
+            batch = next(self._iterator)
+        except StopIteration:
+            hooks.on_after_dataloader(trainer, module, None)
+            self._end_early()
+            return END
+        except StopTraining as request:
+            hooks.on_after_dataloader(trainer, module, None)
+            if self._consensus is not None:
+                self._consensus.reject_lone_stop(request)
+            context.stop_by(request)
+            return END
+        except BaseException as error:
+            # An error of the hook becomes a note on the loader's error, which is the cause.
+            call_and_note_errors(error, hooks.on_after_dataloader, trainer, module, None)
+            raise
+        # Kept before the transfer: a resume compares it with the batch as the loader yields it
+        # again.
+        stream.last.keep(batch)
+        hooks.on_after_dataloader(trainer, module, batch)
+        is_last = progress.batches_in_epoch + 1 >= stream.num_batches
+        # Ranks with unequal loaders all stop after the shortest, or the others would wait in the
+        # reduction of a batch that this rank does not have.
+        if self._consensus is not None and self._consensus.is_last(is_last):
+            is_last, stream.num_batches = True, progress.batches_in_epoch + 1
+        context.batch.is_last = is_last
+        if context.transfer.is_needed and batch is not None:
+            batch = context.transfer(batch)
+        return batch
+
+    def close(self, *, is_complete: bool) -> None:
+        """Close the epoch's iterator, which ends the loader's worker processes.
+
+        Args:
+            is_complete: whether all batches of the epoch are done, so that nothing ended it early.
+        """
+        # Dropping the last reference to a DataLoader's iterator shuts its workers down.
+        self._iterator = iter(())
+        self._stream.close(is_complete=is_complete)
+
+    def _open_iterator(self) -> Iterator[Any]:
+        """Return the epoch's batches; time the first of a fit where more workers are possible."""
+        context, loader = self._context, self._stream.loader
+        iterator = context.data.batches(context.training.progress.epochs_completed)
+        workers = getattr(loader, "num_workers", None)
+        if self._has_timed_loader or workers is None:
+            return iterator
+        self._has_timed_loader = True
+
+        if workers + 1 >= usable_cpus():
+            return iterator
+        return time_first_batches(iterator, loader, context.trainer.device)
+
+    def _end_early(self) -> None:
+        """Handle a loader that gave fewer batches than its length: step with the open window."""
+        context, stream = self._context, self._stream
+        done = context.training.progress.batches_in_epoch
+        if self._consensus is not None:
+            raise DataError(
+                f"{shortage_message(stream.loader, 'training', done)} The other processes wait for "
+                "this one."
+            )
+        stream.warn_of_shortage(done)
+        stream.num_batches = done
+        context.batch.is_last = True
+        self._batch_end.step_open_window()
+
+
+_SKIPPED = 3
+"""First batches that are not timed: workers start and caches fill."""
+_MEASURED = 20
+"""Batches that are timed after those."""
+_SLOW_FRACTION = 0.5
+"""Fraction of the time spent waiting for the loader above which a warning is given."""
+_MIN_SECONDS = 1.0
+"""No warning is given if the timed batches took less than this in all."""
+
+
+def time_first_batches(iterator: Iterator[Any], loader: Any, device: torch.device) -> Iterator[Any]:
+    """Return an iterator over the same batches that times the first ones.
+
+    It warns if training waits for the loader most of that time.
+
+    Args:
+        iterator: the batches of an epoch.
+        loader: their DataLoader, with fewer workers than CPUs.
+        device: where the batches are computed on.
+    """
+    # Only the loader's text is kept: a reference would keep its workers alive in the frames of an
+    # error.
+    return chain(
+        _timed_batches(iterator, describe_loader(loader), loader.num_workers, device), iterator
+    )
+
+
+def _timed_batches(
+    iterator: Iterator[Any], loader: str, workers: int, device: torch.device
+) -> Iterator[Any]:
+    """Yield an epoch's first batches, and warn if most of the time was spent waiting for them."""
+    waited, began = 0.0, 0.0
+    for number in range(_SKIPPED + _MEASURED):
+        if number == _SKIPPED:
+            waited, began = 0.0, time.perf_counter()
+        before = time.perf_counter()
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            return
+        waited += time.perf_counter() - before
+        yield batch
+    # The GPU runs behind the host, so without this the elapsed time would leave out queued steps.
+    # Once per run, so that no later step waits.
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elapsed = time.perf_counter() - began
+    if elapsed >= _MIN_SECONDS and waited > _SLOW_FRACTION * elapsed:
+        max_workers = max(usable_cpus() - 1, 1)
+        warn(
+            f"the training waits for its loader {waited / elapsed:.0%} of the time, as measured "
+            f"over {_MEASURED} batches: {loader} has num_workers={workers}. Try more, up to "
+            f"{max_workers} on this machine, or load less for each sample.",
+            TrainerHooksAdvice,
+        )

@@ -1,0 +1,276 @@
+"""Build the functions that run one batch: the module's steps, or defaults from forward and loss."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from trainer_hooks.data.data_hooks import defines
+from trainer_hooks.errors import ModuleError
+from trainer_hooks.module.module import Module
+from trainer_hooks.runtime.nested_tensors import map_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.hooks.relay import HookRelay
+
+    Step = Callable[..., Any]
+
+__all__ = [
+    "adapt_to_signature",
+    "build_evaluation_step",
+    "build_predict_step",
+    "build_training_step",
+    "check_loss",
+    "extract_loss",
+    "has_evaluation",
+    "hook_outputs",
+    "overrides",
+]
+
+
+_STEPS = {"validate": "validation_step", "test": "test_step"}
+_LOSSES = {"validate": "val_loss", "test": "test_loss"}
+
+
+_ARGUMENTS = ("batch", "batch_idx", "dataloader_idx")
+
+
+def build_training_step(context: RunContext) -> Step:
+    """Return the function that runs a training batch.
+
+    Raises:
+        ModuleError: the module has no `training_step` and lacks `forward` or `loss`; or the
+            signature of its `training_step` is wrong.
+    """
+    return context.steps.watched("training_step", _module_training_step(context))
+
+
+def _module_training_step(context: RunContext) -> Step:
+    """Return the module's `training_step`, or the default of forward and loss."""
+    module = context.module
+    if overrides(module, "training_step"):
+        return context.steps.compile(adapt_to_signature(module, "training_step"))
+    if not _has_default(module):
+        raise ModuleError(
+            f"{type(module).__qualname__} has no training_step: define training_step(batch, "
+            "batch_idx) and return the loss, or define forward(batch) and loss(outputs, batch)."
+        )
+    trainer, hooks, logs_loss = context.trainer, context.hooks, not context.trainer.barebones
+    forward = context.steps.forward_of(module)
+
+    def step(batch: Any, batch_idx: int) -> Tensor:  # noqa: ARG001 - as a training_step
+        hooks.on_before_forward(trainer, module)
+        outputs = forward(batch)
+        hooks.on_after_forward(trainer, module, outputs)
+        hooks.on_before_loss(trainer, module)
+        loss: Tensor = module.loss(outputs, batch)  # type: ignore[operator]
+        hooks.on_after_loss(trainer, module, loss)
+        if logs_loss:
+            module.log("train_loss", loss, prog_bar=True)
+            module.log("train_loss_epoch", loss, on_step=False, on_epoch=True)
+        return loss
+
+    return step
+
+
+def has_evaluation(module: Module, stage: str) -> bool:
+    """Return whether a module can be validated or tested, by its own step or the default."""
+    return overrides(module, _STEPS[stage]) or (
+        _has_default(module) and not overrides(module, "training_step")
+    )
+
+
+def build_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
+    """Return the function that runs a validation or test batch.
+
+    Args:
+        context: the run context.
+        stage: `"validate"` or `"test"`.
+        hooks: the relay on which the hooks of the forward are called.
+
+    Raises:
+        ModuleError: the module has no such step and lacks `forward` or `loss`; or the signature of
+            its step is wrong.
+    """
+    return context.steps.watched(_STEPS[stage], _module_evaluation_step(context, stage, hooks))
+
+
+def _module_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
+    """Return the module's validation or test step, or the default of forward and loss."""
+    module = context.module
+    name = _STEPS[stage]
+    if overrides(module, name):
+        loaders = len(context.data.evaluation[stage].loaders)
+        return context.steps.compile(adapt_to_signature(module, name, loaders))
+    if not _has_default(module):
+        raise ModuleError(
+            f"{type(module).__qualname__} has no {name}: define {name}(batch, batch_idx), or "
+            "define forward(batch) and loss(outputs, batch)."
+        )
+    trainer, forward = context.trainer, context.steps.forward_of(module)
+    calls_hooks, logs_loss = stage == "validate", not trainer.barebones
+
+    def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001
+        if calls_hooks:
+            hooks.on_validation_before_forward(trainer, module)
+        outputs = forward(batch)
+        if calls_hooks:
+            hooks.on_validation_after_forward(trainer, module, outputs)
+        loss = module.loss(outputs, batch)  # type: ignore[operator]
+        if calls_hooks:
+            hooks.on_validation_after_loss(trainer, module, loss)
+        if logs_loss:
+            module.log(_LOSSES[stage], loss, prog_bar=True)
+        return outputs
+
+    return step
+
+
+def build_predict_step(context: RunContext) -> Step:
+    """Return the function that runs a predict batch: `predict_step` or the forward.
+
+    Raises:
+        ModuleError: the module has neither, or the signature of its step is wrong.
+    """
+    return context.steps.watched("predict_step", _module_predict_step(context))
+
+
+def _module_predict_step(context: RunContext) -> Step:
+    """Return the module's `predict_step`, or the default of its forward."""
+    module = context.module
+    if overrides(module, "predict_step"):
+        loaders = len(context.data.evaluation["predict"].loaders)
+        return context.steps.compile(adapt_to_signature(module, "predict_step", loaders))
+    if not _has_forward(module):
+        raise ModuleError(
+            f"{type(module).__qualname__} has no predict_step and no forward: define one of them."
+        )
+    trainer, hooks = context.trainer, context.hooks
+    forward = context.steps.forward_of(module)
+
+    def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001
+        hooks.on_predict_before_forward(trainer, module)
+        outputs = forward(batch)
+        hooks.on_predict_after_forward(trainer, module, outputs)
+        return outputs
+
+    return step
+
+
+def extract_loss(output: Any, module: Module) -> Tensor | None:
+    """Return the loss from the return value of `training_step`; None skips the batch.
+
+    Raises:
+        ModuleError: the value is neither a tensor, nor a dict with a tensor under `loss`, nor None.
+    """
+    if isinstance(output, Tensor) or output is None:
+        return output
+    if isinstance(output, dict) and "loss" in output:
+        loss = output["loss"]
+        if isinstance(loss, Tensor) or loss is None:
+            return loss
+        description = f"a dict with {loss!r} under 'loss'"
+    elif isinstance(output, dict):
+        description = f"a dict with the keys {sorted(map(str, output))}"
+    else:
+        description = f"{output!r} of type {type(output).__qualname__}"
+    raise ModuleError(
+        f"{type(module).__qualname__}.training_step returned {description}: it must return the "
+        "loss as a tensor, a dict with the loss under 'loss', or None to skip the batch."
+    )
+
+
+def check_loss(loss: Tensor, module: Module) -> None:
+    """Check that a loss has one element and requires grad.
+
+    Raises:
+        ModuleError: the loss breaks one of the two rules.
+    """
+    name = type(module).__qualname__
+    if loss.numel() != 1:
+        raise ModuleError(
+            f"{name}.training_step returned a loss of shape {tuple(loss.shape)}: it must have one "
+            "element. Reduce it, as with loss.mean()."
+        )
+    if not loss.requires_grad:
+        raise ModuleError(
+            f"{name}.training_step returned a loss that does not require grad: nothing can be "
+            "learned from it. It was computed without parameters that require grad, under "
+            "torch.no_grad(), or went through .detach() or .item()."
+        )
+
+
+def hook_outputs(output: Any, loss: Tensor | None) -> dict[str, Any]:
+    """Return the outputs of a training step for hooks: the detached loss and further outputs."""
+    if loss is None:
+        return {}
+    outputs: dict[str, Any] = {"loss": loss.detach()}
+    if isinstance(output, dict):
+        extra_outputs = {name: value for name, value in output.items() if name != "loss"}
+        outputs.update(map_tensors(extra_outputs, Tensor.detach))
+    return outputs
+
+
+def overrides(module: Module, name: str) -> bool:
+    """Return whether a module overrides `name`, in its class or on the instance."""
+    return defines(module, name, Module)
+
+
+def _has_forward(module: Module) -> bool:
+    """Return whether the module's class defines a forward."""
+    return type(module).forward is not nn.Module.forward
+
+
+def _has_default(module: Module) -> bool:
+    """Return whether the module has a forward and a loss, of which default steps consist."""
+    return _has_forward(module) and callable(getattr(module, "loss", None))
+
+
+def adapt_to_signature(module: Module, name: str, num_loaders: int = 1) -> Callable[..., Any]:
+    """Return a step of the module as a function of the batch, its index and the loader's index.
+
+    A step that takes the batch alone is called with the batch alone, as in Lightning.
+
+    Args:
+        module: the module.
+        name: name of the step.
+        num_loaders: number of loaders; with several, the loader's index is passed.
+
+    Raises:
+        ModuleError: the step takes too few or too many arguments.
+    """
+    step: Callable[..., Any] = getattr(module, name)
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):  # a callable written in C may have no signature
+        return step
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return step
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = sum(parameter.default is parameter.empty for parameter in positional)
+    num_arguments = 3 if num_loaders > 1 else 2
+    where = f"{type(module).__qualname__}.{name}"
+    if num_arguments == 3 and len(positional) < num_arguments:
+        raise ModuleError(
+            f"{where}({', '.join(p.name for p in positional)}) with {num_loaders} loaders: it must "
+            f"take dataloader_idx, too. Write def {name}(self, batch, batch_idx, dataloader_idx=0)."
+        )
+    if not positional or required > num_arguments:
+        raise ModuleError(
+            f"{where}({', '.join(p.name for p in positional)}): it is called with "
+            f"({', '.join(_ARGUMENTS[:num_arguments])}). Take these, and give what else it takes a "
+            "default."
+        )
+    if positional[0].name == "dataloader_iter":
+        raise ModuleError(
+            f"{where}(dataloader_iter): a step takes no batches from the loader here, it is given "
+            f"one after another. Write def {name}(self, batch, batch_idx)."
+        )
+    if len(positional) == 1:
+        return lambda batch, *_: step(batch)
+    return step

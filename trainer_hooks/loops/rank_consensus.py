@@ -1,0 +1,169 @@
+"""Let all ranks act on the same requests at the same batch."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+import torch
+
+from trainer_hooks.errors import UsageError
+from trainer_hooks.runtime.process_group import ProcessGroup
+
+if TYPE_CHECKING:
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.errors import StopTraining
+    from trainer_hooks.loops.duration import DurationLimit
+    from trainer_hooks.runtime.fsdp import ShardedGradientSync
+    from trainer_hooks.runtime.gradient_sync import GradientSync
+
+__all__ = ["RankConsensus"]
+
+_MIN_FROZEN_S = 0.1
+"""Shortest time in seconds for which the agreed wall time is reused before a new exchange."""
+
+_FROZEN_PER_EXCHANGE = 100
+"""The agreed wall time is reused for at least this many times the duration of its exchange."""
+
+
+class RankConsensus:
+    """Share the requests of every rank with one small all-reduce, before any rank acts on them.
+
+    A request by a callback, a signal or the user on one rank is local until then. In an
+    accumulation window only one bit is exchanged, in the all-reduce of the gradients: whether any
+    rank has a request. If so, the ranks exchange all requests at the end of that window. So a
+    request made before the backward of a window's last batch is served at the end of the window,
+    and a later one at the end of the next window.
+
+    At the end of an epoch's batches, of a validation and of an epoch the ranks exchange in any
+    case. They also agree on the wall time, which does not advance between two exchanges.
+
+    Args:
+        context: the run context.
+        duration: the limit of `max_duration`, or None.
+        sync: averages the gradients over the ranks.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        duration: DurationLimit | None,
+        sync: GradientSync | ShardedGradientSync | None,
+    ) -> None:
+        assert isinstance(context.processes, ProcessGroup)
+        self._context = context
+        self._processes = context.processes
+        self._duration = duration
+        self._sync = sync
+        self._is_over = self._shares_steps = False
+        # A limit on samples or tokens is known only after the backward, too late for the flag in
+        # the gradients, and must not be exceeded by a window.
+        self._checks_every_window = duration is not None and duration.is_counted
+        self._is_first = True
+        self._last_sent: list[float] = []
+        self._time_frozen_until = 0.0
+        # Loaders with a length were limited to the shortest of all ranks at the start.
+        self._is_length_known = context.data.training.num_batches != math.inf
+        if sync is not None:
+            sync.has_request = self.has_request
+
+    def is_over(self) -> bool:
+        """Return whether any rank has reached `max_duration`."""
+        return self._is_over
+
+    def has_request(self) -> bool:
+        """Return whether this rank has a request that the other ranks do not know of."""
+        watch = self._context.training.timekeeper.stopwatch
+        # Only if some code reads the clock: otherwise its time needs no exchange.
+        if watch.is_read and time.monotonic() > self._time_frozen_until:
+            return True
+        return self._own_requests() != self._last_sent
+
+    def after_window(self) -> None:
+        """Exchange requests at the end of an accumulation window, if any rank has one.
+
+        In the first window the ranks always exchange: its forward ran before any request could be
+        sent.
+        """
+        context = self._context
+        any_rank_requests = self._sync is None or self._sync.any_rank_requests()
+        max_steps, steps = context.plan.max_steps, context.training.progress.steps_completed
+        is_last = context.batch.is_last or 0 <= max_steps <= steps
+        if any_rank_requests or is_last or self._is_first or self._checks_every_window:
+            self._is_first = False
+            self.reach()
+        context.training.metrics.shares_steps = self._shares_steps
+
+    def reach(self) -> None:
+        """Exchange the requests of all ranks, and store the result in the run context."""
+        context = self._context
+        requests, local_requests = context.requests, context.local_requests
+        progress, watch = context.training.progress, context.training.timekeeper.stopwatch
+        sent = self._own_requests()
+        # One maximum serves all entries: flags are 0 or 1, and float64 keeps times and signal
+        # numbers exact.
+        wanted = torch.tensor([*sent, *watch.measure()], dtype=torch.float64)
+        started = time.monotonic()
+        self._processes.all_reduce_max(wanted, "an agreement on what is asked for")
+        now = time.monotonic()
+        # So that exchanges of the clock take about 1% of the time at most.
+        self._time_frozen_until = now + max(_MIN_FROZEN_S, _FROZEN_PER_EXCHANGE * (now - started))
+        stops, has_stop_request, over, steps, validates, saves, ends, signum, *seconds = (
+            wanted.tolist()
+        )
+        requests.is_stopping, requests.stop_requests = (
+            bool(stops),
+            max(requests.stop_requests, int(has_stop_request)),
+        )
+        progress.is_validation_requested |= bool(validates)
+        progress.is_checkpoint_requested |= bool(saves)
+        progress.is_epoch_end_requested |= bool(ends)
+        # All ranks have these now, so they must not be sent once more.
+        local_requests.wants_validation = local_requests.wants_checkpoint = False
+        local_requests.ends_epoch = False
+        if signum:
+            requests.pending_signal = requests.agreed_signal = int(signum)
+            local_requests.pending_signal = 0
+        self._is_over, self._shares_steps = bool(over), bool(steps)
+        context.training.metrics.shares_steps = self._shares_steps
+        # Requests that are served once are cleared by now, so they count as not sent.
+        self._last_sent = [*sent[:4], 0, 0, 0, 0]
+        watch.agreed = (seconds[0], seconds[1])
+
+    def is_last(self, is_last: bool) -> bool:
+        """Return whether a batch is the last of the epoch on any rank.
+
+        That costs a reduction only if the length of the loader is unknown.
+        """
+        if self._is_length_known:
+            return is_last
+        return self._processes.reduce_boolean_decision(is_last, all=False)
+
+    def reject_lone_stop(self, request: StopTraining) -> NoReturn:
+        """Raise an error in place of a stop that would end this rank alone.
+
+        Raises:
+            UsageError: always; the other ranks would wait for this one.
+        """
+        raise UsageError(
+            "StopTraining was raised between the hooks of a run of several processes, where "
+            "the others go on. Call trainer.stop() there, or raise it in a hook or a step."
+        ) from request
+
+    def _own_requests(self) -> list[float]:
+        """Return this rank's requests: four that last, then four that are served once."""
+        local_requests, aggregators = (
+            self._context.local_requests,
+            self._context.training.metrics.current_aggregators(),
+        )
+        return [
+            local_requests.is_stopping,
+            local_requests.stop_requests > 0,
+            self._duration is not None and self._duration.is_over(),
+            any(aggregator.is_synced_by_step for aggregator in aggregators),
+            local_requests.wants_validation,
+            local_requests.wants_checkpoint,
+            local_requests.ends_epoch,
+            local_requests.pending_signal,
+        ]

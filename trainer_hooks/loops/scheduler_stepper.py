@@ -1,0 +1,98 @@
+"""Step learning rate schedulers when they are due."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._log import warn
+from trainer_hooks.errors import MetricError, StopTraining, TrainerHooksWarning, did_you_mean
+from trainer_hooks.loops.module_steps import overrides
+
+if TYPE_CHECKING:
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.module.optimization import LRSchedulerConfig
+
+__all__ = ["SchedulerStepper"]
+
+
+class SchedulerStepper:
+    """Step the learning rate schedulers of a run, each at its own interval.
+
+    Args:
+        context: the run context.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        configs = context.training.optimization.schedulers
+        # With manual optimization the module steps its schedulers itself.
+        self._configs = configs if context.module.automatic_optimization else []
+        self.has_step_schedulers = any(config.interval == "step" for config in self._configs)
+        self._steps = context.training.progress.steps_completed
+        # An overridden `lr_scheduler_step` is called between batches, where a logged value would
+        # belong to none: `closed` makes logging there an error.
+        is_overridden = overrides(context.module, "lr_scheduler_step")
+        self._closed_metrics = context.training.metrics.closed if is_overridden else nullcontext
+
+    def after_step(self) -> None:
+        """Step the schedulers that count optimizer steps, unless no step was made."""
+        count = self._context.training.progress.steps_completed
+        # All batches of the window were skipped: without a step the same count must not be due
+        # twice.
+        if count == self._steps:
+            return
+        self._steps = count
+        for config in self._configs:
+            if config.interval == "step" and count % config.frequency == 0:
+                self._step(config)
+
+    def after_batches(self) -> None:
+        """Step the schedulers that count epochs and monitor no metric, after the last batch."""
+        batch = self._context.batch
+        # The last batch and the end of the epoch's batches both lead here.
+        if not batch.has_scheduled:
+            batch.has_scheduled = True
+            self._step_epoch_schedulers(on_plateau=False)
+
+    def after_epoch(self) -> None:
+        """Step the schedulers that count epochs and monitor a metric, once it is complete."""
+        self._step_epoch_schedulers(on_plateau=True)
+
+    def _step_epoch_schedulers(self, on_plateau: bool) -> None:
+        """Step the schedulers that count epochs, with or without a monitored metric."""
+        count = self._context.training.progress.epochs_completed + 1
+        for config in self._configs:
+            if (
+                config.interval == "epoch"
+                and config.reduce_on_plateau is on_plateau
+                and count % config.frequency == 0
+            ):
+                self._step(config)
+
+    def _step(self, config: LRSchedulerConfig) -> None:
+        """Step one scheduler, with the value of its metric if it monitors one."""
+        metric: Any = None
+        if config.reduce_on_plateau:
+            metrics = self._context.training.metrics.callback_metrics
+            name = str(config.monitor)
+            if name not in metrics:
+                message = (
+                    f"the scheduler {type(config.scheduler).__qualname__} monitors {name!r}, which "
+                    f"was not logged: logged are {', '.join(sorted(metrics)) or 'no metrics'}."
+                    f"{did_you_mean(name, metrics)} Log it with self.log({name!r}, ...), or set "
+                    "'strict': False to leave the scheduler out where it is missing."
+                )
+                if config.strict:
+                    raise MetricError(message)
+                warn(message, TrainerHooksWarning)
+                return
+            metric = metrics[name]
+            if self._context.processes.is_distributed and config.interval == "step":
+                # Step values differ by rank; schedulers must not.
+                metric = self._context.processes.broadcast(metric)
+        try:
+            with self._closed_metrics():
+                self._context.module.lr_scheduler_step(config.scheduler, metric)
+        except StopTraining as request:
+            self._context.stop_by(request)

@@ -1,0 +1,230 @@
+"""End all ranks within seconds if one of them fails, or if all wait for each other in vain."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trainer_hooks.errors import UsageError
+from trainer_hooks.hooks.relay import current_hook_and_callback, error_summary_with_notes
+from trainer_hooks.runtime.hang_detection import DeclaredWait, WaitDetector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer_hooks.runtime.topology import Topology
+
+__all__ = ["RankWatchdog"]
+
+_POLL_S = 0.5
+"""Seconds between two looks at the store."""
+_NOTICE_S = 3.0
+"""Seconds that a rank has to notice by itself that another rank failed."""
+
+_EXIT_S = 5.0
+"""Seconds that a rank which failed, too, has to exit by itself."""
+
+
+class RankWatchdog:
+    """A thread that watches the other ranks, and ends this process if one of them fails.
+
+    A process that waits in a collective runs no Python code: neither signals nor exceptions reach
+    it. So the rank that fails writes its error to torch's key-value store, where the watchdog
+    threads of the other ranks read it.
+
+    The threads also detect a deadlock, in which all ranks wait for different collectives. Each rank
+    publishes its wait once it has lasted for `patience` seconds, and rank 0 compares them. The wait
+    may be in a collective that the user calls in a hook. As long as one rank computes, there is no
+    deadlock.
+
+    Args:
+        store: torch's key-value store, shared by all ranks.
+        topology: the ranks, and which of them this process is.
+        patience: seconds that a rank waits before it publishes its wait.
+
+    Attributes:
+        run: number of the run, equal on all ranks.
+        has_seen_failure: whether a rank failed, this one or another.
+    """
+
+    _runs_begun: ClassVar[int] = 0
+    """Number of runs of all trainers in this process; every rank starts the same runs."""
+
+    def __init__(self, store: Any, topology: Topology, patience: float) -> None:
+        self._store = store
+        self._topology = topology
+        self._rank = topology.global_rank
+        self.run = 0
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._patience = patience
+        self._declared_wait: DeclaredWait | None = None
+        self._wait_detector = WaitDetector(0)
+        self._published_wait = ""
+        self._has_failed = threading.Event()
+        self.has_seen_failure = False
+
+    def start(self) -> None:
+        """Start watching, at the start of a run.
+
+        Raises:
+            UsageError: a rank failed in an earlier run, so that the ranks are out of step.
+        """
+        if self.has_seen_failure:
+            raise UsageError(
+                "a process failed in the run before, so that the processes do not find together "
+                "any more: start them anew."
+            )
+        RankWatchdog._runs_begun += 1
+        self.run = RankWatchdog._runs_begun
+        self._wait_detector = WaitDetector(threading.get_ident())
+        self._stopped = threading.Event()
+        self._has_failed.clear()
+        self._declared_wait = None
+        self._thread = threading.Thread(
+            target=self._watch, args=(self._stopped,), name="trainer_hooks watchdog", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching, at the end of a run."""
+        self._stopped.set()
+        if self._thread is not None:
+            # Not for long: the thread may be inside a call to the store.
+            self._thread.join(_POLL_S)
+
+    def report_failure(self, error: BaseException) -> None:
+        """Report the error of this rank to the others; only the first report is kept."""
+        self._has_failed.set()
+        self.has_seen_failure = True
+        text = (
+            f"rank {self._rank} of {self._topology.world_size} failed: "
+            f"{error_summary_with_notes(error)}"
+        )
+        self.report_rank_failure(self._rank, text)
+
+    def report_rank_failure(self, rank: int, text: str) -> None:
+        """Report that a rank failed, which may have died without a report of its own."""
+        # The rank that hosts the store may be gone; then the other ranks see a lost connection.
+        with suppress(RuntimeError):
+            self._store.compare_set(self._key("error"), "", f"{rank}\n{text}")
+
+    def remote_failure(self) -> str:
+        """Return the error that another rank reported, or an empty text."""
+        try:
+            rank, text = self._read_failure()
+        except RuntimeError:
+            return ""
+        return text if text and rank != self._rank else ""
+
+    def add_to_counter(self, purpose: str, number: int) -> int:
+        """Add `number` to a counter that all ranks share, and return its new value."""
+        return int(self._store.add(self._key(purpose), number))
+
+    @contextmanager
+    def waiting(self, purpose: str) -> Iterator[None]:
+        """Declare that this rank waits for the others, for the time of the context."""
+        self._declared_wait = DeclaredWait(purpose, time.monotonic())
+        try:
+            yield
+        finally:
+            self._declared_wait = None
+
+    def begin_computing_wait(self, purpose: str) -> None:
+        """Declare that this rank computes and then waits for the others, from here on."""
+        self._declared_wait = DeclaredWait(purpose, 0.0, computes=True)
+
+    def end_computing_wait(self) -> None:
+        """Declare that the wait is over."""
+        self._declared_wait = None
+
+    def _key(self, purpose: str) -> str:
+        """Return a key of the store that only this run uses."""
+        return f"trainer_hooks/{self.run}/{purpose}"
+
+    def _read_failure(self) -> tuple[int, str]:
+        """Return rank and text of the first reported error; -1 and an empty text if none."""
+        key = self._key("error")
+        if not self._store.check([key]):
+            return -1, ""
+        rank, text = self._store.get(key).decode().split("\n", 1)
+        return int(rank), text
+
+    def _watch(self, stopped: threading.Event) -> None:
+        """Poll the store until the run ends or a failure is read; the body of the thread."""
+        previous_waits: dict[int, str] = {}
+        while not stopped.wait(_POLL_S):
+            try:
+                rank, text = self._read_failure()
+                if not text:
+                    self._publish_wait()
+                    previous_waits = self._compare_waits(previous_waits)
+            except RuntimeError:  # the store's host is gone
+                rank, text = -1, "the process that the others find each other by has ended"
+            if text and not stopped.is_set():
+                self._end_process(rank, text, stopped)
+                return
+
+    def _end_process(self, rank: int, text: str, stopped: threading.Event) -> None:
+        """End this process if it does not exit by itself."""
+        self.has_seen_failure = True
+        if rank != self._rank and not self._has_failed.is_set():
+            print(f"rank {self._rank}: {text}\nrank {self._rank}: ending, too", file=sys.stderr)
+            sys.stderr.flush()
+            self._has_failed.wait(_NOTICE_S)
+        if self._has_failed.is_set() and stopped.wait(_EXIT_S):
+            return
+        # os._exit flushes nothing.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # sys.exit would raise in this thread only, while the main thread stays in its collective.
+        os._exit(1)
+
+    def _publish_wait(self) -> None:
+        """Write this rank's wait to the store once it has lasted long, and remove it afterwards."""
+        wait, message = self._wait_detector.detect(self._declared_wait), ""
+        if wait is not None and time.monotonic() - wait.since >= self._patience:
+            hook = current_hook_and_callback(self._wait_detector.frame())
+            message = f"{wait.since}:{wait.purpose}{f' in {hook}' if hook else ''}"
+        if message != self._published_wait:
+            self._store.set(self._key(f"waits/{self._rank}"), message)
+            self._published_wait = message
+
+    def _compare_waits(self, previous_waits: dict[int, str]) -> dict[int, str]:
+        """Report a deadlock if all ranks wait, and not for the same collective.
+
+        Args:
+            previous_waits: the waits by rank at the poll before.
+
+        Returns:
+            The waits by rank now; empty if a rank does not wait.
+        """
+        # Only rank 0 compares, and only while it waits: if one rank computes, there is no deadlock.
+        if self._rank != 0 or not self._published_wait:
+            return {}
+        waits: dict[int, str] = {}
+        for rank in range(self._topology.world_size):
+            key = self._key(f"waits/{rank}")
+            text = self._store.get(key).decode() if self._store.check([key]) else ""
+            if not text:
+                return {}
+            waits[rank] = text
+        descriptions = {rank: text.partition(":")[2] for rank, text in waits.items()}
+        # Equal at two polls in a row: no rank went on in between. The hook's name is cut off, as
+        # ranks may wait for the same collective in different hooks.
+        if (
+            waits == previous_waits
+            and len({text.partition(" in on_")[0] for text in descriptions.values()}) > 1
+        ):
+            message = "; ".join(f"rank {rank} for {text}" for rank, text in descriptions.items())
+            self._store.compare_set(
+                self._key("error"),
+                "",
+                f"-1\nthe processes wait for each other, and none can go on: {message}. All must "
+                "come to the same collectives in the same order",
+            )
+        return waits

@@ -1,0 +1,205 @@
+"""Read the state of the whole process, compare two readings, and restore the first one.
+
+It is the state that a callback can change for everybody: torch's global switches, threads, signal
+handlers, warning filters, environment variables, the working directory, streams, open files.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["ProcessChange", "process_changes", "read_process_state", "restored_process_state"]
+
+_JOIN_SECONDS = 1.0
+"""How long to wait for a thread that is ending."""
+
+ProcessState = dict[str, Any]
+"""A reading: the value of each setting by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessChange:
+    """A setting of the process that has another value than before.
+
+    Attributes:
+        what: the setting's name.
+        before: its earlier value, as text.
+        after: its value now, as text.
+    """
+
+    what: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.before} before, {self.after} afterwards"
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A setting of the process: its name, its reader, and its writer if it can be restored.
+
+    A value that is a dict is compared key by key.
+    """
+
+    name: str
+    read: Callable[[], Any]
+    restore: Callable[[Any], object] | None = None
+
+
+def read_process_state() -> ProcessState:
+    """Read every setting of the process."""
+    return {setting.name: setting.read() for setting in _SETTINGS}
+
+
+def process_changes(before: ProcessState) -> tuple[ProcessChange, ...]:
+    """Compare the process with an earlier reading; wait for threads that are ending."""
+    for thread in threading.enumerate():
+        if thread not in before["threads"] and thread is not threading.current_thread():
+            thread.join(_JOIN_SECONDS)
+    changes: list[ProcessChange] = []
+    for setting in _SETTINGS:
+        old, new = before[setting.name], setting.read()
+        if isinstance(old, dict):
+            changes += _changed_items(setting.name, old, new)
+        elif old != new:
+            changes.append(ProcessChange(setting.name, _as_text(old), _as_text(new)))
+    return tuple(changes)
+
+
+@contextmanager
+def restored_process_state() -> Iterator[None]:
+    """Restore every setting that can be restored when the block ends, also by an error."""
+    before = read_process_state()
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        for setting in _SETTINGS:
+            value = before[setting.name]
+            if setting.restore is not None and setting.read() != value:
+                setting.restore(value)
+
+
+def _changed_items(
+    name: str, before: dict[Any, Any], after: dict[Any, Any]
+) -> Iterator[ProcessChange]:
+    """Yield the keys of a setting that were added, removed or changed."""
+    for key in dict.fromkeys((*before, *after)):
+        if before.get(key) is not after.get(key) and before.get(key) != after.get(key):
+            key_name = key.name if isinstance(key, signal.Signals | threading.Thread) else key
+            old, new = (_as_text(side.get(key, "nothing")) for side in (before, after))
+            yield ProcessChange(f"{name} {key_name!r}", old, new)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def _signal_handlers() -> dict[signal.Signals, Any]:
+    numbers = (number for number in signal.valid_signals() if isinstance(number, signal.Signals))
+    return {number: signal.getsignal(number) for number in sorted(numbers)}
+
+
+def _set_signal_handlers(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        # a handler that was not installed from Python reads as None and cannot be set
+        if handler is not None and signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+
+
+def _set_environment(variables: dict[str, str]) -> None:
+    # in place: replacing os.environ would leave C code with the old variables
+    for name in set(os.environ) - set(variables):
+        del os.environ[name]
+    os.environ.update(variables)
+
+
+def _root_logger() -> dict[str, Any]:
+    root = logging.getLogger()
+    return {"handlers": list(root.handlers), "level": root.level}
+
+
+def _set_root_logger(state: dict[str, Any]) -> None:
+    root = logging.getLogger()
+    root.setLevel(state["level"])
+    root.handlers[:] = state["handlers"]
+
+
+def _determinism() -> dict[str, bool]:
+    return {
+        "algorithms": torch.are_deterministic_algorithms_enabled(),
+        "warn only": torch.is_deterministic_algorithms_warn_only_enabled(),
+        "cudnn.deterministic": torch.backends.cudnn.deterministic,
+        "cudnn.benchmark": torch.backends.cudnn.benchmark,
+    }
+
+
+def _set_determinism(state: dict[str, bool]) -> None:
+    torch.use_deterministic_algorithms(state["algorithms"], warn_only=state["warn only"])
+    torch.backends.cudnn.deterministic = state["cudnn.deterministic"]
+    torch.backends.cudnn.benchmark = state["cudnn.benchmark"]
+
+
+def _open_files() -> dict[str, str]:
+    """List the paths of the open files; empty where the system has no /proc."""
+    paths = {}
+    folder = Path("/proc/self/fd")
+    for descriptor in folder.iterdir() if folder.is_dir() else ():
+        try:
+            target = str(descriptor.readlink())
+        except OSError:  # closed since then, as the descriptor that lists the folder is
+            continue
+        # devices, kernel tables and anonymous memory are no files that a callback forgot to close
+        if target.startswith("/") and not target.startswith(("/dev/", "/proc/", "/memfd:")):
+            paths[target] = "open"
+    return paths
+
+
+def _set_streams(streams: dict[str, Any]) -> None:
+    for name, stream in streams.items():
+        setattr(sys, name, stream)
+
+
+_STREAMS = ("stdin", "stdout", "stderr", "excepthook", "unraisablehook")
+
+_SETTINGS: tuple[_Setting, ...] = (
+    _Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    _Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    _Setting("determinism", _determinism, _set_determinism),
+    _Setting("torch threads", torch.get_num_threads, torch.set_num_threads),
+    _Setting("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    _Setting(
+        "float32 matmul precision",
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+    ),
+    _Setting("threads", lambda: dict.fromkeys(threading.enumerate(), "running")),
+    _Setting("signal handler", _signal_handlers, _set_signal_handlers),
+    _Setting(  # restored by `warnings.catch_warnings`
+        "warnings", lambda: {"filters": list(warnings.filters), "show": warnings.showwarning}
+    ),
+    _Setting("environment variable", lambda: dict(os.environ), _set_environment),
+    _Setting("working directory", os.getcwd, os.chdir),
+    _Setting("root logger's", _root_logger, _set_root_logger),
+    _Setting("sys", lambda: {name: getattr(sys, name) for name in _STREAMS}, _set_streams),
+    _Setting(
+        "garbage collection", gc.isenabled, lambda is_on: gc.enable() if is_on else gc.disable()
+    ),
+    _Setting("file", _open_files),
+)

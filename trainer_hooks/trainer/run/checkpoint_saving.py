@@ -1,0 +1,337 @@
+"""Build the checkpoint of a training, write it, and notify callbacks and loggers."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._log import warn
+from trainer_hooks._version import __version__
+from trainer_hooks.checkpoint import lightning
+from trainer_hooks.checkpoint.encoding import Encoder, encode_state
+from trainer_hooks.checkpoint.file import write_checkpoint
+from trainer_hooks.checkpoint.migrations import FORMAT
+from trainer_hooks.checkpoint.paths import absolute_path
+from trainer_hooks.checkpoint.safetensors_file import (
+    dump_safetensors,
+    is_safetensors,
+    require_weights_only,
+)
+from trainer_hooks.errors import TrainerHooksWarning, UsageError
+from trainer_hooks.hooks.relay import current_hook
+from trainer_hooks.module.torch_wrappers import unsharded_class
+from trainer_hooks.trainer.run.registered_state import build_state_registry
+from trainer_hooks.trainer.run.run_origin import compute_run_origin, process_identity
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from trainer_hooks.checkpoint.background import BackgroundSave
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
+    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+
+__all__ = [
+    "build_checkpoint",
+    "notify_saved",
+    "save_checkpoint",
+    "save_in_background",
+    "save_silently",
+]
+
+
+_NO_WARNING_IN = frozenset(
+    {
+        "on_batch_checkpoint", "on_epoch_checkpoint", "on_iteration_checkpoint", "on_fit_start",
+        "on_train_start", "on_train_batches_end", "on_validation_run_start", "on_train_end",
+        "on_fit_end", "teardown", "on_close", "on_post_close", "on_checkpoint_saved",
+        # not exact, but `inside_batch` in the file makes a resume warn of a save inside a batch
+        "on_exception", "on_keyboard_interrupt", "on_stop_training_error",
+    }
+)  # fmt: skip
+"""Hooks in which a save gives no warning: after a resume every hook is called exactly once."""
+
+
+def save_checkpoint(
+    core: TrainerCore, trainer: Trainer, path: str | os.PathLike[str], weights_only: bool
+) -> str:
+    """Write a checkpoint and return its absolute path.
+
+    A pending background save is finished first. If that failed, its error is raised after this
+    checkpoint is written.
+
+    Raises:
+        UsageError: there is no module to save yet, or a safetensors file is to hold more than
+            weights.
+        CheckpointStateError: a state cannot be loaded back safely; the message names its owner.
+        CheckpointError: the file cannot be written, or the background save failed.
+    """
+    # not `finish`: the error of a failed background save must not prevent this save
+    core.background.catch_up()
+    _check_save(core, [path], weights_only)
+    written = _write_now(core, trainer, path, weights_only)
+    _record_save(core, weights_only, written)
+    notify_saved(core, trainer, written)
+    core.background.finish()
+    return written
+
+
+def save_silently(core: TrainerCore, trainer: Trainer, path: str | os.PathLike[str]) -> None:
+    """Write a checkpoint to resume from, without notifying callbacks and loggers."""
+    _write_now(core, trainer, path, weights_only=False)
+
+
+def save_in_background(
+    core: TrainerCore,
+    trainer: Trainer,
+    paths: Sequence[str | os.PathLike[str]],
+    weights_only: bool,
+) -> BackgroundSave:
+    """Copy the state in memory, and write it to each of `paths` in another thread.
+
+    Raises:
+        UsageError: there is no module to save yet, no path, or a safetensors file is to hold more
+            than weights.
+        CheckpointStateError: a state cannot be loaded back safely; the message names its owner.
+        CheckpointError: the previous background save failed.
+    """
+    if not paths:
+        raise UsageError("save_in_background() was given no path: pass at least one.")
+    core.background.finish()
+    _check_save(core, paths, weights_only)
+    is_sharded = core.processes.saves_shards and not any(map(is_safetensors, paths))
+    checkpoint = build_checkpoint(core, trainer, weights_only, is_sharded=is_sharded)
+    files = tuple(absolute_path(path) for path in paths)
+    save = core.background.start(checkpoint, files, _writer(core, is_sharded=is_sharded))
+    _record_save(core, weights_only, files[0])
+    return save
+
+
+def notify_saved(core: TrainerCore, trainer: Trainer, path: str) -> None:
+    """Call `on_checkpoint_saved` for a durable checkpoint, then tell the loggers of the savers."""
+    core.connector.relay.on_checkpoint_saved(trainer, core.module, path)  # type: ignore[arg-type]
+    for logger in core.loggers:
+        for saver in trainer.checkpoint_callbacks:
+            logger.after_save_checkpoint(saver)
+
+
+def _check_save(
+    core: TrainerCore, paths: Sequence[str | os.PathLike[str]], weights_only: bool
+) -> None:
+    """Check the paths of a save, and warn once per hook in which a save is not exact.
+
+    Raises:
+        UsageError: a safetensors file is to hold more than weights.
+        CheckpointError: the safetensors library is not installed.
+    """
+    for path in paths:
+        if is_safetensors(path):
+            require_weights_only(path, weights_only=weights_only)
+    if weights_only or core.fn != "fit":
+        return
+    hook = current_hook()
+    if hook and hook not in _NO_WARNING_IN and hook not in core.told_hooks:
+        core.told_hooks.add(hook)
+        warn(
+            f"a checkpoint was saved in the hook {hook}: a run that is resumed from it fires the "
+            "hooks of that moment once more, or leaves out those whose turn was still to come. "
+            "Save in on_batch_checkpoint or on_epoch_checkpoint, or call "
+            f"trainer.request_checkpoint() in {hook}, which saves at the next such moment.",
+            TrainerHooksWarning,
+        )
+
+
+def _record_save(core: TrainerCore, weights_only: bool, path: str) -> None:
+    training = core.training
+    if not weights_only:
+        training.saved_batches = training.newest_batches = training.progress.batches_completed
+        training.newest_path = path
+
+
+def _write_now(
+    core: TrainerCore, trainer: Trainer, path: str | os.PathLike[str], weights_only: bool
+) -> str:
+    """Write a checkpoint, a shard on each rank or everything on rank 0; return its path."""
+    is_sharded = core.processes.saves_shards and not is_safetensors(path)
+    checkpoint = build_checkpoint(core, trainer, weights_only, is_sharded=is_sharded)
+    write = partial(_writer(core, is_sharded=is_sharded), checkpoint, path)
+    if is_sharded:
+        from trainer_hooks.trainer.run.sharded_checkpoint import waiting_for_shards
+
+        with waiting_for_shards(core.processes):
+            written: str = write()
+        return written
+    if core.processes.is_distributed:
+        from trainer_hooks.trainer.run.gathered_checkpoint import run_on_rank_zero
+
+        # all ranks must learn whether rank 0 could write, or they would wait at the next collective
+        decided: str = run_on_rank_zero(core.processes, write)
+        return decided
+    return write()
+
+
+def _writer(
+    core: TrainerCore, *, is_sharded: bool
+) -> Callable[[dict[str, Any], str | os.PathLike[str]], str]:
+    """Set the save's time in `training.saved_at`, and return the function that writes the file."""
+    training = core.training
+    # strictly later than the previous save, even if the clock was set back or is another machine's:
+    # `ckpt_path="last"` compares these times
+    training.saved_at = max(time.time_ns(), training.saved_at + 1)
+    module, process = unsharded_class(core.module).__name__, process_identity()
+    origin = compute_run_origin(training.hparams, core.connector.callbacks)
+    if is_sharded:
+        from trainer_hooks.trainer.run.sharded_checkpoint import (
+            saving_group,
+            write_sharded_checkpoint,
+        )
+
+        return partial(
+            write_sharded_checkpoint,
+            group=saving_group(core.processes),
+            module=module,
+            saved_at=training.saved_at,
+            origin=origin,
+            process=process,
+        )
+
+    saved_at = training.saved_at  # of this save: by the time a thread writes, it may be another
+
+    def write(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -> str:
+        if not checkpoint:
+            return absolute_path(path)  # rank 0 writes the checkpoint of all ranks
+        return write_checkpoint(
+            checkpoint,
+            path,
+            dump=dump_safetensors if is_safetensors(path) else None,
+            module=module,
+            saved_at=saved_at,
+            origin=origin,
+            process=process,
+        )
+
+    return write
+
+
+def build_checkpoint(
+    core: TrainerCore, trainer: Trainer, weights_only: bool, *, is_sharded: bool = False
+) -> dict[str, Any]:
+    """Return a checkpoint of the trainer as plain data; an empty one on ranks that write nothing.
+
+    Args:
+        core: the trainer's core.
+        trainer: the trainer, for the hooks.
+        weights_only: whether it is to hold weights alone.
+        is_sharded: whether each rank writes its own shards, by `write_sharded_checkpoint`.
+
+    Raises:
+        UsageError: there is no module to save yet.
+        CheckpointStateError: a state cannot be loaded back safely; the message names its owner.
+    """
+    module, processes = core.module, core.processes
+    if module is None:
+        raise UsageError(
+            "there is nothing to save yet: call fit, validate, test or predict with a module first."
+        )
+    checkpoint = _contents(core, trainer, module, weights_only)
+    shards: dict[str, Any] = {}
+    if is_sharded:
+        from trainer_hooks.trainer.run.sharded_checkpoint import split_shards
+
+        checkpoint, shards = split_shards(checkpoint, processes)
+    else:
+        checkpoint = processes.gather_shards(checkpoint, keep_result=processes.is_global_zero)
+    # encoded before the ranks exchange their own states, so that a state that cannot be saved
+    # raises on the rank that has it, and names its owner
+    encoded = _encoded(checkpoint, core)
+    if processes.is_distributed:
+        from trainer_hooks.trainer.run.gathered_checkpoint import (
+            gather_rank_state,
+            require_no_failed_rank,
+        )
+
+        has_training = "world_size" in checkpoint["trainer_hooks"]
+        context = core.context
+        registry = (
+            build_state_registry(core, module, None) if context is None else context.state_registry
+        )
+        names = registry.per_rank_names() if has_training else []
+        if is_sharded:  # the other ranks' own state is gathered when the shards are written
+            require_no_failed_rank(core)
+            return {"run": encoded, "shards": shards, "names": names}
+        gather_rank_state(encoded, core, names)
+        if not processes.is_global_zero:
+            return {}
+    return encoded
+
+
+def _contents(
+    core: TrainerCore, trainer: Trainer, module: Module, weights_only: bool
+) -> dict[str, Any]:
+    """Return this rank's checkpoint, with the additions of `on_save_checkpoint`."""
+    checkpoint: dict[str, Any] = {
+        "epoch": core.training.progress.epochs_completed,
+        "global_step": core.training.progress.steps_completed,
+        "pytorch-lightning_version": lightning.VERSION,
+        "state_dict": module.state_dict(),
+        "loops": {},
+        "trainer_hooks": {"format": FORMAT, "version": __version__},
+    }
+    if module.saved_hparams is not None:
+        checkpoint["hparams_name"] = module.hparams_name or "kwargs"
+        checkpoint["hyper_parameters"] = dict(module.saved_hparams)
+    # a hook that logs while it saves would change the metrics that are being saved
+    with core.training.metrics.closed():
+        datamodule = core.datamodule
+        if datamodule is not None:
+            if datamodule.saved_hparams is not None:
+                checkpoint["datamodule_hparams_name"] = datamodule.hparams_name or "kwargs"
+                checkpoint[lightning.DATA_HPARAMS] = dict(datamodule.saved_hparams)
+            state = datamodule.state_dict()
+            if state:
+                checkpoint[type(datamodule).__qualname__] = state
+        if not weights_only and module is core.training.module:
+            _add_training(checkpoint, core, module)
+        core.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
+    return checkpoint
+
+
+def _add_training(checkpoint: dict[str, Any], core: TrainerCore, module: Module) -> None:
+    """Add the state registry's entries and the settings that a resume compares."""
+    context = core.context if core.fn == "fit" else None
+    checkpoint["loops"] = lightning.loops_of(core.training.progress.state_dict())
+    own = checkpoint["trainer_hooks"]
+    own["state_versions"] = core.connector.state_versions()
+    own["plugins"] = core.connector.plugin_records()
+    own["world_size"] = core.processes.world_size
+    own["setup"] = {**core.training.setup, "precision": core.precision.name}
+    if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
+        build_state_registry(core, module, None).write(checkpoint, {})
+        left = core.training.left
+        own["inside_batch"] = left.get("inside_batch", False)
+        if "accumulate_grad_batches" in left:
+            own["accumulate_grad_batches"] = left["accumulate_grad_batches"]
+        return
+    context.state_registry.write(checkpoint, context.validation.snapshot)
+    own["inside_batch"] = context.batch.is_taken
+    if context.data.stream is not None:
+        own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
+
+
+def _encoded(checkpoint: dict[str, Any], core: TrainerCore) -> dict[str, Any]:
+    """Return a checkpoint in which every value can be opened without running code."""
+    encoder = Encoder(checkpoint)
+    labels = {entry.callback.state_key: entry.label for entry in core.connector.entries}
+    encoded = {
+        key: encode_state(value, f"checkpoint[{key!r}]", encoder)
+        for key, value in checkpoint.items()
+        if key != "callbacks"
+    }
+    if "callbacks" in checkpoint:
+        encoded["callbacks"] = {
+            key: encode_state(state, labels.get(key, f"callback {key!r}"), encoder)
+            for key, state in checkpoint["callbacks"].items()
+        }
+    return encoded

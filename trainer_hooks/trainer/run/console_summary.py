@@ -1,0 +1,271 @@
+"""Messages about a fit: advice before it, log lines at a resume and at its end.
+
+The log lines go to the logger `trainer_hooks` at level INFO; that logger's level switches them
+off. Advice is a warning of the class `TrainerHooksAdvice`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import signal
+from typing import TYPE_CHECKING, cast
+
+from torch.utils.data import DataLoader, RandomSampler
+
+from trainer_hooks._lazy import class_if_loaded
+from trainer_hooks._log import log, warn
+from trainer_hooks.checkpoint.paths import exists, is_inside, is_remote
+from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.data.loader_inspection import describe_loader
+from trainer_hooks.errors import TerminationSignal, TrainerHooksAdvice, TrainerHooksWarning
+
+if TYPE_CHECKING:
+    from trainer_hooks.callbacks import ModelCheckpoint
+    from trainer_hooks.connector.callback_state import LoadReport
+    from trainer_hooks.context.context import RunContext, Trainer
+    from trainer_hooks.context.training import TrainingState
+    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+
+__all__ = ["advise", "advise_on_shuffling", "log_end", "log_resume", "warn_of_nothing_to_do"]
+
+
+_LIMITS = ("max_epochs", "max_steps", "max_duration")
+
+
+def log_resume(training: TrainingState, report: LoadReport, path: str) -> None:
+    """Log the position at which a training resumes, and how many callback states were restored."""
+    states = f"callback states restored: {len(report.restored)}"
+    if report.upgraded:
+        states += f", upgraded: {len(report.upgraded)}"
+    log.info("resuming from %r at %s (%s)", _shown(path), _place_of(training), states)
+
+
+def warn_of_nothing_to_do(context: RunContext, reason: str) -> None:
+    """Warn if a fit has nothing to train, unless a stop was requested.
+
+    Args:
+        context: the run.
+        reason: why the training is over already; empty if it is not.
+    """
+    progress, stream = context.training.progress, context.data.stream
+    is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
+    if not reason or not is_over or context.should_stop:
+        return
+    if stream is not None and stream.num_batches == 0:
+        advice = "Set limit_train_batches to more, or call validate() to run the validation alone."
+        warn(f"fit has nothing to do: {reason}. {advice}", TrainerHooksWarning)
+        return
+    epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
+    anew = "leave ckpt_path out" if context.resumed else "pass another module"
+    warn(
+        f"fit has nothing to do: {reason} (epoch {epochs}, step {progress.steps_completed}). Set "
+        "trainer.max_epochs, trainer.max_steps or trainer.max_duration to more to go on, or "
+        f"{anew} to start anew.",
+        TrainerHooksWarning,
+    )
+
+
+def log_end(
+    core: TrainerCore, trainer: Trainer, reason: str, error: BaseException | None = None
+) -> None:
+    """Log in at most four lines how a fit ended, its newest and best files, and how to go on.
+
+    Args:
+        core: the core of the trainer whose fit is over.
+        trainer: the trainer.
+        reason: the limit that ended the training; empty if none did.
+        error: the exception that ended the fit, if one did.
+    """
+    if core.is_trial or not trainer.is_global_zero:
+        return
+    place = _place_of(core.training)
+    if error is None:
+        log.info("fit ended at %s: %s", place, reason)
+    else:
+        log.info("fit %s at %s", _broken_by(error), place)
+    if trainer.fast_dev_run:
+        return
+    newest = core.training.newest_path
+    if newest and not is_remote(newest) and not exists(newest):
+        newest = ""  # somebody removed it
+    if error is None and not trainer.checkpoint_callbacks and _lost(core.training):
+        newest = ""  # it is older than what was trained now, and nothing was to save that
+    is_expected = bool(newest or trainer.checkpoint_callbacks) or error is not None
+    for line in (
+        (_best(trainer) if error is None else "")
+        or (_newest(core.training, newest) if is_expected else ""),
+        _report_of(trainer),
+        _way_on(trainer, newest, reason if error is None else "", is_over=error is None),
+    ):
+        if line:
+            log.info("%s", line)
+
+
+def _place_of(training: TrainingState) -> str:
+    progress = training.progress
+    place = f"epoch {progress.epochs_completed}, step {progress.steps_completed}"
+    if progress.stage is EpochStage.BETWEEN:
+        return place
+    if progress.stage is EpochStage.BATCHES:
+        return f"{place}, after {progress.batches_in_epoch} batches"
+    return f"the end of {place}"
+
+
+def _broken_by(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "was interrupted (Ctrl-C)"
+    if isinstance(error, TerminationSignal):
+        return f"made way for {signal.Signals(error.signum).name}"
+    return f"failed with {type(error).__name__}"
+
+
+def _newest(training: TrainingState, newest: str) -> str:
+    """Return the line about the newest checkpoint, after a fit that was cut short."""
+    if not newest:
+        return "no checkpoint was saved"
+    lost = _lost(training)
+    since = f"saved {lost} batches earlier" if lost else "saved at that moment"
+    return f"newest checkpoint: {_shown(newest)!r} ({since})"
+
+
+def _lost(training: TrainingState) -> int:
+    """Return the number of batches since the newest checkpoint."""
+    return training.progress.batches_completed - training.newest_batches
+
+
+def _best(trainer: Trainer) -> str:
+    """Return the line about the best checkpoint; empty where no metric ranks them."""
+    kind = class_if_loaded("trainer_hooks.callbacks.saving.model_checkpoint", "ModelCheckpoint")
+    savers = [saver for saver in trainer.checkpoint_callbacks if isinstance(saver, kind)]
+    for saver in cast("list[ModelCheckpoint]", savers):
+        if saver.monitor is not None and saver.best_model_path:
+            score = saver.best_model_score
+            value = "" if score is None else f" ({saver.monitor} {score.item():.5g})"
+            return f"best checkpoint: {_shown(saver.best_model_path)!r}{value}"
+    return ""
+
+
+def _report_of(trainer: Trainer) -> str:
+    """Return the line with the log folder and the command that makes a report of it."""
+    folder = trainer.log_dir if trainer.logger is not None else None
+    if folder is None or is_remote(folder) or not os.path.isdir(folder):  # noqa: PTH112 - any text
+        return ""
+    shown = _shown(folder)
+    return f"logs: {shown!r}; for a report: trainer-hooks report {shlex.quote(shown)}"
+
+
+def _way_on(trainer: Trainer, newest: str, reason: str, *, is_over: bool) -> str:
+    """Return the line with the call that resumes from the newest checkpoint."""
+    if not newest:
+        return ""
+    from trainer_hooks.callbacks.saving.saver_parts import Saver
+
+    savers = [saver for saver in trainer.checkpoint_callbacks if isinstance(saver, Saver)]
+    # "last" and "auto" only find files in the folders of savers
+    is_found = any(saver.dirpath and is_inside(newest, saver.dirpath) for saver in savers)
+    asked = ("last" if is_over else "auto") if is_found else _shown(newest)
+    limit = reason.partition("=")[0]
+    more = f" with a higher {limit}" if limit in _LIMITS else ""
+    return f'to go on: fit(..., ckpt_path="{asked}"){more}'
+
+
+def _shown(path: str) -> str:
+    """Return a path relative to the working directory, if it lies inside it."""
+    if is_remote(path):
+        return path
+    near = os.path.relpath(path)  # a path with ".." would be harder to read than the absolute one
+    return path if near.startswith(os.pardir) else near
+
+
+def advise(core: TrainerCore, context: RunContext) -> None:
+    """Warn of settings of a fit that may not be intended; each once per trainer."""
+    if core.is_trial or core.config.fast_dev_run:
+        return
+    for subject, advice in (
+        ("length", _on_length(core, context)),
+        ("logging", _on_logging(core, context)),
+        ("modes", _on_modes(context)),
+        ("hparams", _on_hparams(core)),
+    ):
+        if advice and subject not in core.advised:
+            core.advised.add(subject)
+            warn(advice, TrainerHooksAdvice)
+
+
+def advise_on_shuffling(core: TrainerCore, context: RunContext) -> None:
+    """Warn once per stage if an evaluation draws its samples in random order."""
+    if core.is_trial:
+        return
+    for stage, data in context.data.evaluation.items():
+        for loader in data.loaders:
+            is_shuffled = isinstance(loader, DataLoader) and isinstance(
+                loader.sampler, RandomSampler
+            )
+            if is_shuffled and stage not in core.advised:
+                core.advised.add(stage)
+                warn(
+                    f"the {stage} loader {describe_loader(loader)} draws its samples in a random "
+                    "order, so that batches cannot be compared between two evaluations. Make it "
+                    "with shuffle=False.",
+                    TrainerHooksAdvice,
+                )
+
+
+def _on_length(core: TrainerCore, context: RunContext) -> str:
+    config, plan = core.config, context.plan
+    # neither passed by the user nor changed since
+    is_default = config.max_epochs is None and plan.max_epochs == config.plan().max_epochs >= 0
+    if not is_default or plan.max_duration is not None or plan.max_steps >= 0:
+        return ""
+    return (
+        f"no length of the training was given, so that it ends after {plan.max_epochs} epochs. Set "
+        "Trainer(max_epochs=...), to -1 for no end."
+    )
+
+
+def _on_logging(core: TrainerCore, context: RunContext) -> str:
+    stream, plan = context.data.stream, context.plan
+    if not core.loggers or stream is None or stream.num_batches in (0, math.inf):
+        return ""
+    steps = math.ceil(stream.num_batches / plan.accumulate_grad_batches)
+    if steps >= plan.log_every_n_steps:
+        return ""
+    return (
+        f"an epoch has {steps} steps, and loggers are given single values every "
+        f"{plan.log_every_n_steps}: some epochs have none. Set Trainer(log_every_n_steps=...) to "
+        f"{steps} or less."
+    )
+
+
+def _on_modes(context: RunContext) -> str:
+    module = context.module
+    names = [
+        name or type(module).__qualname__
+        for name, part in module.named_modules()
+        if not part.training
+        and (part is module or any(p.requires_grad for p in part.parameters(recurse=False)))
+    ]
+    if not names:
+        return ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"{', '.join(names[:3])}{more} will be trained in eval mode, in which dropout and batch "
+        "statistics are off. Call train() on it before fit, or freeze it with "
+        "requires_grad_(False)."
+    )
+
+
+def _on_hparams(core: TrainerCore) -> str:
+    if not core.loggers or core.datamodule is None or core.module is None:
+        return ""
+    data, module = core.datamodule.logged_hparams or {}, core.module.logged_hparams or {}
+    both = sorted(name for name in data if name in module and data[name] != module[name])
+    if not both:
+        return ""
+    return (
+        f"the hyperparameters {', '.join(map(repr, both))} have one value in the data module and "
+        "another in the module, whose value the loggers are given. Rename them, or leave them out "
+        "with save_hyperparameters(ignore=...) in one of the two."
+    )

@@ -1,0 +1,111 @@
+"""Coordination of the ranks of one run: common start, shared metrics and loggers, common end."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainer_hooks._log import silence_below_errors
+from trainer_hooks.errors import TerminationSignal, add_note
+from trainer_hooks.runtime.process_group import ProcessGroup
+from trainer_hooks.runtime.rendezvous import RestartNotes, can_be_restarted
+from trainer_hooks.runtime.rng import reseed
+
+if TYPE_CHECKING:
+    from trainer_hooks.trainer.run.run_inputs import RunInputs
+    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+
+__all__ = ["DistributedRun"]
+
+_MOST_SEEDS = 2**32
+_OWN_SEEDS: set[int] = set()
+"""Seeds that this process drew already: a later run continues with its random state."""
+
+
+class DistributedRun:
+    """The other ranks of a run, from its setup on.
+
+    Args:
+        core: the trainer's core.
+    """
+
+    def __init__(self, core: TrainerCore) -> None:
+        assert isinstance(core.processes, ProcessGroup)
+        self._core = core
+        self._processes = core.processes
+        if not self._processes.is_global_zero:
+            silence_below_errors()
+        self._watchdog = self._processes.watchdog
+        self._watchdog.start()
+
+    def share_metrics(self) -> None:
+        """Aggregate the metrics of an epoch over all ranks."""
+        from trainer_hooks.metrics.rank_reduction import RankReducer
+
+        self._core.training.metrics.rank_reducer = RankReducer(self._processes)
+
+    def find_folders(self, inputs: RunInputs) -> None:
+        """Reuse the run folder of a training that was killed before its first checkpoint.
+
+        A checkpoint would name the folder; without one, torchrun's store does.
+        """
+        core = self._core
+        if inputs.fn == "fit" and inputs.ckpt_path is None and core.start.is_auto:
+            pickled = RestartNotes().load(f"loggers/{self._watchdog.run}")
+            if pickled and self._processes.is_global_zero:
+                core.guards.resume(pickle.loads(pickled))
+
+    def share_loggers(self) -> None:
+        """Let loggers write in rank 0 alone, and give the other ranks its folders."""
+        from trainer_hooks.loggers.dummy import RankZeroLoggerProxy
+
+        core = self._core
+        if core.state.fn == "fit" and self._processes.is_global_zero and can_be_restarted():
+            RestartNotes().save(f"loggers/{self._watchdog.run}", pickle.dumps(core.guards.state()))
+        places = [(g.name, g.version, g.save_dir, g.log_dir) for g in core.loggers]
+        places = self._processes.broadcast(places)
+        if not self._processes.is_global_zero:
+            core.guards.release()
+            own = [*core.loggers, *repeat(None, len(places))]  # rank 0 may have more
+            core.loggers[:] = [
+                RankZeroLoggerProxy(name, version, save_dir, log_dir, one)
+                for (name, version, save_dir, log_dir), one in zip(places, own, strict=False)
+            ]
+            core.guards.install(core.loggers)
+
+    def spread_random_numbers(self) -> None:
+        """Reseed every rank but the first with the seed plus its rank.
+
+        Until here the random states were equal, so that all ranks built the same module and data.
+        """
+        seed = torch.initial_seed() % _MOST_SEEDS
+        rank = (
+            self._processes.data_topology.global_rank
+        )  # ranks that share a batch must draw the same
+        if rank and seed not in _OWN_SEEDS:
+            own = (seed + rank) % _MOST_SEEDS
+            _OWN_SEEDS.add(own)
+            reseed(own)
+
+    def meet_at_end(self) -> None:
+        """Wait until all ranks have completed the run; a later failure is a rank's own."""
+        self._processes.barrier("the end of the run")
+        self._watchdog.stop()
+
+    def tell_failure(self, error: BaseException) -> None:
+        """Make the other ranks fail too, and note on the error which rank failed first."""
+        rank, world_size = self._processes.global_rank, self._processes.world_size
+        context = self._core.context
+        is_by_signal = isinstance(error, TerminationSignal | KeyboardInterrupt)
+        if is_by_signal and context is not None and context.requests.agreed_signal:
+            return  # the ranks have agreed to stop, so this is no failure of one of them
+        heard = self._processes.remote_failure(error)
+        add_note(error, heard or f"in rank {rank} of {world_size}")
+        self._watchdog.report_failure(error)
+
+    def leave(self) -> None:
+        """Disarm the watchdog; the run is over."""
+        self._watchdog.stop()

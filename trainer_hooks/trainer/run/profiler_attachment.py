@@ -1,0 +1,50 @@
+"""A profiler attached to one run: set up as the run begins, detached as it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks.profilers import Profiler
+from trainer_hooks.profilers.action_monitor import ActionMonitor
+
+if TYPE_CHECKING:
+    from trainer_hooks.context.context import RunContext, Trainer
+
+__all__ = ["ProfilerAttachment"]
+
+
+class ProfilerAttachment:
+    """Attach a profiler to a run, until `close`.
+
+    Args:
+        profiler: the profiler.
+        context: the run.
+        trainer: the trainer.
+    """
+
+    def __init__(self, profiler: Profiler, context: RunContext, trainer: Trainer) -> None:
+        self._profiler, self._context = profiler, context
+        self._stage = str(context.state.fn)
+        self._watch = ActionMonitor(profiler)
+        profiler.setup(
+            stage=self._stage,
+            local_rank=trainer.local_rank,
+            log_dir=trainer.log_dir or trainer.default_root_dir,
+        )
+        context.hooks.observe(self._watch)
+        context.steps.watch = self._watch.step
+
+    def attach(self) -> None:
+        """Attach the profiler to the module's layers, once they exist."""
+        if isinstance(self._profiler, Profiler):  # one of Lightning's finds them by itself
+            self._profiler.attach_module(self._context.module)
+
+    def close(self) -> None:
+        """Detach the profiler and let it print its report."""
+        self._context.hooks.leave(self._watch)
+        if isinstance(self._profiler, Profiler):
+            self._profiler.attach_module(None)
+        try:
+            self._profiler.describe()
+        finally:
+            self._profiler.teardown(stage=self._stage)

@@ -1,0 +1,427 @@
+"""The inputs of a run: the arguments of fit, validate, test or predict, and their loaders."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._log import warn
+from trainer_hooks.connector.registry import adapt_if_foreign
+from trainer_hooks.context.loaders import EvalLoaders
+from trainer_hooks.data.data_hooks import defines
+from trainer_hooks.data.loader_inspection import (
+    apply_batch_limit,
+    describe_loader,
+    number_of_batches,
+)
+from trainer_hooks.data.loaders import as_eval_loaders, as_train_loader, without_shuffling
+from trainer_hooks.data.stream import TrainStream
+from trainer_hooks.errors import (
+    DataError,
+    ModuleError,
+    OptionError,
+    TrainerHooksWarning,
+    foreign_hint,
+)
+from trainer_hooks.loops.module_steps import has_evaluation
+from trainer_hooks.module.datamodule import DataModule
+from trainer_hooks.module.module import Module
+from trainer_hooks.module.torch_wrappers import uncompiled
+from trainer_hooks.runtime import rng
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trainer_hooks.context.context import RunContext
+
+__all__ = [
+    "LoaderReload",
+    "RunInputs",
+    "check_inputs",
+    "checked_overrides",
+    "load_data",
+    "load_training",
+    "reload_data",
+    "restore_datamodule",
+]
+
+
+_LIMITS = {
+    "validate": "limit_val_batches",
+    "test": "limit_test_batches",
+    "predict": "limit_predict_batches",
+}
+_LOADERS = {
+    "validate": "val_dataloader",
+    "test": "test_dataloader",
+    "predict": "predict_dataloader",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunInputs:
+    """The arguments of one call of fit, validate, test or predict.
+
+    Attributes:
+        fn: `"fit"`, `"validate"`, `"test"` or `"predict"`.
+        module: the module.
+        datamodule: the data module, or None.
+        train: the training loaders passed by the user, or None.
+        evaluation: the evaluation loaders passed by the user, or None.
+        ckpt_path: the checkpoint to start from, or None.
+        overrides: names of optimizer options whose values come from this run, not the checkpoint.
+        keeps_predictions: whether predict returns the predictions.
+        compiled: the wrapper that `torch.compile(module)` returned, if it was passed; or None.
+    """
+
+    fn: str
+    module: Any
+    datamodule: Any = None
+    train: Any = None
+    evaluation: Any = None
+    ckpt_path: str | None = None
+    keeps_predictions: bool = True
+    overrides: frozenset[str] = frozenset()
+    compiled: Any = None
+
+    def in_place(self) -> RunInputs:
+        """Return the inputs with each argument in its place.
+
+        A compiled module is unwrapped, a data module passed as loaders becomes the data module, and
+        modules and data modules of other frameworks are replaced by their adapters.
+        """
+        inputs = self._adapted()
+        module = uncompiled(inputs.module)
+        if module is not inputs.module:
+            inputs = replace(inputs, module=module, compiled=inputs.module)
+        if (
+            inputs.datamodule is None
+            and isinstance(inputs.train, DataModule)
+            and inputs.evaluation is None
+        ):
+            return replace(inputs, datamodule=inputs.train, train=None)
+        if (
+            inputs.datamodule is None
+            and isinstance(inputs.evaluation, DataModule)
+            and inputs.fn != "fit"
+        ):
+            return replace(inputs, datamodule=inputs.evaluation, evaluation=None)
+        return inputs
+
+    def _adapted(self) -> RunInputs:
+        changed = {}
+        for name, given, kind in (
+            ("module", self.module, Module),
+            ("datamodule", self.datamodule, DataModule),
+            ("train", self.train, DataModule),
+            ("evaluation", self.evaluation, DataModule),
+        ):
+            # a loader of any framework is taken as it is: only a data module has `prepare_data`
+            is_loader = kind is DataModule and not callable(getattr(given, "prepare_data", None))
+            if given is None or is_loader:
+                continue
+            adapted = adapt_if_foreign(given, kind)
+            if adapted is not given:
+                changed[name] = adapted
+        return replace(self, **changed) if changed else self
+
+    @property
+    def makes_loaders(self) -> bool:
+        """Whether the module or data module makes the loaders."""
+        return (self.train if self.fn == "fit" else self.evaluation) is None
+
+
+def check_inputs(inputs: RunInputs) -> None:
+    """Raise unless the inputs are a module and, if there is one, a data module.
+
+    Raises:
+        ModuleError: the model is no module.
+        DataError: the data module is none, or comes with loaders besides.
+    """
+    if isinstance(inputs.module, type) or not isinstance(inputs.module, Module):
+        kind = inputs.module if isinstance(inputs.module, type) else type(inputs.module)
+        hint = " It is a class: pass an instance." if kind is inputs.module else ""
+        hint += foreign_hint(kind, "Module")
+        raise ModuleError(
+            f"{inputs.fn} was given {type(inputs.module).__qualname__} "
+            f"{str(inputs.module)[:60]!r} as its model: it must be an instance of "
+            f"trainer_hooks.Module.{hint}"
+        )
+    evaluated = "val_dataloaders" if inputs.fn == "fit" else "dataloaders"
+    for name, given in (("train_dataloaders", inputs.train), (evaluated, inputs.evaluation)):
+        if isinstance(given, DataModule):
+            raise DataError(
+                f"{inputs.fn} was given a DataModule as {name}, and other data beside it: pass it "
+                "alone, as datamodule= or in the second place."
+            )
+        if given is not None and inputs.datamodule is not None:
+            raise DataError(
+                f"{inputs.fn} was given both {name}= and datamodule=: it must be one of them."
+            )
+    if inputs.datamodule is not None and not isinstance(inputs.datamodule, DataModule):
+        kind = type(inputs.datamodule)
+        raise DataError(
+            f"{inputs.fn} was given {kind.__qualname__} as datamodule: it must be an instance of "
+            f"trainer_hooks.DataModule.{foreign_hint(kind, 'DataModule')}"
+        )
+
+
+def load_data(inputs: RunInputs, context: RunContext) -> None:
+    """Make the loaders of a run.
+
+    Raises:
+        DataError: there is nothing to run, or a loader has no batch.
+    """
+    if inputs.fn != "fit":
+        context.data.evaluation[inputs.fn] = _evaluation(inputs, context, inputs.fn)
+        if not context.data.evaluation[inputs.fn]:
+            raise DataError(
+                f"{inputs.fn} has nothing to run: its loaders give no batch, or "
+                f"{_LIMITS[inputs.fn]} is 0. Check the data set's length and the limit."
+            )
+        return
+    if context.data.stream is None:
+        load_training(inputs, context)
+    context.data.evaluation["validate"] = EvalLoaders()
+    context.data.evaluation["validate"] = _validation(inputs, context)
+
+
+def load_training(inputs: RunInputs, context: RunContext) -> None:
+    """Make the training loader of a fit.
+
+    Raises:
+        DataError: there is none, or it has no batch.
+    """
+    source = _source(inputs, "train_dataloader", inputs.train)
+    if source is None:
+        raise DataError(
+            "fit was given no training data: pass train_dataloaders=, a datamodule= with "
+            f"train_dataloader(), or define {type(inputs.module).__qualname__}.train_dataloader()."
+        )
+    loader = as_train_loader(source)
+    if context.plan.overfit_batches:
+        loader = without_shuffling(loader)
+    loader = _shard(context, loader, trains=True)
+    if number_of_batches(loader) == 0:
+        raise DataError(
+            f"the training loader {describe_loader(loader)} gives no batch: check the data set's "
+            "length, and drop_last with a data set smaller than one batch."
+        )
+    plan = context.plan
+    option = "overfit_batches" if plan.overfit_batches else "limit_train_batches"
+    context.data.stream = TrainStream(loader, plan.limit_train_batches, option)
+    if context.processes.is_distributed:
+        _agree_on_length(context)
+
+
+def _validation(inputs: RunInputs, context: RunContext) -> EvalLoaders:
+    """Return the loaders of a fit's validations, if there are any."""
+    if context.plan.limit_val_batches == 0 and inputs.evaluation is None:
+        return EvalLoaders()  # without asking for loaders: with a limit of 0 there may be none
+    if has_evaluation(inputs.module, "validate"):
+        return _evaluation(inputs, context, "validate")
+    if inputs.evaluation is not None:
+        warn(
+            f"fit was given val_dataloaders, but {type(inputs.module).__qualname__} has no "
+            "validation_step, so nothing is validated: define it, or leave the loaders out.",
+            TrainerHooksWarning,
+        )
+    return EvalLoaders()
+
+
+def reload_data(inputs: RunInputs, context: RunContext) -> None:
+    """Make the loaders of a running run again, and swap them in.
+
+    Loaders that were passed to the run stay.
+
+    Raises:
+        DataError: there is nothing to run, or a loader has no batch.
+    """
+    if inputs.fn != "fit":
+        before = context.data.evaluation[inputs.fn]
+        load_data(inputs, context)
+        before.replace(context.data.evaluation[inputs.fn])  # in place: the running loop holds it
+        context.data.evaluation[inputs.fn] = before
+        return
+    if inputs.train is None:
+        load_training(inputs, context)
+    if inputs.evaluation is None:
+        context.data.evaluation["validate"].replace(_validation(inputs, context))
+
+
+def _evaluation(inputs: RunInputs, context: RunContext, stage: str) -> EvalLoaders:
+    from trainer_hooks.data.evaluator import evaluators_in
+
+    source = _source(inputs, _LOADERS[stage], inputs.evaluation)
+    if source is None:
+        if inputs.fn == "fit":
+            return EvalLoaders()  # a fit need not validate
+        raise DataError(
+            f"{stage} was given no data: pass dataloaders=, a datamodule= with "
+            f"{_LOADERS[stage]}(), or define "
+            f"{type(inputs.module).__qualname__}.{_LOADERS[stage]}()."
+        )
+    evaluators = evaluators_in(source)
+    given = source
+    if evaluators:
+        given = source = [evaluator.dataloader for evaluator in evaluators]
+    loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]
+    limit = getattr(context.plan, option)
+    if context.plan.overfit_batches and stage == "validate":
+        loaders, option = [without_shuffling(item) for item in loaders], "overfit_batches"
+    loaders = [_shard(context, item, trains=False) for item in loaders]
+    sizes = [number_of_batches(item) for item in loaders]
+    for position, size in enumerate(sizes):
+        if context.processes.is_distributed:
+            break  # one rank's shard may be empty, as long as another's is not
+        if size == 0 and (any(sizes) or inputs.fn == "fit"):
+            warn(
+                f"{stage} loader {position}, {loaders[position]!r}, has no batch: it is left "
+                "out. Check its data set's length, and drop_last.",
+                TrainerHooksWarning,
+            )
+    counts = [apply_batch_limit(size, limit, option) for size in sizes]
+    for index, evaluator in enumerate(evaluators):
+        if (evaluator.subset_num_batches or -1) > 0:
+            counts[index] = min(counts[index], evaluator.subset_num_batches or 0)
+    if context.processes.is_distributed:
+        return _eval_data_of_all(context, EvalLoaders(loaders, counts, evaluators, given=given))
+    return EvalLoaders(loaders, counts, evaluators, given=given)
+
+
+def _shard(context: RunContext, loader: Any, *, trains: bool) -> Any:
+    """Return this rank's shard of a loader, if there are several ranks and loaders are sharded."""
+    from trainer_hooks.data.loader_sharding import shard_loader
+
+    if not context.processes.is_distributed or not context.plan.shares_loaders:
+        return loader
+    return shard_loader(loader, context.processes.data_topology, is_training=trains)
+
+
+def _agree_on_length(context: RunContext) -> None:
+    """Limit all ranks to the same number of training batches.
+
+    Raises:
+        DataError: some ranks know their number of batches, and others do not.
+    """
+    stream = context.data.stream
+    assert stream is not None
+    sizes = context.processes.gather(stream.num_batches)
+    if math.inf in sizes and min(sizes) != math.inf:
+        raise DataError(
+            f"the training loaders of the processes have {sizes} batches: all must have a length, "
+            "or none. Give each a __len__."
+        )
+    if min(sizes) != max(sizes):
+        warn(
+            f"the training loaders of the processes have {sizes} batches: each takes "
+            f"{min(sizes)}, as all must have as many.",
+            TrainerHooksWarning,
+        )
+        stream.limit_to(min(sizes))
+
+
+def _eval_data_of_all(context: RunContext, data: EvalLoaders) -> EvalLoaders:
+    """Add the greatest and smallest number of batches of any rank to evaluation loaders."""
+    counts = context.processes.gather(data.num_batches)
+    if len({len(one) for one in counts}) > 1:
+        raise DataError(
+            f"the processes have {[len(one) for one in counts]} loaders for an evaluation: all "
+            "must have as many."
+        )
+    columns = list(zip(*counts, strict=True))
+    data.most = [max(column) for column in columns]
+    data.fewest = [0 if math.inf in column else min(column) for column in columns]
+    return data
+
+
+def _source(inputs: RunInputs, name: str, given: Any) -> Any:
+    """Return the loaders passed by the user, or those that the data module or module makes."""
+    if given is not None:
+        return given
+    for owner in (inputs.datamodule, inputs.module):
+        if owner is not None and defines(owner, name):
+            return getattr(owner, name)()
+    return None
+
+
+def checked_overrides(overrides: str | Iterable[str] | None, ckpt_path: object) -> frozenset[str]:
+    """Return the names of optimizer options whose values come from this run on a resume.
+
+    Raises:
+        OptionError: they are no names, or there is no checkpoint to resume from.
+    """
+    if overrides is None:
+        return frozenset()
+    names = [overrides] if isinstance(overrides, str) else list(overrides)
+    is_names = not hasattr(overrides, "items") and all(isinstance(name, str) for name in names)
+    if not is_names:
+        raise OptionError(
+            f"fit(overrides={overrides!r}): it must be names of an optimizer's options, as in "
+            "overrides=['lr']; their values are those of this run's configure_optimizers."
+        )
+    if ckpt_path is None:
+        raise OptionError(
+            f"fit(overrides={overrides!r}) without ckpt_path: there is no checkpoint whose options "
+            "could be overridden. Leave it out, or pass ckpt_path."
+        )
+    return frozenset(names)
+
+
+def restore_datamodule(context: RunContext, checkpoint: dict[str, Any]) -> None:
+    """Restore the data module's state from a checkpoint, if there is one."""
+    datamodule = context.datamodule
+    if datamodule is not None:
+        state = checkpoint.get(type(datamodule).__qualname__)
+        if state:
+            datamodule.load_state_dict(state)
+
+
+class LoaderReload:
+    """Reload the loaders every `reload_dataloaders_every_n_epochs` epochs.
+
+    A checkpoint holds the epoch in which the loaders were made, and the random state of that
+    moment. A resumed run makes them again with both, before it continues inside them.
+
+    Args:
+        inputs: the inputs of the run.
+        context: the run.
+    """
+
+    def __init__(self, inputs: RunInputs, context: RunContext) -> None:
+        self._inputs, self._context = inputs, context
+        context.data.renew, context.data.reload_as_saved = self.begin_epoch, self.reload_as_saved
+        self._note()
+
+    def begin_epoch(self) -> None:
+        """Reload the loaders if it is due at this epoch's start."""
+        context = self._context
+        epoch = context.training.progress.epochs_completed
+        is_due = epoch % context.plan.reload_dataloaders_every_n_epochs == 0
+        if is_due and context.data.renewed["epoch"] != epoch:
+            self._note()
+            reload_data(self._inputs, context)
+
+    def reload_as_saved(self, checkpoint: dict[str, Any]) -> None:
+        """Make the loaders as in the epoch in which those of a checkpoint were made.
+
+        This comes before the checkpoint is restored, because the restore compares it with them.
+        """
+        context, progress = self._context, self._context.training.progress
+        renewed = checkpoint.get("trainer_hooks", {}).get("renewed")
+        if not renewed:
+            return
+        restore_datamodule(context, checkpoint)
+        present, numbers = progress.epochs_completed, rng.capture()
+        progress.epochs_completed = renewed["epoch"]
+        rng.restore(renewed["rng"])
+        try:
+            reload_data(self._inputs, context)
+        finally:
+            progress.epochs_completed = present
+            rng.restore(numbers)
+
+    def _note(self) -> None:
+        epoch = self._context.training.progress.epochs_completed
+        self._context.data.renewed = {"epoch": epoch, "rng": rng.capture()}

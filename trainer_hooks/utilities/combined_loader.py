@@ -1,7 +1,0 @@
-"""`CombinedLoader`, where Lightning has it."""
-
-from __future__ import annotations
-
-from trainer_hooks.data import CombinedLoader
-
-__all__ = ["CombinedLoader"]
