@@ -125,7 +125,7 @@ class RunLoaders:
         return self.stream is not None or bool(self.evaluation)
 
     @property
-    def training(self) -> TrainStream:
+    def train_stream(self) -> TrainStream:
         """The training stream of a fit whose loaders were made."""
         assert self.stream is not None
         return self.stream
@@ -138,11 +138,11 @@ class RunLoaders:
             progress: the restored counters.
         """
         if progress.stage is EpochStage.BATCHES and state["opened_with"]:
-            self.reopened = self.training.reopen(
+            self.reopened = self.train_stream.reopen(
                 progress.epochs_completed, progress.batches_in_epoch, state
             )
         else:
-            self.training.restore_between(state)
+            self.train_stream.restore_between(state)
 
     def batches(self, epoch: int) -> Iterator[Any]:
         """Return an iterator over an epoch's batches, or over the rest of a resumed epoch."""
@@ -150,7 +150,7 @@ class RunLoaders:
             # taken once: a later epoch is opened anew
             iterator, self.reopened = self.reopened, None
             return iterator
-        return self.training.open(epoch)
+        return self.train_stream.open(epoch)
 
     def let_go(self) -> None:
         """Drop the loaders; keep the numbers of batches of the evaluation loaders."""

@@ -69,7 +69,7 @@ class BatchEnd:
         if not self._has_warned_of_none:
             self._has_warned_of_none = True
             warn(
-                f"the training loader {context.data.training.loader!r} gave None for batch "
+                f"the training loader {context.data.train_stream.loader!r} gave None for batch "
                 f"{progress.batches_in_epoch} of epoch {progress.epochs_completed}: such a batch "
                 "is skipped, without a hook. Let collate_fn return what is left of the samples, "
                 "unless that is meant.",
@@ -127,7 +127,7 @@ class BatchEnd:
         context, progress = self._context, self._context.training.progress
         progress.is_epoch_end_requested = progress.is_batch_open = False
         context.batch.is_last = True
-        context.data.training.end_epoch_after(progress.batches_in_epoch)
+        context.data.train_stream.end_epoch_after(progress.batches_in_epoch)
         self.step_open_window()
 
     def step_open_window(self) -> None:

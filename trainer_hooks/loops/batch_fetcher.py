@@ -51,12 +51,12 @@ class BatchFetcher:
         self._duration = duration
         self._consensus = consensus
         self._has_timed_loader = False
-        self._stream = context.data.training
+        self._stream = context.data.train_stream
         self._iterator: Iterator[Any] = iter(())
 
     def open(self) -> None:
         """Open the epoch's iterator, at the position where a resumed run left off."""
-        self._stream = self._context.data.training
+        self._stream = self._context.data.train_stream
         self._iterator = self._open_iterator()
 
     def fetch(self) -> Any:

@@ -132,7 +132,7 @@ class FitLoop:
             return f"max_epochs={plan.max_epochs} epochs are done"
         if self._duration is not None and self._duration.is_over():
             return f"max_duration={str(plan.max_duration)!r} is over"
-        if self.context.data.training.num_batches == 0:
+        if self.context.data.train_stream.num_batches == 0:
             return "the limit on training batches leaves none"
         if self.context.should_stop:
             return self.context.stop_explanation
@@ -207,7 +207,7 @@ class FitLoop:
         context.training.progress.begin_epoch()
         context.training.timekeeper.begin_epoch(context.training.progress)
         context.batch.is_last = context.batch.has_scheduled = False
-        stream = context.data.training
+        stream = context.data.train_stream
         # Before the start hooks, which see the new loaders; a hook may reload them once more.
         if context.data.renew is not None:
             context.data.renew()
@@ -215,14 +215,14 @@ class FitLoop:
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)
         # A hook has reloaded the loaders, so the number of batches may differ.
-        if stream is not context.data.training:
+        if stream is not context.data.train_stream:
             self._validation.build_schedule()
             self._validation.start()
 
     def _is_complete(self) -> bool:
         """Return whether all batches of the epoch are done, so that nothing ended it early."""
         context = self.context
-        return context.training.progress.batches_in_epoch >= context.data.training.num_batches
+        return context.training.progress.batches_in_epoch >= context.data.train_stream.num_batches
 
     def _close_batches(self) -> None:
         """Close the loader, drop an open accumulation window and call `on_train_batches_end`."""

@@ -64,7 +64,7 @@ class RankConsensus:
         self._last_sent: list[float] = []
         self._time_frozen_until = 0.0
         # Loaders with a length were limited to the shortest of all ranks at the start.
-        self._is_length_known = context.data.training.num_batches != math.inf
+        self._is_length_known = context.data.train_stream.num_batches != math.inf
         if sync is not None:
             sync.has_request = self.has_request
 

@@ -43,7 +43,7 @@ class FitValidation:
 
     def build_schedule(self) -> None:
         """Compute when validations are due, from the number of training batches of an epoch."""
-        context, num_batches = self._context, self._context.data.training.num_batches
+        context, num_batches = self._context, self._context.data.train_stream.num_batches
         schedule = self._schedule = ValidationSchedule(context, num_batches)
         self._evaluators: EvaluatorSchedule | None = None
         if any(e.when is not None for e in context.data.evaluation["validate"].evaluators):
@@ -68,7 +68,7 @@ class FitValidation:
         context, data = self._context, self._context.data
         trainer, module, hooks = context.trainer, context.module, context.hooks
         limit = context.plan.num_sanity_val_steps
-        if limit == 0 or not data.evaluation["validate"] or not data.training.num_batches:
+        if limit == 0 or not data.evaluation["validate"] or not data.train_stream.num_batches:
             return
         context.state.stage = RunningStage.SANITY_CHECKING
         # The sanity check must leave no trace: with or without it the training gives the same
