@@ -89,7 +89,7 @@ def lightning_page() -> str:
         "resumed here, and Lightning reads those of trainer_hooks:",
         "[checkpoints.md](checkpoints.md).",
         "",
-        "## What behaves differently",
+        "## Differences in behaviour",
         "",
         "The programs in `tests/lightning/programs` run on both, and a test compares the order of",
         "hooks, counters, logged values, weights, returned values and errors. A difference that is",
