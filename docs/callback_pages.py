@@ -134,7 +134,7 @@ def callback_pages() -> dict[str, str]:
 
 
 def example_of(described: type[Callback]) -> str:
-    """Return the code of a page's example, with what the examples share before it."""
+    """Return the code of a page's example, after the lines that all examples share."""
     return f"{_SETUP}\n\n{read_class(described).example}\n"
 
 
@@ -144,10 +144,10 @@ def _index() -> str:
         "",
         _NOTE,
         "",
-        "There is one for each job, imported from `trainer_hooks.callbacks`. Beside some stand the",
-        "callbacks of other systems for the same job, which code for those can go on using:",
-        "[coming-from.md](../coming-from.md). The examples on the pages go on from these lines, a",
-        "small classifier of handwritten digits:",
+        "There is one for each job, imported from `trainer_hooks.callbacks`. The last column has",
+        "the callbacks of other systems for the same job, which code for those systems can still",
+        "use: [coming-from.md](../coming-from.md). The examples on the pages continue these lines,",
+        "a small classifier of handwritten digits:",
         "",
         "```python",
         *_SETUP.splitlines(),
@@ -161,7 +161,7 @@ def _index() -> str:
         )
     for family in _FAMILIES:
         if family in by_family:
-            lines += ["", f"## {family}", "", "| callback | what it does | of other systems |"]
+            lines += ["", f"## {family}", "", "| callback | description | of other systems |"]
             lines += ["|---|---|---|"]
             lines += sorted(by_family[family])
     others = {
@@ -255,7 +255,7 @@ def _hooks(described: type[Callback]) -> list[str]:
 
 def used_hooks(described: type[Callback]) -> list[HookSpec]:
     """Return the hooks that the relay calls on an instance of a callback's class."""
-    # without __init__, whose arguments differ: what a class overrides does not depend on them
+    # without __init__, whose arguments differ: the overridden hooks do not depend on them
     callback = object.__new__(described)
     member = RelayMember(callback, described.__name__, routes_events=callback.routes_events)
     return [spec for name, spec in HOOKS.items() if member.listener(name) is not None]
@@ -274,5 +274,5 @@ def _cost(cost: dict[str, float] | None) -> str:
 
 
 def _microseconds(value: float) -> str:
-    """Return a measured cost; what is less than the noise is told as that."""
+    """Return a measured cost, or that it is below the noise."""
     return "under 2 µs" if value < 2.0 else f"{value:.1f} µs"

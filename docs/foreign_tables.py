@@ -1,4 +1,4 @@
-"""The tables in docs/foreign-callbacks.md: of hooks, and of what others have published."""
+"""The tables in docs/foreign-callbacks.md: hooks, and published callbacks."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _slot(name: str) -> str:
 
 
 def _of_composer() -> str:
-    """Return the table of Composer's events, with what is not the same at each."""
+    """Return the table of Composer's events, with the differences of each."""
     hooks: dict[str, list[str]] = {}
     for hook in HOOKS:
         for event in COMPOSER_EVENTS.get(hook, ()):
@@ -119,5 +119,5 @@ def _of_composer() -> str:
         f"| `{event}` | {', '.join(where)} | {DECLARED.get(event, '')} |"
         for event, where in hooks.items()
     ]
-    head = ["", "| there | called here at | what differs |", "|---|---|---|"]
+    head = ["", "| there | called here at | differences |", "|---|---|---|"]
     return "\n".join([*head, *rows, "", ""])

@@ -121,9 +121,9 @@ def trainer_page() -> str:
         *(f"| `{name}` | `{default}` | {cell(doc)} |" for name, default, doc in option_docs()),
     ]
     properties, methods = _public_members(Trainer)
-    lines += ["", "## Attributes", "", "| name | what it is |", "|---|---|"]
+    lines += ["", "## Attributes", "", "| name | value |", "|---|---|"]
     lines += _attribute_rows(properties)
-    lines += ["", "## Methods", "", "| name | what it does |", "|---|---|"]
+    lines += ["", "## Methods", "", "| name | description |", "|---|---|"]
     lines += [member_row(Trainer, name) for name in methods]
     return "\n".join(lines) + "\n"
 

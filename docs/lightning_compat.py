@@ -15,7 +15,7 @@ _PACKAGE = "trainer_hooks.compat.lightning"
 
 
 def lightning_names_table() -> list[str]:
-    """Return a row for each module that is documented: its names, and what to use for the others.
+    """Return a row for each documented module: its names, and the replacements of the others.
 
     Raises:
         ValueError: a name is neither there nor refused with a word.
@@ -31,7 +31,7 @@ def lightning_names_table() -> list[str]:
 
 
 def _told(module: str, name: str) -> tuple[str, str]:
-    """Return a name and, where it is not offered, what to use instead."""
+    """Return a name and, if it is not offered, its replacement."""
     found = importlib.import_module(f"{_PACKAGE}.{module}".rstrip("."))
     try:
         getattr(found, name)

@@ -84,8 +84,8 @@ def lightning_page() -> str:
         "<!-- made by docs/generate.py from the code and docs/lightning_names.json:",
         "do not edit -->",
         "",
-        f"For users of Lightning, compared with version {names['version']}. What is not listed",
-        "has the same name, arguments and meaning in both. Checkpoints of Lightning 2.x can be",
+        f"For users of Lightning, compared with version {names['version']}. Names that are not",
+        "listed have the same arguments and meaning in both. Checkpoints of Lightning 2.x can be",
         "resumed here, and Lightning reads those of trainer_hooks:",
         "[checkpoints.md](checkpoints.md).",
         "",
@@ -93,8 +93,8 @@ def lightning_page() -> str:
         "",
         "The programs in `tests/lightning/programs` run on both, and a test compares the order of",
         "hooks, counters, logged values, weights, returned values and errors. A difference that is",
-        "not in this table fails it, and so does one that is gone.",
-        "`python tests/lightning/compare.py NAME` prints what a program gives on both.",
+        "not in this table fails the test, and so does a row without a difference.",
+        "`python tests/lightning/compare.py NAME` prints the results of a program on both.",
         "",
         "| | in Lightning | here |",
         "|---|---|---|",
@@ -118,7 +118,7 @@ def lightning_page() -> str:
 
 
 def _kinds() -> Iterable[tuple[str, str, Callable[[], Iterable[str]]]]:
-    """Return of each kind of names its title, its key, and what finds those that are here."""
+    """Return the title of each kind of names, its key, and a function that lists ours."""
     torch_module = {*dir(Module.__mro__[1]()), "forward"}
     trainer = Trainer(logger=False, enable_checkpointing=False, accelerator="cpu", plugins=False)
     return (
@@ -140,13 +140,13 @@ def _kinds() -> Iterable[tuple[str, str, Callable[[], Iterable[str]]]]:
 
 
 def _only_here(names: Mapping[str, Any]) -> list[str]:
-    """Return the lists of what Lightning does not have, the hooks apart from the rest."""
+    """Return the lists of names that Lightning does not have, the hooks apart from the rest."""
     lines = [
         "",
         "## Only here",
         "",
-        "What each of them does is in [trainer.md](trainer.md), [hooks.md](hooks.md),",
-        "[module.md](module.md) and [callbacks](callbacks/README.md).",
+        "[trainer.md](trainer.md), [hooks.md](hooks.md), [module.md](module.md) and",
+        "[callbacks](callbacks/README.md) describe them.",
     ]
     hooks = sorted(name for name in HOOKS if LIGHTNING_NAMES.get(name) != "same")
     lists = [("hooks", hooks)]
@@ -167,13 +167,13 @@ def _public(owner: object) -> set[str]:
 
 
 def _missing(title: str, kind: str, theirs: Iterable[str], ours: Iterable[str]) -> list[str]:
-    """Return the table of what is not here, each with its reason."""
+    """Return the table of names that are not here, each with its reason."""
     missing = set(theirs) - set(ours)
     wrong = missing ^ set(INSTEAD[kind])
     if wrong:
         raise ValueError(
-            f"{kind}: {', '.join(sorted(wrong))}: say in INSTEAD of docs/lightning_reasons.py what "
-            "there is instead of each name that is not here, and of no other."
+            f"{kind}: {', '.join(sorted(wrong))}: INSTEAD in docs/lightning_reasons.py "
+            "must have the replacement of each name that is not here, and of no other."
         )
     if not missing:
         return []

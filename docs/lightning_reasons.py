@@ -1,4 +1,4 @@
-"""What is otherwise than in Lightning on purpose: names that are not here, and other meanings."""
+"""Deliberate differences from Lightning: names that are not here, and other meanings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "LitLogger": "not available; a logger of your own is [a class](loggers.md)",
     },
 }
-"""Of each of Lightning's names that is not here, what to write instead, or why it is not."""
+"""The replacement of each name of Lightning's that is not here, or the reason why there is none."""
 
 MEANINGS = (
     (
@@ -161,7 +161,7 @@ MEANINGS = (
     (
         "The module's mode after an exception in an evaluation",
         "stays that of evaluation",
-        "is what it was before",
+        "is as before",
     ),
     ("Ctrl-C", "raises `SystemExit`", "raises `KeyboardInterrupt`, after the batch"),
     ("SIGTERM", "exit code 0", "saves a checkpoint; exit code 143"),
@@ -178,8 +178,8 @@ MEANINGS = (
     ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
     (
         "`trainer.val_dataloaders`, `test_dataloaders` ... after a run",
-        "what was passed",
-        "None; what was passed while it lasts",
+        "the loaders that were passed",
+        "None; the loaders during the run",
     ),
     (
         "A training batch that is None",
@@ -230,7 +230,7 @@ MEANINGS = (
     (
         "`Trainer(deterministic=True)`",
         "holds from then on, also after the run",
-        "holds during a run; what was set before is put back",
+        "holds during a run; the former setting is put back",
     ),
     (
         "The class of some errors",
@@ -250,7 +250,7 @@ MEANINGS = (
     (
         '`outputs["loss"]` of `on_train_batch_end` with accumulation',
         "is divided by `accumulate_grad_batches`",
-        "is what the step returned",
+        "is the return value of the step",
     ),
     (
         "A step with the argument `dataloader_iter`",
@@ -344,7 +344,7 @@ MEANINGS = (
         "is a `TypeError`; at rest it works",
     ),
 )
-"""What has one name and two meanings: where, in Lightning, here.
+"""Names with two meanings: where, in Lightning, here.
 
 The programs in tests/lightning/programs show them, and name them by the first column.
 """

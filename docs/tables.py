@@ -1,4 +1,4 @@
-"""Tables in pages that are otherwise written by hand: a comment in the page says what to put there.
+"""Tables in pages that are otherwise written by hand: a comment in the page names the table.
 
 `<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
 stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
@@ -50,7 +50,7 @@ _EXTRAS = {
     "dev": "all of these, the tests and the linters",
     "bench": "the benchmarks against other trainers",
 }
-"""What each extra of pyproject.toml is for."""
+"""The purpose of each extra of pyproject.toml."""
 
 _TABLE = re.compile(r"(<!-- table: (\w+) of (.+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -59,7 +59,7 @@ def fill(text: str) -> str:
     """Return a page with its tables made anew.
 
     Raises:
-        ValueError: a comment asks for what is no table.
+        ValueError: a comment names no table.
     """
     return _TABLE.sub(lambda found: found[1] + _made(found[2], found[3]) + found[4], text)
 
@@ -135,12 +135,12 @@ def _attributes(owner: type, chosen: list[str]) -> list[str]:
 def _members(owner: Any, chosen: list[str]) -> list[str]:
     if not chosen:
         raise ValueError(f"table: members of {owner.__qualname__}: name them behind a colon.")
-    return ["| name | what it does |", "|---|---|", *(member_row(owner, name) for name in chosen)]
+    return ["| name | description |", "|---|---|", *(member_row(owner, name) for name in chosen)]
 
 
 def _names(package: Any, chosen: list[str]) -> list[str]:
     """Return the names of a package of Lightning's, each with its module there."""
-    rows = ["| name | in | what it is |", "|---|---|---|"]
+    rows = ["| name | in | description |", "|---|---|---|"]
     path = package.__name__.removeprefix("trainer_hooks.compat.lightning.")
     modules = [module for module in VIRTUAL_MODULES if module.startswith(f"{path}.")]
     for name in chosen or package.__all__:
@@ -151,11 +151,11 @@ def _names(package: Any, chosen: list[str]) -> list[str]:
 
 
 def _actions() -> list[str]:
-    """Return what a profiler is told of: parts of the loops, steps, hooks."""
-    rows = ["| action | what it is |", "|---|---|"]
+    """Return the actions that a profiler measures: parts of the loops, steps, hooks."""
+    rows = ["| action | measured from and to |", "|---|---|"]
     for name, begins, ends, with_hooks in ACTIONS:
         how = "with" if with_hooks else "without"
-        rows.append(f"| `{name}` | from `{begins}` to `{ends}`, {how} what is done in them |")
+        rows.append(f"| `{name}` | from `{begins}` to `{ends}`, {how} the work of those hooks |")
     return [
         *rows,
         "| `training_step`, `validation_step`, `test_step`, `predict_step` | the step of a batch |",
@@ -168,7 +168,7 @@ def _extras() -> list[str]:
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     extras = tomllib.loads(text)["project"]["optional-dependencies"]
     if set(extras) != set(_EXTRAS):
-        raise ValueError(f"say in docs/tables.py what it is for: {set(extras) ^ set(_EXTRAS)}.")
+        raise ValueError(f"give its purpose in docs/tables.py: {set(extras) ^ set(_EXTRAS)}.")
     rows = ["| extra | for | brings |", "|---|---|---|"]
     for name, needed in extras.items():
         brings = [re.split(r"[><=]", one)[0] for one in needed]
