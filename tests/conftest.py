@@ -1,4 +1,4 @@
-"""What every test stands on."""
+"""Fixtures and settings of all tests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WINGS = ("adapters", "compat", "lightning")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of a wing with its name, so that `-m "not compat"` leaves them out."""
+    """Mark the tests of each folder in `WINGS` with its name, for `-m "not compat"`."""
     for item in items:
         if (
             item.path.is_relative_to(TESTS)
@@ -54,27 +54,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Collect garbage from now on, but leave what the collection of tests made out of it."""
+    """Enable garbage collection, and exempt the objects that the collection of tests made."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(autouse=True)
 def _without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep callbacks of packages that happen to be installed here out of the tests' trainers."""
+    """Keep callbacks of installed plugins out of the tests' trainers."""
     monkeypatch.setenv("TRAINER_HOOKS_DISABLE_PLUGINS", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_power_cut() -> Iterator[None]:
-    """Do not wait for the disk at each checkpoint: files of tests need not survive a power cut."""
+    """Make `os.fsync` do nothing: files of tests need not survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 
 class Distribution:
-    """Stands for an installed distribution with entry points: (name, value, group)."""
+    """Fake installed distribution with entry points: (name, value, group)."""
 
     def __init__(self, name, version="1.0", entries=(), place="site-packages") -> None:
         self.name = name
@@ -96,9 +96,9 @@ class Distribution:
 
 @pytest.fixture
 def installed_distributions(monkeypatch):
-    """The distributions of an interpreter in which none is installed but those that a test adds.
+    """The list of installed distributions, empty until a test appends to it.
 
-    It is a list to append to, and its class makes what is to be appended.
+    `installed_distributions.make(...)` makes a distribution to append.
     """
     import importlib_metadata
 
@@ -117,7 +117,7 @@ def installed_distributions(monkeypatch):
 
 @pytest.fixture
 def quiet_trainer(tmp_path: Path):
-    """Make trainers of one epoch on the CPU that print, log and save nothing unless told to."""
+    """Factory of trainers of one epoch on the CPU that print, log and save nothing by default."""
     from trainer_hooks import Trainer
 
     def make(*callbacks, **options) -> Trainer:
@@ -140,13 +140,13 @@ def quiet_trainer(tmp_path: Path):
 
 @pytest.fixture
 def bare(quiet_trainer):
-    """The quiet trainer, under the name of tests that pass its callbacks by position."""
+    """Second name of `quiet_trainer`."""
     return quiet_trainer
 
 
 @pytest.fixture
 def Tiny():
-    """A module of three parameters, to be subclassed; messages that tests expect have its name."""
+    """Module class of three parameters, to be subclassed; expected messages contain its name."""
     from small_modules import LinearModule
 
     class Tiny(LinearModule):
@@ -157,7 +157,7 @@ def Tiny():
 
 @pytest.fixture
 def batches():
-    """Make a list of batches: tensors of shape (size, 2), all different."""
+    """Factory of lists of batches: tensors of shape (size, 2), all different."""
     import torch
 
     def make(count: int = 4, size: int = 2):
@@ -168,7 +168,7 @@ def batches():
 
 @pytest.fixture
 def MemoryLogger():
-    """A logger that remembers what it was given: `seen` holds (step, metrics)."""
+    """Logger class that keeps all logged metrics: `seen` is a list of (step, metrics)."""
     from trainer_hooks.loggers.base import Logger
 
     class MemoryLogger(Logger):
@@ -183,7 +183,7 @@ def MemoryLogger():
 
 @pytest.fixture
 def handlers():
-    """The handlers of Python itself, whatever the test runner has set; put back afterwards."""
+    """Install Python's own signal handlers, and restore the test runner's afterwards."""
     own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     own[signal.SIGUSR1] = signal.SIG_DFL
     before = {signum: signal.signal(signum, handler) for signum, handler in own.items()}
