@@ -146,7 +146,7 @@ def _only_here(names: Mapping[str, Any]) -> list[str]:
         "## Only here",
         "",
         "[trainer.md](trainer.md), [hooks.md](hooks.md), [module.md](module.md) and",
-        "[callbacks](callbacks/README.md) describe them.",
+        "[callbacks](callbacks/README.md) describe the names in these lists.",
     ]
     hooks = sorted(name for name in HOOKS if LIGHTNING_NAMES.get(name) != "same")
     lists = [("hooks", hooks)]

@@ -77,7 +77,7 @@ MEANINGS = (
     (
         "What hooks return",
         "-1 from the module's `on_train_batch_start` ends the epoch, without its validation",
-        "-1 ends the epoch there too, with its hooks and validation; other values are warned of",
+        "-1 ends the epoch there too, with its hooks and validation; other values give a warning",
     ),
     (
         "Order of a step",
@@ -87,22 +87,22 @@ MEANINGS = (
     (
         "`test`, `validate`, `predict` without a model, after a fit that saved nothing",
         "an error",
-        "take the weights that the module has; after one that saved, the best, as there",
+        "use the module's weights; after a fit that saved, the best checkpoint, as in Lightning",
     ),
     (
         "`training_step` that returns None for each batch of an epoch",
-        "goes on",
-        "an error; a single None is warned of, as there",
+        "continues",
+        "an error; a single None gives a warning, as in Lightning",
     ),
     (
         "A list of batches (tensors, or lists of them) where loaders are passed",
         "each item is a loader",
-        "one loader; a list of loaders is as there",
+        "one loader; a list of loaders is the same as in Lightning",
     ),
     (
         "A name in `ModelCheckpoint(filename=...)` that was not logged",
         "shows as 0",
-        "shows as nan, and is warned of",
+        "shows as nan, with a warning",
     ),
     (
         "Persistent workers of a loader",
@@ -111,8 +111,8 @@ MEANINGS = (
     ),
     (
         "A second `fit` with another module",
-        "goes on counting epochs",
-        "starts at epoch 0; with the same module it goes on counting",
+        "continues to count epochs",
+        "starts at epoch 0; with the same module it continues to count",
     ),
     (
         "`on_validation_model_zero_grad` in manual optimization",
@@ -138,14 +138,14 @@ MEANINGS = (
     (
         "`weights_only=False` where a checkpoint is opened",
         "runs the code that the file names",
-        "has no effect: no file is opened in a way that could run code",
+        "has no effect: files are only opened with `weights_only=True`",
     ),
     (
         "`reload_dataloaders_every_n_epochs`",
-        "asks for validation loaders as a validation begins; a resume asks at its own epochs",
-        "asks for both as the epoch begins; a resume asks at those of the run that was cut",
+        "makes validation loaders before a validation; a resume does so at its own epochs",
+        "makes both before the epoch; a resume does so at the epochs of the interrupted run",
     ),
-    ("`Trainer(benchmark=True)`", "stays switched after the run", "is put back after each run"),
+    ("`Trainer(benchmark=True)`", "remains set after the run", "is restored after each run"),
     (
         "`profiler`",
         "names such as `[Strategy]SingleDeviceStrategy.training_step`",
@@ -155,7 +155,7 @@ MEANINGS = (
     (
         "A resume inside an epoch",
         "loaders start again, and random numbers are not restored",
-        "goes on at the next batch, bit for bit",
+        "continues with the next batch, bit for bit",
     ),
     ("`teardown` after an exception", "is not called", "is called for callbacks, module and data"),
     (
@@ -219,18 +219,18 @@ MEANINGS = (
     ),
     (
         "A loader without batches",
-        "is warned of, and nothing is run",
+        "gives a warning, and nothing is run",
         "is an error",
     ),
     (
         "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
-        "tells of the last epoch and of a batch that was begun",
-        "tells of whole batches alone",
+        "includes the last epoch and a batch that was begun",
+        "counts complete batches only",
     ),
     (
         "`Trainer(deterministic=True)`",
         "holds from then on, also after the run",
-        "holds during a run; the former setting is put back",
+        "holds during a run; the former setting is restored",
     ),
     (
         "The class of some errors",
@@ -240,7 +240,7 @@ MEANINGS = (
     (
         "`trainer.global_step` after a batch that made no step",
         "counts it: the loss was None, or an `optimizer_step` of its own did not step",
-        "counts the steps that were made",
+        "counts the actual steps",
     ),
     (
         "`on_before_zero_grad` in manual optimization",
@@ -255,7 +255,7 @@ MEANINGS = (
     (
         "A step with the argument `dataloader_iter`",
         "takes its batches itself",
-        "is an error; each step is given a batch",
+        "is an error; each step gets a batch",
     ),
     (
         "The last digit of means, of logged values and of weights in `WeightAveraging`",
@@ -264,12 +264,12 @@ MEANINGS = (
     ),
     (
         "`EarlyStopping` at a value that ends the run by a threshold or by not being finite",
-        "does not look further at it",
+        "ignores that value",
         "counts it in `best_score` and `wait_count`, too",
     ),
     (
         "An unknown `annealing_strategy` of `StochasticWeightAveraging`",
-        "is taken",
+        "is accepted",
         "is an error",
     ),
     (
@@ -285,7 +285,7 @@ MEANINGS = (
     (
         "A hyperparameter of one name with two values in module and data module",
         "is an error if there is a logger",
-        "is warned of; the loggers are given the module's",
+        "gives a warning; the loggers get the module's",
     ),
     (
         "`reduce_fx` that is a function of one's own",
@@ -310,7 +310,7 @@ MEANINGS = (
     (
         "A fit with nothing left to train",
         "calls neither `on_train_start` nor `on_train_end`; beyond `max_epochs` it is an error",
-        "calls both, and is warned of",
+        "calls both, with a warning",
     ),
     (
         '`fit(ckpt_path="last")` where nothing was saved',
@@ -341,7 +341,7 @@ MEANINGS = (
     (
         "Copying or pickling a Trainer in a run",
         "works",
-        "is a `TypeError`; at rest it works",
+        "is a `TypeError`; between runs it works",
     ),
 )
 """Names with two meanings: where, in Lightning, here.
