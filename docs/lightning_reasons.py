@@ -133,7 +133,7 @@ MEANINGS = (
     (
         "`trainer.callbacks.insert(0, callback)`",
         "puts it first",
-        "registers it; its [band](writing-a-callback.md#its-order) decides its place",
+        "registers it; its [band](writing-a-callback.md#order-of-callbacks) decides its place",
     ),
     (
         "`weights_only=False` where a checkpoint is opened",
@@ -168,7 +168,7 @@ MEANINGS = (
     (
         "Order of callbacks",
         "as listed, checkpoints last",
-        "by [bands](writing-a-callback.md#its-order), and as listed within a band",
+        "by [bands](writing-a-callback.md#order-of-callbacks), and as listed within a band",
     ),
     (
         "Going through a `CombinedLoader` yourself",
