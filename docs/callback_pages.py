@@ -204,13 +204,22 @@ def _page(described: type[Callback], doc: Docstring, cost: dict[str, float] | No
     package = described.__module__.partition(".callbacks")[0]
     if package != "trainer_hooks":
         kept = next(k for k, names in _SECOND_NAMES.items() if described.__name__ in names)
-        lines += ["", f"It is imported from `{package}.callbacks`; without another system's names"]
-        lines += [f"the job is that of [{kept}]({kept}.md)."]
+        lines += [
+            "",
+            f"Import it from `{package}.callbacks`. The callback of trainer_hooks for the",
+        ]
+        lines += [f"same job is [{kept}]({kept}.md)."]
     if doc.body:
         lines += ["", doc.body]
     if not doc.example:
         raise ValueError(f"the docstring of {described.__qualname__} has no example.")
-    lines += ["", "## Example", "", "It goes on from [the lines that all share](README.md).", ""]
+    lines += [
+        "",
+        "## Example",
+        "",
+        "It continues [the lines that all examples share](README.md).",
+        "",
+    ]
     lines += ["```python", doc.example, "```"]
     if doc.arguments:
         lines += ["", "## Arguments", "", "| argument | default | meaning |", "|---|---|---|"]
@@ -237,7 +246,7 @@ def _state(described: type[Callback], doc: Docstring) -> str:
         return f"{doc.state[0].upper()}{doc.state[1:]}"
     has_state = described.state_dict is not Callback.state_dict
     if has_state:
-        raise ValueError(f"the docstring of {described.__qualname__} says nothing of its state.")
+        raise ValueError(f"the docstring of {described.__qualname__} does not describe its state.")
     return "None."
 
 

@@ -1,7 +1,6 @@
 """Write the pages that are made from the code: `python docs/generate.py`.
 
-Each page is made from where its facts are declared, so it cannot say anything else; a test fails
-when one is stale.
+Each fact on these pages comes from its declaration in the code; a test fails when a page is stale.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def hooks_page() -> str:
         "there are several loaders.",
         "",
         "A *step* is an optimizer step (`trainer.global_step`). A *window* is the batches whose",
-        "gradients accumulate into one step: a single batch unless `accumulate_grad_batches` says",
-        "more. A *slot* is a moment for saving, one of the `..._checkpoint` hooks.",
+        "gradients accumulate into one step: a single batch unless `accumulate_grad_batches` is",
+        "larger. A *slot* is a moment for saving, one of the `..._checkpoint` hooks.",
         "",
         "| hook | fires | arguments |",
         "|---|---|---|",
@@ -54,7 +53,7 @@ def hooks_page() -> str:
         "",
         "Callbacks also have `state_dict()` and `load_state_dict(state)`, called while a",
         "checkpoint is made and restored. A callback that overrides `run_event(event, *args)`",
-        "receives every event there, and calls its own hooks from it if it wants to.",
+        "receives every event there, and may call its own hooks from it.",
         "",
         "Older names are accepted: "
         + ", ".join(f"`{old}` for `{new}`" for old, new in ALIASES.items())
@@ -65,8 +64,8 @@ def hooks_page() -> str:
         "",
         "## The loop",
         "",
-        "Where each hook fires. `trainer.describe_hooks()` prints this tree with the callbacks",
-        "that listen at each hook; `trainer-hooks hooks NAME` describes a single hook.",
+        "The place of each hook in the loop. `trainer.describe_hooks()` prints this tree with the",
+        "callbacks that listen at each hook; `trainer-hooks hooks NAME` describes a single hook.",
         "",
         "```text",
         *_loop(),
@@ -113,8 +112,8 @@ def trainer_page() -> str:
         "",
         "<!-- made by docs/generate.py from trainer_hooks/trainer/: do not edit -->",
         "",
-        "All options are given by keyword. Those that Lightning 2.x has too have the same names,",
-        "defaults and meanings, except [these](differences-from-lightning.md).",
+        "Pass all options by keyword. Options that Lightning 2.x also has keep its names, defaults",
+        "and meanings, except for [these differences](differences-from-lightning.md).",
         "",
         "| option | default | meaning |",
         "|---|---|---|",
