@@ -14,14 +14,14 @@ import os
 import re
 import secrets
 import shutil
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from trainer_hooks._files import hidden_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 __all__ = [
     "PART_SUFFIX",
@@ -31,6 +31,7 @@ __all__ = [
     "is_sharded_folder",
     "is_unfinished_folder",
     "make_folder",
+    "open_atomically",
     "open_folder_part",
     "open_part",
     "remove_folder",
@@ -39,7 +40,6 @@ __all__ = [
     "reserve_name",
     "size_of_folder",
     "sync_folder",
-    "write_atomically",
 ]
 
 
@@ -62,12 +62,11 @@ _HERE = -100
 """AT_FDCWD: relative paths are relative to the working directory."""
 
 
-def write_atomically(target: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file whole or not at all, making its folder; delete leftovers of killed processes.
+@contextmanager
+def open_atomically(target: Path) -> Iterator[IO[bytes]]:
+    """Open a new file that is at `target` once the `with` block ends without an error.
 
-    Args:
-        target: the file.
-        write: writes the content into an open file, and syncs it.
+    Its folder is made, and leftovers of killed processes in it are deleted.
     """
     # not atomicwrites: it locks nothing, so a leftover could not be told from a running save
     make_folder(target.parent)
@@ -75,7 +74,10 @@ def write_atomically(target: Path, write: Callable[[IO[bytes]], None]) -> None:
     file, part = open_part(target)
     try:
         with file:  # unlocked only after the rename, or another process might delete it as stale
-            write(file)
+            yield file
+            # durable before it is renamed: after a power cut the name must not show an empty file
+            file.flush()
+            os.fsync(file.fileno())
             if target.is_dir():
                 replace_atomically(part, target)  # a sharded folder of that name
             else:

@@ -266,6 +266,11 @@ class BackgroundSaves:
             raise
         return save
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether a save was started whose end, or whose error, nobody has waited for."""
+        return self._save is not None
+
     def notify_durable(self) -> None:
         """Call `notify` with each file that has become durable since the last call."""
         self.has_news = False

@@ -36,7 +36,7 @@ __all__ = [
     "UnsavableValueError",
     "codec_of",
     "decode",
-    "encode_state",
+    "encode_checkpoint",
     "find_unsavable",
     "require_plain",
     "with_items",
@@ -286,7 +286,21 @@ class Encoder:
             if id(value) in self._open or len(self._open) >= DEEPEST:
                 raise self._nesting_error(value, path)
             self._open.add(id(value))
-            encoded = self._mapping(value, path) if kind in MAPPINGS else self._items(value, path)
+            if kind in MAPPINGS:
+                encoded = self._mapping(value, path)
+            else:
+                items = [
+                    item if type(item) in _ATOMS else self.encode(item, f"{path}[{number}]")
+                    for number, item in enumerate(value)
+                ]
+                if kind in (list, tuple, set) and all(map(is_, items, value)):
+                    encoded = value
+                elif kind in (list, tuple):
+                    encoded = kind(items)
+                else:
+                    encoded = {TAG: SEQUENCES[kind], "items": items}
+                    if kind is deque:
+                        encoded["maxlen"] = value.maxlen
             self._open.discard(id(value))
         else:
             encoded = self._single(value, path)
@@ -300,24 +314,14 @@ class Encoder:
         shown = path if len(path) < 60 else f"{path[:60]}..."
         return UnsavableValueError(shown, value, f"it lies more than {DEEPEST} levels deep")
 
-    def _items(self, value: Any, path: str) -> Any:
-        items = [
-            item if type(item) in _ATOMS else self.encode(item, f"{path}[{number}]")
-            for number, item in enumerate(value)
-        ]
-        kind = type(value)
-        is_same = all(map(is_, items, value))
-        if kind in (list, tuple, set) and is_same:
-            return value
-        if kind in (list, tuple):
-            return kind(items)
-        tagged = {TAG: SEQUENCES[kind], "items": items}
-        return {**tagged, "maxlen": value.maxlen} if kind is deque else tagged
-
     def _mapping(self, value: Any, path: str) -> Any:
         kind = type(value)
-        if kind in (OrderedDict, Counter) and vars(value):
-            self._require_attributes(value, path)
+        # torch saves the attributes of an OrderedDict as they are, and those of no other mapping
+        if kind is Counter and vars(value):
+            raise UnsavableValueError(path, value, "something is attached to it as an attribute")
+        for name, attached in vars(value).items() if kind is OrderedDict else ():
+            if self.encode(attached, f"{path}.{name}") is not attached:
+                raise UnsavableValueError(f"{path}.{name}", attached, "as an attribute it is lost")
         keys = [
             key if type(key) in _ATOMS else self.encode(key, f"{path} (a key)") for key in value
         ]
@@ -349,14 +353,6 @@ class Encoder:
         raise UnsavableValueError(
             f"{path} (its factory)", factory, f"it must be one of {known_ones}"
         )
-
-    def _require_attributes(self, value: Any, path: str) -> None:
-        """Raise if an attribute set on a mapping would be lost or changed by the file."""
-        if type(value) is Counter:
-            raise UnsavableValueError(path, value, "something is attached to it as an attribute")
-        for name, attached in vars(value).items():
-            if self.encode(attached, f"{path}.{name}") is not attached:
-                raise UnsavableValueError(f"{path}.{name}", attached, "as an attribute it is lost")
 
     def _single(self, value: Any, path: str) -> dict[str, Any]:
         codec = codec_of(value)
@@ -529,35 +525,55 @@ def find_unsavable(value: Any) -> tuple[str, Any] | None:
 def require_plain(value: Any, owner: str) -> None:
     """Raise unless `value` can be saved and loaded back safely.
 
+    Args:
+        value: the value.
+        owner: the callback or key that the value belongs to, for messages.
+
     Raises:
         CheckpointStateError: it cannot; the message names the owner and the position in the value.
     """
-    encode_state(value, owner, Encoder(value))
+    try:
+        Encoder(value).encode(value)
+    except UnsavableValueError as error:
+        raise _refusal(error, owner) from error
 
 
-def encode_state(value: Any, owner: str, encoder: Encoder) -> Any:
-    """Return a state as data that torch opens without running code.
+def encode_checkpoint(checkpoint: dict[str, Any], label_of: Callable[[str], str]) -> dict[str, Any]:
+    """Return a checkpoint as data that torch opens without running code.
 
     Args:
-        value: the state.
-        owner: the callback or key that the state belongs to, for messages.
-        encoder: the encoder of the whole checkpoint.
+        checkpoint: the checkpoint.
+        label_of: returns the description of the callback with a state key, for messages.
 
     Raises:
         CheckpointStateError: it holds an object that only code could rebuild; the message names
             the owner and the position in the value.
     """
+    encoder = Encoder(checkpoint)  # one for all: objects that two owners share stay shared
+    encoded: dict[str, Any] = {}
+    states: dict[str, Any] = {}
+    key, state_key = "", None
     try:
-        return encoder.encode(value)
+        for key, value in checkpoint.items():
+            if key != "callbacks":
+                encoded[key] = encoder.encode(value)
+        for state_key, state in checkpoint.get("callbacks", {}).items():
+            states[state_key] = encoder.encode(state)
     except UnsavableValueError as error:
-        item = error.value
-        named = f"{type(item).__module__}.{type(item).__qualname__}"
-        rule = f" {error.rule[0].upper()}{error.rule[1:]}." if error.rule else ""
-        raise CheckpointStateError(
-            f"the state of {owner} holds {_SHORT.repr(item)} of type {named} at state{error.path}: "
-            "a checkpoint holds only plain data (numbers, texts, bytes, dates, paths, containers of"
-            " those), arrays and tensors, and no subclasses of them, so that opening one runs no "
-            f"code.{rule} Save plain data and rebuild the object in load_state_dict. Parts of the "
-            "state of another framework's callback can be named: "
-            "trainer_hooks.adapters.keep_opaque(callback, key)."
-        ) from error
+        owner = f"checkpoint[{key!r}]" if state_key is None else label_of(state_key)
+        raise _refusal(error, owner) from error
+    return {**encoded, "callbacks": states} if "callbacks" in checkpoint else encoded
+
+
+def _refusal(error: UnsavableValueError, owner: str) -> CheckpointStateError:
+    item = error.value
+    named = f"{type(item).__module__}.{type(item).__qualname__}"
+    rule = f" {error.rule[0].upper()}{error.rule[1:]}." if error.rule else ""
+    return CheckpointStateError(
+        f"the state of {owner} holds {_SHORT.repr(item)} of type {named} at state{error.path}: "
+        "a checkpoint holds only plain data (numbers, texts, bytes, dates, paths, containers of"
+        " those), arrays and tensors, and no subclasses of them, so that opening one runs no "
+        f"code.{rule} Save plain data and rebuild the object in load_state_dict. Parts of the "
+        "state of another framework's callback can be named: "
+        "trainer_hooks.adapters.keep_opaque(callback, key)."
+    )

@@ -25,10 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.checkpoint import seal
-from trainer_hooks.checkpoint.atomic_write import (
-    is_sharded_folder,
-    write_atomically,
-)
+from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, open_atomically
 from trainer_hooks.checkpoint.encoding import decode
 from trainer_hooks.checkpoint.migrations import migrate
 from trainer_hooks.checkpoint.paths import absolute_path, is_remote, modified_at
@@ -88,21 +85,14 @@ def write_checkpoint(
     now = time.time_ns() if saved_at is None else saved_at
     summary = CheckpointSummary.of(checkpoint, now, module, origin, process)
 
-    def write(file: IO[bytes]) -> None:
-        if dump is not None:
-            dump(checkpoint, file)
-        else:
-            torch.save(checkpoint, file)
-            seal.write_seal(file, summary)
-        # durable before it is renamed: after a power cut the name must not show an empty file
-        file.flush()
-        os.fsync(file.fileno())
-
+    opened = _open_upload(target) if is_remote(target) else open_atomically(Path(target))
     try:
-        if is_remote(target):
-            _send(write, target)
-        else:
-            write_atomically(Path(target), write)
+        with opened as file:
+            if dump is not None:
+                dump(checkpoint, file)
+            else:
+                torch.save(checkpoint, file)
+                seal.write_seal(file, summary)
     except (OSError, RuntimeError, ValueError) as error:  # torch raises RuntimeError on a full disk
         if isinstance(error, CheckpointError):
             raise
@@ -260,14 +250,16 @@ def _require_undamaged_folder(path: str | os.PathLike[str]) -> None:
         raise _unreadable(str(path), error) from error
 
 
-def _send(write: Callable[[IO[bytes]], None], target: str) -> None:
+@contextmanager
+def _open_upload(target: str) -> Iterator[IO[bytes]]:
+    """Open a new file that is uploaded once the `with` block ends without an error."""
     from trainer_hooks.checkpoint import remote
 
     # to a local file first: sealing seeks in the file, and an upload must be all or nothing
     with TemporaryDirectory(prefix="trainer_hooks-") as folder:
         local = Path(folder, "unsent")
         with local.open("w+b") as file:
-            write(file)
+            yield file
         remote.upload(local, target)
 
 

@@ -99,22 +99,12 @@ class CheckpointSummary:
         progress = own.get("progress") if isinstance(own, dict) else None
         if progress is None and isinstance(loops, dict):  # where format 1 has it
             progress = loops.get("fit_loop")
-        return cls(
-            saved_at,
-            module,
-            "optimizer_states" in checkpoint,
-            _count(checkpoint, "epoch"),
-            _count(progress, "batches_completed"),
-            _count(checkpoint, "global_step"),
-            origin,
-            process,
-        )
-
-
-def _count(state: Any, name: str) -> int:
-    """Return a counter of a state, or 0 if there is none."""
-    value = state.get(name) if isinstance(state, dict) else None
-    return value if isinstance(value, int) else 0
+        batches = progress.get("batches_completed") if isinstance(progress, dict) else None
+        epoch, step = checkpoint.get("epoch"), checkpoint.get("global_step")
+        # another tool may have stored anything under these keys
+        counts = [count if isinstance(count, int) else 0 for count in (epoch, batches, step)]
+        is_resumable = "optimizer_states" in checkpoint
+        return cls(saved_at, module, is_resumable, *counts, origin, process)
 
 
 def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:

@@ -151,6 +151,11 @@ class CallbackConnector:
         """Every callback that takes part, in order."""
         return tuple(entry.callback for entry in self.entries)
 
+    def label_of(self, state_key: str) -> str:
+        """Return the description of the callback with a state key, for messages."""
+        labels = {entry.callback.state_key: entry.label for entry in self.entries}
+        return labels.get(state_key, f"callback {state_key!r}")
+
     def lead(self, implementer: object, label: str) -> None:
         """Add an object with hooks that has its turn before all callbacks, in every run."""
         self._leader = RelayMember(implementer, label, supplier="the trainer itself")

@@ -476,20 +476,16 @@ class TrainerStrategy:
             CheckpointError: it cannot be written.
             OptionError: `storage_options` is not None.
         """
-        from trainer_hooks.checkpoint.encoding import Encoder, encode_state, find_unsavable
+        from trainer_hooks.checkpoint.encoding import require_plain
         from trainer_hooks.checkpoint.file import write_checkpoint
 
         owner = "trainer.strategy.save_checkpoint"
         check_option("storage_options", storage_options, owner, NO_STORAGE_OPTIONS, is_call=True)
         if self._core.processes.is_global_zero:
-            encoder = Encoder(checkpoint)
-            plain = {
-                key: value
-                if find_unsavable(value) is None
-                else encode_state(value, f"checkpoint[{key!r}]", encoder)
-                for key, value in checkpoint.items()
-            }
-            write_checkpoint(plain, filepath)
+            # not encoded once more: `dump_checkpoint` has done that
+            for key, value in checkpoint.items():
+                require_plain(value, f"checkpoint[{key!r}]")
+            write_checkpoint(dict(checkpoint), filepath)
 
     def remove_checkpoint(self, filepath: str | os.PathLike[str]) -> None:
         """Remove a checkpoint at a path or an address; rank 0 does. A missing one is no error."""
