@@ -99,12 +99,17 @@ class CheckpointSummary:
         progress = own.get("progress") if isinstance(own, dict) else None
         if progress is None and isinstance(loops, dict):  # where format 1 has it
             progress = loops.get("fit_loop")
-        batches = progress.get("batches_completed") if isinstance(progress, dict) else None
-        epoch, step = checkpoint.get("epoch"), checkpoint.get("global_step")
         # another tool may have stored anything under these keys
-        counts = [count if isinstance(count, int) else 0 for count in (epoch, batches, step)]
+        epoch, batches, step = (
+            count if isinstance(count, int) else 0
+            for count in (
+                checkpoint.get("epoch"),
+                progress.get("batches_completed") if isinstance(progress, dict) else 0,
+                checkpoint.get("global_step"),
+            )
+        )
         is_resumable = "optimizer_states" in checkpoint
-        return cls(saved_at, module, is_resumable, *counts, origin, process)
+        return cls(saved_at, module, is_resumable, epoch, batches, step, origin, process)
 
 
 def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:

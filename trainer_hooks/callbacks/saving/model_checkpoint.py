@@ -11,29 +11,19 @@ from trainer_hooks._log import log
 from trainer_hooks._options import METRIC_NAME, check_options, one_of
 from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
 from trainer_hooks.callbacks.monitored_metric import MonitoredMetric, monitorable_metrics
-from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
-from trainer_hooks.callbacks.saving.checkpoint_folder import remove_or_warn
 from trainer_hooks.callbacks.saving.save_schedule import SaveSchedule, SaveTriggers
+from trainer_hooks.callbacks.saving.saver import CheckpointRanking, SavePlan, Saver
 from trainer_hooks.callbacks.saving.saver_options import (
     check_dirpath,
     check_filename,
     check_flags,
     check_top_k,
 )
-from trainer_hooks.callbacks.saving.saver_parts import (
-    CheckpointFolder,
-    CheckpointRanking,
-    FileNames,
-    RankingAttributes,
-    SavePlan,
-    SaveTracker,
-)
-from trainer_hooks.checkpoint.paths import exists, is_remote, join_path
+from trainer_hooks.checkpoint.paths import is_remote, join_path
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
     from datetime import timedelta
 
     from torch import Tensor
@@ -56,7 +46,7 @@ _RULES = {
 }
 
 
-class ModelCheckpoint(Checkpoint):
+class ModelCheckpoint(Saver):
     """Save checkpoints during a training, and keep the best.
 
     A new file is durable before an old one is deleted. Only files of its own folder are deleted,
@@ -107,21 +97,9 @@ class ModelCheckpoint(Checkpoint):
         trainer.validate(module, val_loader, ckpt_path=saver.best_model_path)
     """
 
-    CHECKPOINT_JOIN_CHAR: str = "-"
-    CHECKPOINT_EQUALS_CHAR: str = "="
     CHECKPOINT_NAME_LAST: str = "last"
     CHECKPOINT_NAME_EXCEPTION: str = "exception-{epoch}-{step}"
     CHECKPOINT_NAME_PREEMPTED: str = "preempted-{epoch}-{step}"
-    FILE_EXTENSION: str = ".ckpt"
-    STARTING_VERSION: int = 1
-
-    best_model_path = RankingAttributes.best_model_path
-    best_model_score = RankingAttributes.best_model_score
-    best_k_models = RankingAttributes.best_k_models
-    kth_best_model_path = RankingAttributes.kth_best_model_path
-    kth_value = RankingAttributes.kth_value
-    last_model_path = RankingAttributes.last_model_path
-    current_score = RankingAttributes.current_score
 
     def __init__(
         self,
@@ -154,20 +132,17 @@ class ModelCheckpoint(Checkpoint):
         )
         if save_on_train_epoch_end is not None:
             check_flags(_WHERE, save_on_train_epoch_end=save_on_train_epoch_end)
-        self.dirpath = check_dirpath(dirpath, _WHERE)
-        self.filename = check_filename(filename, _WHERE)
-        self.save_weights_only = save_weights_only
-        check_options(
-            _WHERE,
-            _RULES,
-            mode=mode,
-            monitor=monitor,
-            save_last=save_last,
+        folder, template = check_dirpath(dirpath, _WHERE), check_filename(filename, _WHERE)
+        check_options(_WHERE, _RULES, mode=mode, monitor=monitor, save_last=save_last)
+        super().__init__(
+            folder,
+            template,
+            save_weights_only,
+            async_save,
+            mode,
+            auto_insert_metric_name,
+            enable_version_counter,
         )
-        self.mode: str = mode
-        self.auto_insert_metric_name = auto_insert_metric_name
-        self.enable_version_counter = enable_version_counter
-        self.async_save = async_save
         self.monitor = monitor
         self.save_top_k = check_top_k(save_top_k, monitor, _WHERE)
         self.save_last = save_last
@@ -180,9 +155,6 @@ class ModelCheckpoint(Checkpoint):
             ),
             save_on_train_epoch_end,
         )
-        self.tracker = SaveTracker(self)
-        self._folder = CheckpointFolder(self)
-        self._names = FileNames(self)
         self._watched = MonitoredMetric(monitor, type(self).__name__)
 
     @property
@@ -209,47 +181,22 @@ class ModelCheckpoint(Checkpoint):
         """Return the ranking, its folder, the files of a pending save, and the schedule."""
         return {
             "monitor": self.monitor,
-            **self.tracker.state_dict(),
+            **super().state_dict(),
             **self._schedule.state_dict(),
             "is_monitor_validated": self._watched.is_validated,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; of a ranking in another folder only the best path."""
-        self.tracker.load_state_dict(state_dict)
+        super().load_state_dict(state_dict)
         self._schedule.load_state_dict(state_dict)
         self._watched.is_validated = state_dict.get("is_monitor_validated", False)
 
     def forget(self) -> None:
         """Reset for a new training. Files of an earlier one stay."""
-        self.tracker.reset()
+        super().forget()
         self._schedule.reset()
         self.last_exception_path = ""
-
-    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Resolve the default folder."""
-        self._folder.resolve(trainer)
-        self.tracker.is_to_save = stage == "fit"
-
-    @property
-    def has_named_folder(self) -> bool:
-        """Whether the user passed a folder."""
-        return self._folder.is_given
-
-    def folders(self) -> list[str]:
-        """Return its folder, once it is resolved."""
-        return [] if self.dirpath is None else [self.dirpath]
-
-    def candidates(self, trainer: Trainer) -> list[str]:
-        """Return the checkpoints in its folder; in a new default folder those of earlier runs."""
-        return self._folder.files(trainer)
-
-    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Reset for a new training; in a resumed one delete files that a killed process left."""
-        if trainer.progress.is_fresh:  # a second fit of the same module goes on instead
-            self.forget()
-        else:
-            self.tracker.delete_left_over(trainer)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start the schedule."""
@@ -270,7 +217,7 @@ class ModelCheckpoint(Checkpoint):
         if is_due and self.save_top_k != 0 and self._watched.is_to_come(trainer):
             self._schedule.defer(trainer)
         elif is_due is not None:
-            self._save_in_turn(trainer, is_due)
+            self._save_on_schedule(trainer, is_due)
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by epochs, or was deferred until the epoch's validation had run."""
@@ -278,11 +225,7 @@ class ModelCheckpoint(Checkpoint):
         # on_batch_checkpoint after the last batch may have decided on this same state
         is_new = trainer.progress.batches_completed != self.tracker.ranking.considered_at
         if is_new and is_due is not None:
-            self._save_in_turn(trainer, is_due)
-
-    def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
-        """Link to the durable file, and delete the files that it replaces."""
-        self.tracker.complete(trainer, str(path))
+            self._save_on_schedule(trainer, is_due)
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
         """Save an additional file, because `trainer.request_checkpoint()` was called.
@@ -308,7 +251,7 @@ class ModelCheckpoint(Checkpoint):
         if is_due and is_real_fit(trainer):
             # not by the tracker: the ranking does not contain this file, and nothing deletes it
             metrics = monitorable_metrics(trainer)
-            path = self._names.free(metrics, self.CHECKPOINT_NAME_EXCEPTION)
+            path = self._free_path(metrics, self.CHECKPOINT_NAME_EXCEPTION)
             trainer.save_checkpoint(path, self.save_weights_only)
             self.last_exception_path = path
 
@@ -316,22 +259,6 @@ class ModelCheckpoint(Checkpoint):
         """Stop the schedule, and give up the names of files that could not be written."""
         self._schedule.stop()
         self.tracker.reserved_names.release_all()
-
-    def format_checkpoint_name(
-        self, metrics: Mapping[str, Any], filename: str | None = None, ver: int | None = None
-    ) -> str:
-        """Return the path of a checkpoint with these metrics, inside `dirpath` if it is known.
-
-        Args:
-            metrics: numbers or one-element tensors; a missing one shows as `nan`.
-            filename: template to use instead of this callback's own.
-            ver: a version to append, as in `-v1`.
-        """
-        return self._names.path(metrics, filename, ver)
-
-    def file_exists(self, filepath: str, trainer: Trainer) -> bool:
-        """Return whether there is a file at a path or address."""
-        return exists(filepath)
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
         """Return whether a checkpoint with the score `current` would be among the best."""
@@ -364,41 +291,61 @@ class ModelCheckpoint(Checkpoint):
         target.parent.mkdir(parents=True, exist_ok=True)
         replace_file(target, lambda file: file.writelines(lines or ["{}\n"]))
 
-    def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
-        """Delete a file. Override it to move old checkpoints elsewhere instead."""
-        remove_or_warn(path)
-
     # --- the decision about a save: the plan of its files, and the ranking that contains them ---
 
-    def _save_in_turn(self, trainer: Trainer, is_due: bool) -> None:
-        """Save among the best, save the last checkpoint, both, or nothing.
+    def _save_on_schedule(self, trainer: Trainer, is_for_ranking: bool) -> None:
+        """Save because the schedule says so: one of the best, the last checkpoint, both, or none.
 
         Args:
             trainer: the trainer.
-            is_due: whether the checkpoint may be one of the best; if not, only the last is saved.
+            is_for_ranking: whether the checkpoint may be one of the best; if not, only the last
+                checkpoint is saved.
         """
-        if not (is_due or self.save_last) or not is_real_fit(trainer):
+        if not (is_for_ranking or self.save_last) or not is_real_fit(trainer):
             return
         # on rank 0 alone: other ranks may see other files, and must write under the same names
-        plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_turn(trainer, is_due))
+        plan, ranking = decide_on_rank_zero(
+            trainer, lambda: self._plan_scheduled_save(trainer, is_for_ranking)
+        )
         if not plan.files:
             self.tracker.ranking = ranking  # the decision itself is remembered, and its score
             return
         ranking.saved_step = trainer.global_step
         self.tracker.write(trainer, plan, ranking)
 
-    def _plan_turn(self, trainer: Trainer, is_due: bool) -> tuple[SavePlan, CheckpointRanking]:
-        """Return the plan of a scheduled save, and the ranking after it."""
+    def _plan_scheduled_save(
+        self, trainer: Trainer, is_for_ranking: bool
+    ) -> tuple[SavePlan, CheckpointRanking]:
+        """Return the plan of a scheduled save, perhaps without files, and the ranking after it."""
         metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
         ranking.considered_at = trainer.progress.batches_completed
-        path, replaced = self._rank(trainer, metrics, ranking) if is_due else (None, [])
+        k, monitor = self.save_top_k, self.monitor
+        path, replaced = None, []
+        if not is_for_ranking or k == 0:
+            pass
+        elif monitor is None:
+            replaced = [ranking.best_model_path] if k == 1 else []
+            ranking.best_model_path = path = self._free_path(metrics, reusable=replaced)
+            self._log_decision(trainer, f"saving {path!r}")
+        else:
+            score = self._watched.score(trainer)
+            if score is not None:  # else before the first validation, with a warning
+                ranking.current_score = score
+                shown = f"{monitor} {score:.5g}"
+                if ranking.admits(score, k):
+                    replaced = ranking.outranked(k)
+                    path = self._free_path(metrics, reusable=replaced)
+                    ranking.add(path, score, k)
+                    self._log_decision(trainer, f"{shown} is among the best; saving {path!r}")
+                else:
+                    self._log_decision(trainer, f"{shown} is not among the best {k}")
         return self._with_last(path, replaced, metrics, ranking), ranking
 
     def _plan_request(self, trainer: Trainer) -> tuple[SavePlan, CheckpointRanking]:
         """Return the plan of a requested save, and the ranking after it."""
         metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
         # versioned even without the counter: another file of that name may be among the best
-        path = self._names.free(metrics, is_versioned=True)
+        path = self._free_path(metrics, is_versioned=True)
         self._log_decision(trainer, f"saving {path!r} as requested")
         return self._with_last(path, [], metrics, ranking), ranking
 
@@ -408,37 +355,8 @@ class ModelCheckpoint(Checkpoint):
         # a file of weights alone could not be resumed from, and this save is for a resume
         if self.save_last is True and not self.save_weights_only:
             return self._with_last(None, [], metrics, ranking), ranking
-        path = self._names.free(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
+        path = self._free_path(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
         return SavePlan.for_now(path), ranking
-
-    def _rank(
-        self, trainer: Trainer, metrics: dict[str, Any], ranking: CheckpointRanking
-    ) -> tuple[str | None, list[str]]:
-        """Add this checkpoint to the ranking if it is among the best.
-
-        Returns:
-            Its path, or None if it is not, and the paths that it replaces.
-        """
-        k, monitor = self.save_top_k, self.monitor
-        if k == 0:
-            return None, []
-        if monitor is None:
-            replaced = [ranking.best_model_path] if k == 1 else []
-            ranking.best_model_path = path = self._names.free(metrics, reusable=replaced)
-            self._log_decision(trainer, f"saving {path!r}")
-            return path, replaced
-        score = self._watched.score(trainer)
-        if score is None:  # before the first validation, with a warning
-            return None, []
-        ranking.current_score = score
-        if not ranking.admits(score, k):
-            self._log_decision(trainer, f"{monitor} {score:.5g} is not among the best {k}")
-            return None, []
-        replaced = ranking.outranked(k)
-        path = self._names.free(metrics, reusable=replaced)
-        ranking.add(path, score, k)
-        self._log_decision(trainer, f"{monitor} {score:.5g} is among the best; saving {path!r}")
-        return path, replaced
 
     def _with_last(
         self,
@@ -455,7 +373,7 @@ class ModelCheckpoint(Checkpoint):
         link = None
         if is_last_due:
             previous = ranking.last_model_path
-            last = self._names.free(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
+            last = self._free_path(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
             ranking.last_model_path = last
             replaced = [*replaced, previous]
             if is_link and path is not None:

@@ -17,7 +17,7 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trainer_hooks.callbacks.saving.saver_parts import SaveTracker
+    from trainer_hooks.callbacks.saving.saver import SaveTracker
     from trainer_hooks.clock.timing import Time
     from trainer_hooks.context.context import Trainer
 

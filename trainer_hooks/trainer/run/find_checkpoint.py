@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks.callbacks.saving.checkpoint_folder import earlier_folders
-from trainer_hooks.callbacks.saving.saver_parts import Saver
+from trainer_hooks.callbacks.saving.saver import Saver, earlier_folders
 from trainer_hooks.checkpoint.file import load_with_meta_tensors, summarize, verify_checkpoint
 from trainer_hooks.checkpoint.paths import (
     exists,

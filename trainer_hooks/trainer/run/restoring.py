@@ -14,13 +14,13 @@ from trainer_hooks.errors import (
     OptimizationError,
     TrainerHooksWarning,
 )
-from trainer_hooks.metrics.metric_objects import lost_metrics
+from trainer_hooks.metrics.metric_objects import lost_metrics, metric_parts
 from trainer_hooks.module.optimizer_setup import (
     apply_options,
     changed_options,
     require_same_classes,
 )
-from trainer_hooks.trainer.run.registered_state import kept_metrics
+from trainer_hooks.trainer.run.registered_state import owners_of
 from trainer_hooks.trainer.run.run_inputs import restore_datamodule
 
 if TYPE_CHECKING:
@@ -273,7 +273,9 @@ def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], so
 def restore_training(core: TrainerCore, context: RunContext, checkpoint: dict[str, Any]) -> None:
     """Restore the state registry, except for positions, which the loop restores later."""
     context.state_registry.load(checkpoint, places=False)
-    _warn_of_gaps(context, checkpoint["trainer_hooks"], kept_metrics(core, context.module))
+    _warn_of_gaps(
+        context, checkpoint["trainer_hooks"], metric_parts(context.module, owners_of(core))
+    )
     context.resumed = checkpoint
 
 
