@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -232,24 +233,25 @@ def check_writable(folder: Path) -> None:
         part.unlink(missing_ok=True)
 
 
+@dataclass(slots=True)
 class NameReservation:
     """A file name reserved for a new file, so that no other process or run chooses the same.
 
-    Args:
+    Attributes:
         path: a hidden file that stands for the name, locked as long as it is open.
-        descriptor: that file, open; None where nothing can be locked.
+        descriptor: that file, open; None where nothing can be locked, and once it is released.
     """
 
-    def __init__(self, path: Path, descriptor: int | None) -> None:
-        self._path, self._descriptor = path, descriptor
+    path: Path
+    descriptor: int | None
 
     def release(self) -> None:
         """Give the name up; if the file exists by now, the name stays taken by it."""
-        descriptor, self._descriptor = self._descriptor, None
+        descriptor, self.descriptor = self.descriptor, None
         if descriptor is None:
             return
         with suppress(OSError):
-            self._path.unlink()
+            self.path.unlink()
         # closing is not enough: a forked process may share the open file, and with it the lock
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)

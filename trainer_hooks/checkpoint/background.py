@@ -216,6 +216,7 @@ class BackgroundSaves:
         notify: is called in the main thread with the path of each durable file, in order.
 
     Attributes:
+        pending: the save whose end, or whose error, nobody has waited for yet; else None.
         has_news: whether there are durable files that `notify` was not called with yet.
     """
 
@@ -224,7 +225,7 @@ class BackgroundSaves:
         self._notify = notify
         self._copier = HostCopier()
         self._written: deque[str] = deque()
-        self._save: BackgroundSave | None = None
+        self.pending: BackgroundSave | None = None
 
     def start(
         self,
@@ -253,11 +254,11 @@ class BackgroundSaves:
         )
         try:
             # before start(): an interrupt between the two lines must not lose a running thread
-            self._save = save
+            self.pending = save
             thread.start()
         except BaseException as error:
             if save.call_off():
-                self._save = None
+                self.pending = None
             if isinstance(error, RuntimeError):  # threading's error at the limit on threads
                 raise CheckpointError(
                     f"the save of {save.path!r} in the background cannot begin: {error}. Raise the "
@@ -265,11 +266,6 @@ class BackgroundSaves:
                 ) from error
             raise
         return save
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether a save was started whose end, or whose error, nobody has waited for."""
-        return self._save is not None
 
     def notify_durable(self) -> None:
         """Call `notify` with each file that has become durable since the last call."""
@@ -280,11 +276,11 @@ class BackgroundSaves:
     def catch_up(self) -> None:
         """Wait until no save is pending, and notify of all files; a save's error is not raised."""
         while True:
-            save = self._save
+            save = self.pending
             if save is not None:
                 save.wait()
             self.notify_durable()
-            if self._save is save:  # else a callback of `notify` has started another save
+            if self.pending is save:  # else a callback of `notify` has started another save
                 return
 
     def finish(self) -> None:
@@ -294,7 +290,7 @@ class BackgroundSaves:
             CheckpointError: the save failed; the message names the file and the reason.
         """
         self.catch_up()
-        save, self._save = self._save, None
+        save, self.pending = self.pending, None
         if save is not None and save.error is not None:
             raise CheckpointError(
                 f"the save of {save.path!r} in the background failed: {error_message(save.error)}"
@@ -302,7 +298,7 @@ class BackgroundSaves:
 
     def release(self) -> None:
         """Free the memory of the copy, unless a save still needs it."""
-        if self._save is None:
+        if self.pending is None:
             self._copier.release()
 
     def _note(self, path: str) -> None:

@@ -90,6 +90,21 @@ class CallbackEntry:
         return self.callback.state_key, kind.__qualname__, kind.__name__
 
     @property
+    def state_version(self) -> int:
+        """The version of the state that the callback saves now.
+
+        Raises:
+            CallbackError: its `state_version` is no int from 1 on.
+        """
+        version: object = self.callback.state_version
+        if type(version) is not int or version < 1:
+            raise CallbackError(
+                f"state_version {version!r} of {self.label}: it must be an int from 1 on. Count it "
+                "up by one whenever what state_dict() returns changes its form."
+            )
+        return version
+
+    @property
     def supplier(self) -> str:
         """Who supplied the callback, in words."""
         if self.plugin is not None:

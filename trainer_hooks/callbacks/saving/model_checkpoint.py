@@ -181,7 +181,7 @@ class ModelCheckpoint(Saver):
         """Return the ranking, its folder, the files of a pending save, and the schedule."""
         return {
             "monitor": self.monitor,
-            **super().state_dict(),
+            **self.tracker.state_dict(),
             **self._schedule.state_dict(),
             "is_monitor_validated": self._watched.is_validated,
         }

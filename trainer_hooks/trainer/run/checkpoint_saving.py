@@ -68,7 +68,7 @@ def save_checkpoint(
         CheckpointStateError: a state cannot be loaded back safely; the message names its owner.
         CheckpointError: the file cannot be written, or the background save failed.
     """
-    if core.background.is_pending:
+    if core.background.pending is not None:
         # not `finish`: the error of a failed background save must not prevent this save
         core.background.catch_up()
     _check_save(core, [path], weights_only)
@@ -76,7 +76,7 @@ def save_checkpoint(
     if not weights_only:
         core.training.record_save(written)
     notify_saved(core, trainer, written)
-    if core.background.is_pending:
+    if core.background.pending is not None:
         core.background.finish()
     return written
 
