@@ -257,9 +257,23 @@ class Encoder:
     """
 
     def __init__(self, whole: Any) -> None:
-        self._used = _storage_use(whole)
+        # for each storage, by its address, the bytes that each view of it in `whole` covers
+        self._used: dict[int, dict[Any, int]] = {}
         self._done: dict[int, tuple[Any, Any]] = {}
         self._open: set[int] = set()
+        seen: set[int] = set()
+        left = [whole]
+        while left:
+            value = left.pop()
+            kind = type(value)
+            if kind in _TENSORS and _is_in_memory(value):
+                views = self._used.setdefault(value.untyped_storage().data_ptr(), {})
+                place = (value.storage_offset(), value.shape, value.stride())
+                views[place] = value.numel() * value.element_size()
+            elif (kind in SEQUENCES or kind in MAPPINGS) and id(value) not in seen:
+                seen.add(id(value))
+                left.extend(value)
+                left.extend(value.values() if kind in MAPPINGS else ())
 
     def encode(self, value: Any, path: str = "") -> Any:
         """Return `value` as plain data.
@@ -412,25 +426,6 @@ def _is_in_memory(tensor: torch.Tensor) -> bool:
         and not tensor.is_quantized
         and not tensor.is_nested
     )
-
-
-def _storage_use(whole: Any) -> dict[int, dict[Any, int]]:
-    """Return, for each storage by its address, the bytes that each view of it in `whole` covers."""
-    used: dict[int, dict[Any, int]] = {}
-    seen: set[int] = set()
-    left = [whole]
-    while left:
-        value = left.pop()
-        kind = type(value)
-        if kind in _TENSORS and _is_in_memory(value):
-            views = used.setdefault(value.untyped_storage().data_ptr(), {})
-            place = (value.storage_offset(), value.shape, value.stride())
-            views[place] = value.numel() * value.element_size()
-        elif (kind in SEQUENCES or kind in MAPPINGS) and id(value) not in seen:
-            seen.add(id(value))
-            left.extend(value)
-            left.extend(value.values() if kind in MAPPINGS else ())
-    return used
 
 
 _CONTAINERS: dict[str, Any] = {name: kind for kind, name in (SEQUENCES | MAPPINGS).items()}

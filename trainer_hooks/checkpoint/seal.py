@@ -172,7 +172,8 @@ def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
         ValueError: the file is not as it was written; the message names the difference.
     """
     size = file.seek(0, io.SEEK_END)
-    comment = _read_comment(_tail(file, size))
+    file.seek(max(0, size - TAIL))
+    comment = _read_comment(file.read(TAIL))
     if comment is not None:
         text, crc, length = comment
         facts = json.loads(text)
@@ -211,11 +212,6 @@ def _read_comment(tail: bytes) -> tuple[bytes, bytes, int] | None:
     ):
         raise ValueError("its seal is damaged")
     return text, crc, len(comment)
-
-
-def _tail(file: IO[bytes], size: int) -> bytes:
-    file.seek(max(0, size - TAIL))
-    return file.read(TAIL)
 
 
 def _checksum(listing: bytes, text: bytes) -> bytes:
@@ -282,7 +278,7 @@ def file_checksum(file: Path) -> tuple[int, int]:
 
 def checksum(file: IO[bytes]) -> tuple[int, int]:
     """Return the length and the CRC-32 of all that can be read from a file."""
-    crc32 = _crc32()
+    crc32 = fast_crc32() or zlib.crc32
     length = crc = 0
     while chunk := file.read(_READ):
         length, crc = length + len(chunk), crc32(chunk, crc)
@@ -299,10 +295,6 @@ def fast_crc32() -> Callable[[Any, int], int] | None:
     return crc32
 
 
-def _crc32() -> Callable[[Any, int], int]:
-    return fast_crc32() or zlib.crc32
-
-
 def damaged_part(parts: ZipFile, descriptor: int, sums: Checksums) -> str | None:
     """Return the name of a zip part that differs from its checksum, or None.
 
@@ -316,7 +308,7 @@ def damaged_part(parts: ZipFile, descriptor: int, sums: Checksums) -> str | None
             only the header is read again.
     """
     listed = parts.infolist()
-    is_damaged = partial(_is_damaged, parts, descriptor, sums, _crc32())
+    is_damaged = partial(_is_damaged, parts, descriptor, sums, fast_crc32() or zlib.crc32)
     if sums:  # the bytes were read and summed up already, so threads would not pay
         return next((part.filename for part in listed if is_damaged(part)), None)
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
@@ -397,13 +389,9 @@ class ChecksummedReader(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set the offset of the next read, and return it."""
+        """Set the offset of the next read, and return it; `tell` of the base class calls this."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place}.get(whence)
         self._place = offset + (os.fstat(self._descriptor).st_size if base is None else base)
-        return self._place
-
-    def tell(self) -> int:
-        """Return the offset of the next read."""
         return self._place
 
     def readinto(self, target: Any) -> int:

@@ -98,8 +98,8 @@ def fill_template(template: str, metrics: Mapping[str, Any], equals: str, insert
     Raises:
         MetricError: a value does not fit its format.
     """
-
-    def filled(match: re.Match[str]) -> str:
+    filled, end = "", 0
+    for match in _FIELD.finditer(template):
         name, spec = match[1], match[2] or ""
         value = metrics.get(name, 0 if name in _COUNTERS else math.nan)
         number = value.item() if hasattr(value, "item") else value
@@ -115,9 +115,9 @@ def fill_template(template: str, metrics: Mapping[str, Any], equals: str, insert
                 f"its format {spec!r}. Choose a format such as '.2f' in "
                 "ModelCheckpoint(filename=...)."
             ) from error
-        return f"{name}{equals}{text}" if insert else text
-
-    return _FIELD.sub(filled, template)
+        filled += template[end : match.start()] + (f"{name}{equals}" if insert else "") + text
+        end = match.end()
+    return filled + template[end:]
 
 
 def read_template(template: str, name: str) -> dict[str, str] | None:

@@ -7,7 +7,6 @@ the tracker that writes files and deletes those that they replace.
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -149,10 +148,6 @@ class CheckpointRanking:
         if not math.isnan(best.item()):  # a diverged model is never the best one
             self.best_model_path = ranked[0]
             self.best_model_score = best
-
-    def names(self, path: str) -> bool:
-        """Return whether the ranking contains `path`."""
-        return path in self.best_k_models or path in (self.best_model_path, self.last_model_path)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore the ranking; a field that the state lacks stays as it is."""
@@ -318,8 +313,8 @@ class SaveTracker:
         self.reserved_names.release(path, plan.link)
         # only now: had the process been killed before, the old files would still be there
         for old in plan.obsolete:
-            is_kept = self.ranking.names(old) or old in plan.files or old == plan.link
-            if not is_kept and _is_removable(old, saver.dirpath, trainer.named_ckpt_path):
+            is_new = old in plan.files or old == plan.link
+            if not is_new and self._may_delete(old, trainer.named_ckpt_path):
                 saver.remove_checkpoint(trainer, old)
 
     def delete_left_over(self, trainer: Trainer) -> None:
@@ -334,10 +329,9 @@ class SaveTracker:
             return
         self._for_now = tuple(old for old in left if old == resumed_from)
         for old in left:
-            is_kept = self.ranking.names(old) or not exists(old)
-            if is_kept or not _is_removable(old, saver.dirpath, resumed_from):
-                continue
             # another training may have used the name since
+            if not exists(old) or not self._may_delete(old, resumed_from):
+                continue
             if summarize(old).saved_at < summarize(resumed_from).saved_at:
                 saver.remove_checkpoint(trainer, old)
 
@@ -381,6 +375,18 @@ class SaveTracker:
             "alone. Pass that dirpath to go on with its best checkpoints.",
             TrainerHooksWarning,
         )
+
+    def _may_delete(self, path: str, resumed_from: str | None) -> bool:
+        """Return whether the saver may delete `path`: it does not keep it, and it is its own."""
+        ranking, folder = self.ranking, self._saver.dirpath
+        if path in (*ranking.best_k_models, ranking.best_model_path, ranking.last_model_path):
+            return False
+        # a checkpoint's state may name files of another folder, as after a move
+        if folder is None or not is_inside(path, folder):
+            return False
+        if resumed_from is None or is_remote(path) or is_remote(resumed_from):
+            return resumed_from != path
+        return Path(resumed_from).resolve() != Path(path).resolve()
 
     def _discard_failed_save(self, pending: PendingSave) -> None:
         """Restore the ranking from before a background save, if that has failed."""
@@ -635,22 +641,6 @@ def earlier_folders(trainer: Trainer) -> list[str]:
     else:
         return folders
     return [*folders, *map(str, runs.glob(f"*/{_FOLDER}"))]
-
-
-def _is_removable(
-    path: str, folder: str | None, resumed_from: str | os.PathLike[str] | None
-) -> bool:
-    """Return whether a saver may delete `path`.
-
-    It may if the file lies in its own folder and is not the one that this run resumed from,
-    compared as resolved paths.
-    """
-    # a checkpoint's state may name files of another folder, as after a move
-    if folder is None or not is_inside(path, folder):
-        return False
-    if resumed_from is None or is_remote(path) or is_remote(resumed_from):
-        return resumed_from is None or os.fspath(resumed_from) != path
-    return Path(resumed_from).resolve() != Path(path).resolve()
 
 
 def _link_to(target: str, link: str) -> None:

@@ -255,9 +255,10 @@ def _contents(
     core: TrainerCore, trainer: Trainer, module: Module, weights_only: bool
 ) -> dict[str, Any]:
     """Return this rank's checkpoint, with the additions of `on_save_checkpoint`."""
+    training, connector = core.training, core.connector
     checkpoint: dict[str, Any] = {
-        "epoch": core.training.progress.epochs_completed,
-        "global_step": core.training.progress.steps_completed,
+        "epoch": training.progress.epochs_completed,
+        "global_step": training.progress.steps_completed,
         "pytorch-lightning_version": lightning.VERSION,
         "state_dict": module.state_dict(),
         "loops": {},
@@ -267,7 +268,7 @@ def _contents(
         checkpoint["hparams_name"] = module.hparams_name or "kwargs"
         checkpoint["hyper_parameters"] = dict(module.saved_hparams)
     # a hook that logs while it saves would change the metrics that are being saved
-    with core.training.metrics.closed():
+    with training.metrics.closed():
         datamodule = core.datamodule
         if datamodule is not None:
             if datamodule.saved_hparams is not None:
@@ -276,29 +277,25 @@ def _contents(
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state
-        if not weights_only and module is core.training.module:
-            _add_training(checkpoint, core, module)
-        core.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
+        if not weights_only and module is training.module:
+            # the settings that a resume compares, then every entry of the state registry
+            checkpoint["loops"] = lightning.loops_of(training.progress.state_dict())
+            own = checkpoint["trainer_hooks"]
+            own["state_versions"] = connector.state_versions()
+            own["plugins"] = connector.plugin_records()
+            own["world_size"] = core.processes.world_size
+            own["setup"] = {**training.setup, "precision": core.precision.name}
+            context = core.context if core.fn == "fit" else None
+            if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
+                build_state_registry(core, module, None).write(checkpoint, {})
+                own["inside_batch"] = training.left.get("inside_batch", False)
+                window = training.left.get("accumulate_grad_batches")
+            else:
+                context.state_registry.write(checkpoint, context.validation.snapshot)
+                own["inside_batch"] = context.batch.is_taken
+                has_stream = context.data.stream is not None
+                window = context.plan.accumulate_grad_batches if has_stream else None
+            if window is not None:
+                own["accumulate_grad_batches"] = window
+        connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     return checkpoint
-
-
-def _add_training(checkpoint: dict[str, Any], core: TrainerCore, module: Module) -> None:
-    """Add the state registry's entries and the settings that a resume compares."""
-    context = core.context if core.fn == "fit" else None
-    checkpoint["loops"] = lightning.loops_of(core.training.progress.state_dict())
-    own = checkpoint["trainer_hooks"]
-    own["state_versions"] = core.connector.state_versions()
-    own["plugins"] = core.connector.plugin_records()
-    own["world_size"] = core.processes.world_size
-    own["setup"] = {**core.training.setup, "precision": core.precision.name}
-    if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
-        build_state_registry(core, module, None).write(checkpoint, {})
-        left = core.training.left
-        own["inside_batch"] = left.get("inside_batch", False)
-        if "accumulate_grad_batches" in left:
-            own["accumulate_grad_batches"] = left["accumulate_grad_batches"]
-        return
-    context.state_registry.write(checkpoint, context.validation.snapshot)
-    own["inside_batch"] = context.batch.is_taken
-    if context.data.stream is not None:
-        own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches

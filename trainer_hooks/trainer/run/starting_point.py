@@ -8,7 +8,6 @@ from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.metrics.log_call import LogScope
-from trainer_hooks.trainer.run.console_summary import log_resume
 from trainer_hooks.trainer.run.run_origin import is_running_elsewhere
 
 if TYPE_CHECKING:
@@ -82,8 +81,12 @@ class StartingPoint:
         if self._inputs.fn == "fit":
             make_optimizers(is_rebuilt=before != list(map(id, module.parameters())))
         if checkpoint is not None and start.path is not None:
+            from trainer_hooks.trainer.run.restoring import restore_checkpoint
+
             hooks.on_load_checkpoint(trainer, module, checkpoint)
-            self._restore(context, checkpoint, start.path)
+            restore_checkpoint(
+                core, context, self._inputs, checkpoint, start.path, read_shards=self._reader
+            )
         elif self._inputs.fn == "fit" and core.training.progress.stage is EpochStage.BATCHES:
             # an exception ended the last fit inside an epoch, which is repeated from its start
             core.training.progress.abandon_epoch()
@@ -119,46 +122,3 @@ class StartingPoint:
 
         is_sharded = self._core.processes.is_sharded
         return load_with_meta_tensors(path) if is_sharded else load_checkpoint(path)
-
-    def _restore(self, context: RunContext, checkpoint: dict[str, Any], path: str) -> None:
-        from trainer_hooks.checkpoint.file import summarize
-        from trainer_hooks.trainer.run import restoring
-
-        core, start, is_fit = self._core, self._core.start, self._inputs.fn == "fit"
-        if is_fit:
-            if context.data.reload_as_saved is not None:
-                context.data.reload_as_saved(checkpoint)
-            own = checkpoint.get("trainer_hooks", {})
-            if own.get("world_size", 1) != context.processes.world_size:
-                from trainer_hooks.trainer.run.elastic_resume import fit_to_world_size
-
-                checkpoint = fit_to_world_size(context, checkpoint, path)
-            restoring.require_resumable(context, checkpoint, path)
-        # an evaluation without a fit before it takes the callbacks' states, too; after a fit they
-        # would be overwritten by older ones
-        takes_callbacks = is_fit or (core.training.progress.is_fresh and "callbacks" in checkpoint)
-        upgraded = restoring.upgrade_callbacks(core, checkpoint) if takes_callbacks else ()
-        checkpoint = context.processes.shard_checkpoint(
-            checkpoint,
-            context.module,
-            context.training.optimization.optimizers if is_fit else (),
-            self._reader,
-        )
-        # a checkpoint that does not fit was refused above; from here on the states are loaded
-        restoring.restore_module(context, checkpoint, path)
-        if is_fit:
-            restoring.reconcile_settings(core, checkpoint, path, self._inputs.overrides)
-            restoring.restore_training(core, context, checkpoint)
-            # later saves must count as newer than this one, wherever it was saved
-            saved_at = summarize(path).saved_at
-            core.training.saved_at = max(core.training.saved_at, saved_at)
-        elif takes_callbacks:
-            start.load_report = core.connector.load_state_dict(checkpoint["callbacks"])
-        if start.load_report is not None:
-            report, start.load_report = start.load_report, None
-            start.report = restoring.report_callbacks(core, checkpoint, report, upgraded)
-        if is_fit:
-            core.training.newest_path = path
-            core.training.newest_batches = core.training.progress.batches_completed
-            assert start.report is not None
-            log_resume(core.training, start.report, path)
