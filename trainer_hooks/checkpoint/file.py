@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "load_checkpoint",
-    "load_with_meta_tensors",
     "read_checkpoint",
     "summarize",
     "verify_checkpoint",
@@ -103,7 +102,9 @@ def write_checkpoint(
     return target
 
 
-def load_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> dict[str, Any]:
+def load_checkpoint(
+    path: str | os.PathLike[str], map_location: Any = "cpu", *, reads_shards: bool = True
+) -> dict[str, Any]:
     """Return the checkpoint at `path` in the present format, its values decoded.
 
     A checkpoint that trainer_hooks did not write is returned unchanged.
@@ -111,34 +112,14 @@ def load_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
     Args:
         path: a checkpoint, or weights in a `.safetensors` file.
         map_location: where its tensors go, as in `torch.load`.
+        reads_shards: False to leave the tensors of a sharded folder on the meta device;
+            `read_shards` then reads those that a rank needs.
 
     Raises:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is damaged, no checkpoint, of a newer format, or would need code to be
             run.
     """
-    checkpoint = _read_and_decode(path, map_location)
-    if has_shards(checkpoint):
-        from trainer_hooks.checkpoint.sharded_folder import with_tensors
-
-        return with_tensors(checkpoint, path, map_location)
-    return checkpoint
-
-
-def load_with_meta_tensors(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the checkpoint at `path`; the tensors of a sharded folder are on the meta device.
-
-    `read_shards` reads those that are needed.
-    """
-    checkpoint = _read_and_decode(path, "cpu")
-    if has_shards(checkpoint):
-        from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors
-
-        return with_empty_tensors(checkpoint, path)
-    return checkpoint
-
-
-def _read_and_decode(path: str | os.PathLike[str], map_location: Any) -> dict[str, Any]:
     if Path(path).suffix == SAFETENSORS_SUFFIX:  # has neither a seal nor a format
         checkpoint = read_safetensors(path, map_location)
     else:
@@ -147,7 +128,14 @@ def _read_and_decode(path: str | os.PathLike[str], map_location: Any) -> dict[st
         return checkpoint
     # migrated before decoding: format 1 was not encoded, so its migration encodes it first
     present = migrate(checkpoint, str(path))
-    return {key: decode(value, str(path)) for key, value in present.items()}
+    checkpoint = {key: decode(value, str(path)) for key, value in present.items()}
+    if not has_shards(checkpoint):
+        return checkpoint
+    from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors, with_tensors
+
+    if reads_shards:
+        return with_tensors(checkpoint, path, map_location)
+    return with_empty_tensors(checkpoint, path)
 
 
 def has_shards(checkpoint: dict[str, Any]) -> bool:
@@ -164,7 +152,10 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
         CheckpointError: it is truncated, damaged, no checkpoint, or would need code to be run.
     """
     if _is_folder(path):
-        return _read_run(path, map_location)
+        # all its files first, also the shards that are read later
+        _require_undamaged_folder(path)
+        run = Path(absolute_path(path), seal.RUN)
+        return _unpickle(run, str(path), map_location=map_location)
     with _at_hand(path) as file:
         name = str(path)
         try:
@@ -233,12 +224,6 @@ def summarize(path: str) -> CheckpointSummary:
 
 def _is_folder(path: str | os.PathLike[str]) -> bool:
     return not is_remote(path) and is_sharded_folder(absolute_path(path))
-
-
-def _read_run(path: str | os.PathLike[str], map_location: Any) -> dict[str, Any]:
-    """Return `run.pt` of a sharded folder, after all files of the folder are verified."""
-    _require_undamaged_folder(path)
-    return _unpickle(Path(absolute_path(path), seal.RUN), str(path), map_location=map_location)
 
 
 def _require_undamaged_folder(path: str | os.PathLike[str]) -> None:

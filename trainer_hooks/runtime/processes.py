@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 __all__ = ["Processes"]
+
+Decision = TypeVar("Decision")
 
 
 class Processes:
@@ -155,6 +157,10 @@ class Processes:
     def broadcast(self, obj: Any, src: int = 0) -> Any:  # noqa: ARG002 - the interface
         """Return the object of rank `src`; any object that can be pickled."""
         return obj
+
+    def run_on_rank_zero(self, decide: Callable[[], Decision]) -> Decision:
+        """Call a function on rank 0 alone, and return its result on all ranks; a collective."""
+        return decide()
 
     def gather(self, obj: Any) -> list[Any]:
         """Return the objects of all ranks, by rank; any objects that can be pickled."""

@@ -1487,7 +1487,6 @@ class Trainer:
     ) -> tuple[Module, str | None]:
         """Return the module to run and the path of the checkpoint to load into it."""
         from trainer_hooks.trainer.run.find_checkpoint import best_of_last_fit
-        from trainer_hooks.trainer.run.gathered_checkpoint import run_on_rank_zero
 
         core = self._core
         last = core.module if core.compiled is None else core.compiled
@@ -1495,9 +1494,7 @@ class Trainer:
         if module is None:
             raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
         if model is None and ckpt_path is None:
-            find = partial(best_of_last_fit, self, core, fn)
-            several = core.processes.is_distributed
-            ckpt_path = run_on_rank_zero(core.processes, find) if several else find()
+            ckpt_path = core.processes.run_on_rank_zero(partial(best_of_last_fit, self, core, fn))
         return module, self._resolve_checkpoint(ckpt_path, fn, module)
 
     def _choose_datamodule(self, loaders: Any, datamodule: DataModule | None) -> DataModule | None:
@@ -1517,14 +1514,10 @@ class Trainer:
             return self._core.start.named_path
         from trainer_hooks.trainer.run.find_checkpoint import find_checkpoint
 
-        find = partial(find_checkpoint, self, str(ckpt_path), fn, uncompiled(module))
-        processes = self._core.processes
-        if not processes.is_distributed:
-            return find()
-        from trainer_hooks.trainer.run.gathered_checkpoint import run_on_rank_zero
-
-        path: str | None = run_on_rank_zero(processes, find)
-        return path
+        # on rank 0 alone: other nodes may not see its folders
+        return self._core.processes.run_on_rank_zero(
+            partial(find_checkpoint, self, str(ckpt_path), fn, uncompiled(module))
+        )
 
     def _callbacks_of(self, home: str, name: str) -> list[Any]:
         """Return the callbacks of a built-in class, without importing its module for that."""

@@ -164,13 +164,8 @@ def _write_now(
 
         with waiting_for_shards(core.processes):
             return write()
-    if core.processes.is_distributed:
-        from trainer_hooks.trainer.run.gathered_checkpoint import run_on_rank_zero
-
-        # all ranks must learn whether rank 0 could write, or they would wait at the next collective
-        written: str = run_on_rank_zero(core.processes, write)
-        return written
-    return write()
+    # all ranks must learn whether rank 0 could write, or they would wait at the next collective
+    return core.processes.run_on_rank_zero(write)
 
 
 def _writer(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:

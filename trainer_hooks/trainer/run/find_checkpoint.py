@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.callbacks.saving.saver import Saver, earlier_folders
-from trainer_hooks.checkpoint.file import load_with_meta_tensors, summarize, verify_checkpoint
+from trainer_hooks.checkpoint.file import load_checkpoint, summarize, verify_checkpoint
 from trainer_hooks.checkpoint.paths import (
     exists,
     file_name,
@@ -146,7 +146,7 @@ class CheckpointSearch:
 
     def _best_in(self, path: str, state_key: str) -> str:
         try:
-            states = load_with_meta_tensors(path).get("callbacks", {})
+            states = load_checkpoint(path, reads_shards=False).get("callbacks", {})
         except CheckpointError as error:
             self.passed_over.append(f"{path!r} ({_reason(error)})")
             return ""

@@ -40,10 +40,11 @@ class StartingPoint:
         path = self._inputs.ckpt_path
         if path is None or self._inputs.fn != "fit":
             return
-        from trainer_hooks.checkpoint.file import summarize
+        from trainer_hooks.checkpoint.file import load_checkpoint, summarize
 
+        is_sharded = self._core.processes.is_sharded
         try:
-            self._read = self._load(path)
+            self._read = load_checkpoint(path, reads_shards=not is_sharded)
         except CheckpointError:
             return  # `restore` reads the file again, and raises the error if it still exists
         known = self._read.get("trainer_hooks", {}).get("loggers", [])
@@ -95,11 +96,13 @@ class StartingPoint:
 
     def _read_checkpoint(self, context: RunContext, path: str) -> dict[str, Any]:
         """Return the checkpoint as this run, on this rank, is to restore it."""
+        from trainer_hooks.checkpoint.file import load_checkpoint
         from trainer_hooks.checkpoint.lightning import is_lightning
 
         # a callback may have chosen another checkpoint than the loggers were resumed from
         read, self._read = self._read if path == self._inputs.ckpt_path else None, None
-        checkpoint = read or self._load(path)
+        # each rank of a sharded run reads its own shards, below
+        checkpoint = read or load_checkpoint(path, reads_shards=not context.processes.is_sharded)
         if is_lightning(checkpoint):
             from trainer_hooks.trainer.run.lightning_checkpoint import convert_lightning_checkpoint
 
@@ -115,10 +118,3 @@ class StartingPoint:
             self._reader = ShardReader(checkpoint, path, context.processes.global_rank)
             checkpoint = self._reader.filled(checkpoint)
         return checkpoint
-
-    def _load(self, path: str) -> dict[str, Any]:
-        """Return a checkpoint; a sharded run gets its tensors on the meta device."""
-        from trainer_hooks.checkpoint.file import load_checkpoint, load_with_meta_tensors
-
-        is_sharded = self._core.processes.is_sharded
-        return load_with_meta_tensors(path) if is_sharded else load_checkpoint(path)
