@@ -13,6 +13,8 @@ from trainer_hooks.metrics.store import MetricStore
 from trainer_hooks.module.optimization import Optimization
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trainer_hooks.module.module import Module
 
 __all__ = ["TrainingState"]
@@ -41,8 +43,10 @@ class TrainingState:
         left: the positions of the loaders and the loop after the last fit, for checkpoints that are
             saved after it.
         saved_at: when the last checkpoint was saved, or the one from which the last fit resumed.
-        origin: the origin of the run at the start of the last fit, by which a restart recognises
-            its own checkpoints; None before the first fit.
+        hparams: the module's saved hyperparameters at the start of the last fit, from which the
+            origin is computed.
+        origin: the origin of the run, by which a restart recognises its own checkpoints; None until
+            the first save of a fit.
         saved_batches: completed batches when the last checkpoint was saved that can be resumed.
         newest_path: that checkpoint, or the one from which the last fit resumed; empty without one.
         newest_batches: completed batches in that checkpoint.
@@ -63,6 +67,7 @@ class TrainingState:
     samples: tuple[int, int] | None = None
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0
+    hparams: Mapping[str, Any] | None = None
     origin: str | None = None
     saved_batches: int = -1
     newest_path: str = ""

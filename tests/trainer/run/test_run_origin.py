@@ -143,7 +143,7 @@ def test_a_file_that_says_nothing_of_itself_is_taken(started, monkeypatch) -> No
     """A checkpoint of an older version, which does not say whose it is, is gone on with."""
     with monkeypatch.context() as patch:
         saving = "trainer_hooks.trainer.run.checkpoint_saving"
-        patch.setattr("trainer_hooks.trainer.run.trainer_core.compute_run_origin", lambda *_: "")
+        patch.setattr(f"{saving}.compute_run_origin", lambda *_: "")
         patch.setattr(f"{saving}.process_identity", lambda: "")
         first = started("1")
     assert started("2", epochs=2).ckpt_path == first.checkpoint_callback.best_model_path

@@ -174,12 +174,13 @@ def _writer(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
     # strictly later than the previous save, even if the clock was set back or is another machine's:
     # `ckpt_path="last"` compares these times
     training.saved_at = max(time.time_ns(), training.saved_at + 1)
-    origin = training.origin
+    if training.origin is None:  # computed once in a fit
+        training.origin = compute_run_origin(training.hparams, core.connector.callbacks)
     # the values of now: by the time that a thread writes, the training may have made another save
     summary: dict[str, Any] = {
         "module": unsharded_class(core.module).__name__,
         "saved_at": training.saved_at,
-        "origin": compute_run_origin(None, core.connector.callbacks) if origin is None else origin,
+        "origin": training.origin,
         "process": process_identity(),
     }
     if is_sharded:

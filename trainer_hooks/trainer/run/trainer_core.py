@@ -19,7 +19,6 @@ from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.runtime.processes import Processes
 from trainer_hooks.runtime.strategy import make_process_group, resolve_strategy
 from trainer_hooks.trainer.options.limits import check_duration, with_duration, with_number
-from trainer_hooks.trainer.run.run_origin import compute_run_origin
 
 if TYPE_CHECKING:
     import os
@@ -171,10 +170,7 @@ class TrainerCore:
             begins = self.training.progress if self.training.module is None else Progress()
             self.training = TrainingState(inputs.module, begins)
         if inputs.fn == "fit":
-            # once for all saves of the fit: a hook may change the hyperparameters meanwhile
-            self.training.origin = compute_run_origin(
-                inputs.module.saved_hparams, self.connector.callbacks
-            )
+            self.training.hparams, self.training.origin = inputs.module.saved_hparams, None
         # a new one for each run, with the loss scale of this training alone
         self.precision = make_precision(self.config.precision, self.device)
         if self.training.scaler:
