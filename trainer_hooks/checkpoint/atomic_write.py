@@ -138,6 +138,8 @@ def remove_stale_parts(folder: Path) -> None:
         # an error means: locked by a live process, deleted by another one, or no permission
         with suppress(OSError):
             is_folder = is_unfinished_folder(path)
+            # open for writing, although nothing is written: on NFS, Linux emulates flock by a lock
+            # that needs it
             descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,6 +163,7 @@ def replace_atomically(part: Path, target: Path) -> None:
     if not os.path.lexists(target) or not (part.is_dir() or _is_real_folder(target)):
         part.replace(target)
         return
+    # not rename: it replaces no folder that holds files, and no folder by a file
     _exchange(part, target)
     remove_folder(part)
 
@@ -199,6 +202,7 @@ def make_folder(folder: Path) -> None:
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
+    # the name of the new folder is an entry of its parent, and durable only with that
     sync_folder(folder.parent)
 
 
@@ -226,9 +230,10 @@ def check_writable(folder: Path) -> None:
         # O_TMPFILE makes a file without a name: a process that is killed here leaves nothing
         os.close(os.open(existing, getattr(os, "O_TMPFILE", os.O_DIRECTORY) | os.O_WRONLY))
     except OSError as error:
+        # of a kernel or a file system without O_TMPFILE
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
             raise
-        file, part = open_part(existing / "trial")  # a file system without O_TMPFILE
+        file, part = open_part(existing / "trial")
         file.close()
         part.unlink(missing_ok=True)
 
@@ -281,7 +286,7 @@ def reserve_name(target: Path) -> NameReservation | None:
             os.close(descriptor)
             return None
         except FileNotFoundError:
-            pass
+            pass  # its owner has deleted it since it was opened here
         except OSError:  # a file system without locks
             path.unlink(missing_ok=True)
             os.close(descriptor)

@@ -197,6 +197,7 @@ class BackgroundSave:
             self.error = error
             log.error("a save in the background failed: %s: %s", self.path, error_message(error))
         finally:
+            # whatever happened: the main thread waits for this without a limit
             self._ended.set()
 
     def wait(self) -> None:
@@ -269,6 +270,7 @@ class BackgroundSaves:
 
     def notify_durable(self) -> None:
         """Call `notify` with each file that has become durable since the last call."""
+        # before the loop: a file that becomes durable meanwhile sets it again
         self.has_news = False
         while self._written:
             self._notify(self._written.popleft())
@@ -290,6 +292,7 @@ class BackgroundSaves:
             CheckpointError: the save failed; the message names the file and the reason.
         """
         self.catch_up()
+        # given up before its error is raised: each error is raised once
         save, self.pending = self.pending, None
         if save is not None and save.error is not None:
             raise CheckpointError(
@@ -302,5 +305,6 @@ class BackgroundSaves:
             self._copier.release()
 
     def _note(self, path: str) -> None:
+        # in the writer's thread, which calls no hooks: it only leaves the path for the main thread
         self._written.append(path)
         self.has_news = True

@@ -263,6 +263,7 @@ class Encoder:
         self._open: set[int] = set()
         seen: set[int] = set()
         left = [whole]
+        # a loop and no recursion: how deep the state is nested is checked only as it is encoded
         while left:
             value = left.pop()
             kind = type(value)
@@ -470,6 +471,7 @@ class _Decoder:
             items = [self.decode(item) for item in value]
             decoded = value if all(map(is_, items, value)) else kind(items)
         self._depth -= 1
+        # by id alone: the caller holds the data of the file, so that no id is used again
         self._done[id(value)] = decoded
         return decoded
 

@@ -94,7 +94,7 @@ def write_checkpoint(
                 seal.write_seal(file, summary)
     except (OSError, RuntimeError, ValueError) as error:  # torch raises RuntimeError on a full disk
         if isinstance(error, CheckpointError):
-            raise
+            raise  # of `dump` or of a remote store, whose messages say what to do
         raise CheckpointError(
             f"checkpoint {target!r} could not be written: {_root_of(error)}. What was there before "
             "is untouched. Check that the folder exists, is writable and has room."
@@ -197,6 +197,7 @@ def summarize(path: str) -> CheckpointSummary:
             return seal.folder_summary(Path(absolute_path(path)))
         except (OSError, ValueError) as error:
             raise _damaged(path, error) from error
+    # the end alone: a search reads the summary of every file in a folder
     if is_remote(path):
         from trainer_hooks.checkpoint import remote
 

@@ -134,6 +134,7 @@ def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:
     length = struct.pack("<H", len(_MAGIC) + _CRC_DIGITS + len(text))
     # the checksum covers the comment's length as well, as it will be in the file
     listing = listing[:-2] + length
+    # over the last two bytes of the end record, the length of a comment that is empty so far
     file.seek(end - 2)
     file.write(length + _MAGIC + _checksum(listing, text) + text)
 
@@ -177,6 +178,7 @@ def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
     if comment is not None:
         text, crc, length = comment
         facts = json.loads(text)
+        # the size first: a file that was cut is found without reading it
         if facts["size"] + length != size:
             raise ValueError(f"it has {size} bytes, and {facts['size'] + length} were written")
         file.seek(facts["directory"])
@@ -311,6 +313,7 @@ def damaged_part(parts: ZipFile, descriptor: int, sums: Checksums) -> str | None
     is_damaged = partial(_is_damaged, parts, descriptor, sums, fast_crc32() or zlib.crc32)
     if sums:  # the bytes were read and summed up already, so threads would not pay
         return next((part.filename for part in listed if is_damaged(part)), None)
+    # threads do run side by side here: reading and summing up both release Python's lock
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
         results = zip(listed, pool.map(is_damaged, listed), strict=True)
         return next((part.filename for part, is_bad in results if is_bad), None)

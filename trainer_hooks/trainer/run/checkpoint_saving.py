@@ -76,6 +76,7 @@ def save_checkpoint(
     if not weights_only:
         core.training.record_save(written)
     notify_saved(core, trainer, written)
+    # now the error of an earlier save may be raised: this checkpoint is there
     if core.background.pending is not None:
         core.background.finish()
     return written
@@ -102,6 +103,7 @@ def save_in_background(
     """
     if not paths:
         raise UsageError("save_in_background() was given no path: pass at least one.")
+    # the previous save first: it writes the one copy of the state that there is in memory
     core.background.finish()
     _check_save(core, paths, weights_only)
     is_sharded = core.processes.saves_shards and not any(map(is_safetensors, paths))
@@ -222,6 +224,7 @@ def build_checkpoint(
 
         checkpoint, shards = split_shards(checkpoint, processes)
     else:
+        # a collective: every rank gives its shards, and rank 0 alone keeps the whole tensors
         checkpoint = processes.gather_shards(checkpoint, keep_result=processes.is_global_zero)
     # encoded before the ranks exchange their own states, so that a state that cannot be saved
     # raises on the rank that has it, and names its owner

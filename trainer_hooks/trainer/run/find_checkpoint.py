@@ -106,6 +106,7 @@ class CheckpointSearch:
 
     def _newest_first(self) -> Iterator[str]:
         """Yield the usable files, latest first, other runs' last; record why files are skipped."""
+        # a set: two savers may have one folder
         for _, _, _, path, reason in sorted(map(self._looked_at, set(self.files)), reverse=True):
             if reason is None:
                 yield path
@@ -123,6 +124,7 @@ class CheckpointSearch:
         except CheckpointNotFoundError:
             return False, 0, 0, path, ""  # another process deleted it meanwhile
         except CheckpointError as error:
+            # no summary says when it was saved: the file's own time places it among the others
             return True, modified_at(path), 0, path, _reason(error)
         reason, is_own = None, self.is_own(path, summary)
         if self.is_resume and not summary.is_resumable:

@@ -157,6 +157,7 @@ class TrainerRun:
         hooks, module, context = self.core.connector.relay, self.inputs.module, self.core.context
         assert context is not None
         self.core.training.metrics.enter(LogScope.CLOSED)
+        # before the end hooks: a save that failed is an error of the run, and its files are there
         self.core.background.finish()
         if self.inputs.fn == "fit":
             self._has_ended = True
@@ -185,6 +186,7 @@ class TrainerRun:
         """
         self._error = error
         if self._distributed_run is not None:
+            # before any hook: the other ranks wait for this one until they hear of it
             self._distributed_run.tell_failure(error)
         self.core.state.status = TrainerStatus.INTERRUPTED
         self.core.training.metrics.enter(LogScope.CLOSED)

@@ -72,13 +72,15 @@ class StartingPoint:
         core, trainer, start = self._core, self._trainer, self._core.start
         hooks, module = context.hooks, context.module
         hooks.on_before_load(trainer, module, start.path)
-        start.is_open = False
+        start.is_open = False  # from here on no callback may choose another checkpoint
         start.report = None
         checkpoint = None
         before = list(map(id, module.parameters()))  # by identity: shapes may stay the same
         if start.path is not None:
             checkpoint = self._read_checkpoint(context, start.path)
             hooks.fire_on_module("on_load_checkpoint", trainer, module, checkpoint)
+        # between the two hooks: the module's may replace layers, whose parameters the optimizers
+        # take, and the callbacks' may look at the optimizers
         if self._inputs.fn == "fit":
             make_optimizers(is_rebuilt=before != list(map(id, module.parameters())))
         if checkpoint is not None and start.path is not None:
@@ -91,7 +93,7 @@ class StartingPoint:
         elif self._inputs.fn == "fit" and core.training.progress.stage is EpochStage.BATCHES:
             # an exception ended the last fit inside an epoch, which is repeated from its start
             core.training.progress.abandon_epoch()
-            core.training.metrics.drop(*LogScope)
+            core.training.metrics.drop(*LogScope)  # of the batches that are trained once more
         hooks.on_after_load(trainer, module, checkpoint)
 
     def _read_checkpoint(self, context: RunContext, path: str) -> dict[str, Any]:
