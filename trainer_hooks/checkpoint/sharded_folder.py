@@ -67,11 +67,7 @@ def write_folder(
     shards: Mapping[str, Sequence[Any]],
     path: str | os.PathLike[str],
     group: Any,
-    *,
-    module: str,
-    saved_at: int,
-    origin: str,
-    process: str,
+    **facts: Any,
 ) -> str:
     """Write a sharded checkpoint to `path`; return the absolute path.
 
@@ -84,10 +80,7 @@ def write_folder(
             tensor, and the shard's offsets in it.
         path: the folder.
         group: the process group for the collectives.
-        module: the name of the module's class, for the summary.
-        saved_at: when it is saved, in nanoseconds since 1970.
-        origin: the run's origin, for the summary.
-        process: the identity of this process, for the summary.
+        **facts: the further arguments of `CheckpointSummary.of`.
 
     Raises:
         CheckpointError: a rank cannot write; the checkpoint that was there before is untouched.
@@ -113,7 +106,7 @@ def write_folder(
             _write_rest(part, checkpoint)  # after the shards, as `.metadata` is
             for name in (RUN, ".metadata"):
                 sums[name] = file_checksum(part / name)
-            summary = CheckpointSummary.of(checkpoint, saved_at, module, origin, process)
+            summary = CheckpointSummary.of(checkpoint, **facts)
             # last: a folder without a seal is no checkpoint, wherever a kill happens
             seal_folder(part, sums, summary)
             replace_atomically(part, Path(target))

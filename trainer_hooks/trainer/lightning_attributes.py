@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import torch
@@ -58,10 +59,7 @@ class ProgressCounts:
         """The number begun."""
         return self._ready
 
-    @property
-    def started(self) -> int:
-        """The number begun."""
-        return self._ready
+    started = ready
 
     @property
     def processed(self) -> int:
@@ -93,6 +91,7 @@ class ProgressCounts:
         return f"<ready {self._ready}, processed {self._processed}, completed {self._completed}>"
 
 
+@dataclass
 class ProgressView:
     """The counts of the present epoch or fit, and of the whole training.
 
@@ -102,11 +101,9 @@ class ProgressView:
         is_last_batch: whether the current batch is the last of its epoch.
     """
 
-    def __init__(
-        self, current: ProgressCounts, total: ProgressCounts, *, is_last_batch: bool = False
-    ) -> None:
-        self.current, self.total = current, total
-        self.is_last_batch = is_last_batch
+    current: ProgressCounts
+    total: ProgressCounts
+    is_last_batch: bool = False
 
 
 class _StepLimits:
