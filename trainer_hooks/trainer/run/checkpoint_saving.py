@@ -123,6 +123,7 @@ def save_in_background(
 def notify_saved(core: TrainerCore, trainer: Trainer, path: str) -> None:
     """Call `on_checkpoint_saved` for a durable checkpoint, then tell the loggers of the savers."""
     core.connector.relay.on_checkpoint_saved(trainer, core.module, path)  # type: ignore[arg-type]
+    # on every rank: the loggers of other ranks than 0 are proxies that drop the call
     for logger in core.loggers:
         for saver in trainer.checkpoint_callbacks:
             logger.after_save_checkpoint(saver)
@@ -164,6 +165,7 @@ def _write_now(
     if is_sharded:
         from trainer_hooks.trainer.run.sharded_checkpoint import waiting_for_shards
 
+        # no `run_on_rank_zero`: every rank writes, and `write_folder` shares their errors
         with waiting_for_shards(core.processes):
             return write()
     # all ranks must learn whether rank 0 could write, or they would wait at the next collective

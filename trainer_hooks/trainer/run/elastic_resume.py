@@ -54,7 +54,7 @@ def fit_to_world_size(
         TrainerHooksWarning,
     )
     converted = {**own, "progress": progress, "stream": _stream(own["stream"])}
-    # of a window that is repeated, and of ranks that no longer exist
+    # gradients of a window that is repeated, and buffers of ranks that no longer exist
     converted.update(gradients={}, own_buffers={})
     return {**checkpoint, "trainer_hooks": converted}
 

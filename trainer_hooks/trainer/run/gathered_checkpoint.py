@@ -57,6 +57,7 @@ def gather_rank_state(checkpoint: dict[str, Any], core: TrainerCore, names: list
     Raises:
         CheckpointError: a rank has failed, so that not all can take part.
     """
+    # first: the gathering would wait for a rank that has failed
     require_no_failed_rank(core)
     gather_into_checkpoint(checkpoint, _group(core.processes), names)
 

@@ -128,6 +128,7 @@ class TrainerRun:
         if inputs.datamodule is not None:
             inputs.datamodule.setup(inputs.fn)
         hooks.setup(trainer, module, inputs.fn)
+        # after `setup`, in which savers learn their folders
         check_folders(core, trainer)
         self._place_module()
         self._renew_loaders(context)
@@ -143,6 +144,7 @@ class TrainerRun:
             self._log_hparams()
         elif inputs.fn != "predict":
             hooks.on_evaluation_run_start(trainer, module, inputs.fn)
+        # last: while a run is set up, no batch has to be finished, and a signal acts at once
         self._exit_stack.enter_context(deferring_signals(context))
         core.state.enter(inputs.fn)
         return loop
@@ -193,7 +195,7 @@ class TrainerRun:
         hooks, module = self.core.connector.relay, self.inputs.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
         if is_in_order and self.inputs.fn == "fit":
-            if not self._has_ended:
+            if not self._has_ended:  # the signal may have come as the end hooks ran
                 call_and_note_errors(error, hooks.on_fit_end, self.trainer, module)
             return
         if isinstance(error, KeyboardInterrupt):
@@ -217,6 +219,8 @@ class TrainerRun:
 
         core, module = self.core, self.inputs.module
         fault = self._error
+        # the clock first, which counts no tearing down; saves before `teardown`, whose hooks may
+        # use the files; loggers after it, since its hooks may log
         steps: list[tuple[Any, tuple[Any, ...]]] = [
             (core.training.timekeeper.stopwatch.stop, ()),
             (core.background.finish, ()),
@@ -285,6 +289,7 @@ class TrainerRun:
         context.state_registry = build_state_registry(core, module, context)
         core.connector.relay.on_stop = context.stop_by
         core.connector.relay.on_end_epoch = context.leave_epoch
+        # before a folder is opened: a resumed run logs into that of its checkpoint
         self._start.resume_loggers()
         if self._distributed_run is not None:
             self._distributed_run.find_folders(inputs)
@@ -471,6 +476,7 @@ def set_backends(config: TrainerConfig, guards: ExitStack) -> None:
     if config.deterministic:
         was = torch.are_deterministic_algorithms_enabled()
         warned = torch.is_deterministic_algorithms_warn_only_enabled()
+        # registered before the switch is set: what comes after may fail
         guards.callback(torch.use_deterministic_algorithms, was, warn_only=warned)
         torch.use_deterministic_algorithms(True, warn_only=config.deterministic == "warn")
         # cuDNN's benchmark may choose another algorithm in each process: off, unless asked for

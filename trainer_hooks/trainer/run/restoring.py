@@ -125,6 +125,7 @@ def _reconcile_settings(
     """
     training = core.training
     noted = checkpoint["trainer_hooks"].get("setup", {})
+    # an older file holds no settings, but the optimizers' states hold the learning rates
     saved = noted if "optimizers" in noted else {"optimizers": _rates_in(checkpoint)}
     theirs, ours = [], []
     advice = ""
@@ -249,6 +250,7 @@ def _report_callbacks(
             changes.append(f"plugin {name} {version} does not take part now")
         elif present[name] != version:
             changes.append(f"plugin {name} is {present[name]} now and was {version}")
+    # each change once: a plugin may supply several callbacks
     report = LoadReport(
         loaded.restored, loaded.missing, loaded.unexpected, tuple(dict.fromkeys(changes)), upgraded
     )
@@ -270,6 +272,7 @@ def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: 
     """
     own = checkpoint.get("trainer_hooks", {})
     module = type(context.module).__qualname__
+    # a file of weights alone has no optimizers, and that of another tool no random states
     if "optimizer_states" not in checkpoint or "rng" not in own:
         raise CheckpointError(
             f"checkpoint {source!r} cannot be resumed from: it holds weights alone, or was saved "

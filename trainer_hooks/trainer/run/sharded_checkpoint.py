@@ -90,6 +90,7 @@ def write_sharded_checkpoint(
     # a copy of the two dicts that are changed: the same checkpoint may be written to several paths
     run = {**parted["run"], "trainer_hooks": {**parted["run"]["trainer_hooks"]}}
     gather_into_checkpoint(run, exchange, parted["names"])
+    # with the names of all ranks' gradients, which rank 0 has only learnt in the gathering
     if exchange.is_global_zero:
         _gather_names(run)
     return write_folder(

@@ -55,7 +55,7 @@ class StartingPoint:
                 TrainerHooksWarning,
             )
             return
-        self._core.guards.resume(known)
+        self._core.guards.resume(known)  # each logger goes on in the folder of that run
 
     def restore(
         self,
@@ -113,6 +113,7 @@ class StartingPoint:
             from trainer_hooks.trainer.run.gathered_checkpoint import select_rank_state
 
             checkpoint = select_rank_state(checkpoint, context.processes)
+        # after `select_rank_state`: the reader looks for this rank's tensors where that puts them
         self._reader = None
         if context.processes.is_sharded and "shards" in checkpoint.get("trainer_hooks", {}):
             from trainer_hooks.trainer.run.sharded_checkpoint import ShardReader
