@@ -54,7 +54,9 @@ class HostCopier:
             # storages may all have the address 0
             if not source.nbytes() or address not in storages:
                 storages[address] = self._copy_of(source, unused)
-            copied[id(tensor)] = _view_of(storages[address], tensor)
+            view = torch.empty(0, dtype=tensor.dtype)
+            view.set_(storages[address], tensor.storage_offset(), tensor.size(), tensor.stride())
+            copied[id(tensor)] = _like(tensor, view)
         result = _copied(state, copied)
         # one wait for all copies, which were queued on the streams that compute the tensors
         for stream in streams.values():
@@ -130,12 +132,6 @@ def _is_ordinary(tensor: torch.Tensor) -> bool:
         and tensor.device.type != "meta"
         and not (tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
     )
-
-
-def _view_of(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
-    view = torch.empty(0, dtype=tensor.dtype)
-    view.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
-    return _like(tensor, view)
 
 
 def _like(tensor: torch.Tensor, made: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ import datetime as dt
 import pathlib
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
+from importlib import import_module
 from operator import is_
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
@@ -93,14 +94,6 @@ def _time_parts(value: dt.time | dt.datetime) -> list[Any]:
     ]  # fmt: skip
 
 
-def _time(hour: int, minute: int, second: int, micro: int, zone: Any, fold: int) -> dt.time:
-    return dt.time(hour, minute, second, micro, zone, fold=fold)
-
-
-def _datetime(*parts: Any) -> dt.datetime:
-    return dt.datetime(*parts[:-1], fold=parts[-1])  # noqa: DTZ001 - its zone is among the parts
-
-
 def _zone_parts(value: dt.timezone) -> list[Any]:
     offset, name = value.utcoffset(None), value.tzname(None)
     return [offset] if name == dt.timezone(offset).tzname(None) else [offset, name]
@@ -165,18 +158,6 @@ def _array(spec: Any, shape: list[int], data: torch.Tensor) -> Any:
     return np.ndarray(tuple(shape), dtype, raw) if raw else np.empty(tuple(shape), dtype)
 
 
-def _numpy_str(text: str) -> Any:
-    import numpy as np
-
-    return np.str_(text)
-
-
-def _numpy_bytes(raw: bytes) -> Any:
-    import numpy as np
-
-    return np.bytes_(raw)
-
-
 _ARRAY = Codec("numpy.ndarray", _array_parts, _array)
 _SCALAR = Codec(
     "numpy.generic",
@@ -184,9 +165,13 @@ _SCALAR = Codec(
     lambda *parts: _array(*parts)[()],
 )
 # not as arrays, in which they would lose trailing zeros
-_NUMPY_STR = Codec("numpy.str_", lambda value: [str.__str__(value)], _numpy_str)
+_NUMPY_STR = Codec(
+    "numpy.str_", lambda value: [str.__str__(value)], lambda text: import_module("numpy").str_(text)
+)
 _NUMPY_BYTES = Codec(
-    "numpy.bytes_", lambda value: [bytes.__getitem__(value, slice(None))], _numpy_bytes
+    "numpy.bytes_",
+    lambda value: [bytes.__getitem__(value, slice(None))],
+    lambda raw: import_module("numpy").bytes_(raw),
 )
 
 _BY_TYPE: dict[type, Codec] = {
@@ -194,8 +179,12 @@ _BY_TYPE: dict[type, Codec] = {
     bytes: Codec("bytes", lambda _: [], bytes),
     bytearray: Codec("bytearray", lambda _: [], bytearray),
     dt.date: Codec("date", _date_parts, dt.date),
-    dt.time: Codec("time", _time_parts, _time),
-    dt.datetime: Codec("datetime", lambda v: _date_parts(v) + _time_parts(v), _datetime),
+    dt.time: Codec("time", _time_parts, lambda *parts: dt.time(*parts[:-1], fold=parts[-1])),
+    dt.datetime: Codec(
+        "datetime",
+        lambda value: _date_parts(value) + _time_parts(value),
+        lambda *parts: dt.datetime(*parts[:-1], fold=parts[-1]),  # noqa: DTZ001 - with its zone
+    ),
     dt.timedelta: Codec("timedelta", lambda v: [v.days, v.seconds, v.microseconds], dt.timedelta),
     dt.timezone: Codec("timezone", _zone_parts, dt.timezone),
 }

@@ -298,7 +298,8 @@ class Trainer:
         inputs = RunInputs(
             "predict",
             module,
-            self._choose_datamodule(dataloaders, datamodule),
+            # by default that of the last run
+            self._core.datamodule if datamodule is None and dataloaders is None else datamodule,
             evaluation=dataloaders,
             ckpt_path=path,
             keeps_predictions=return_predictions is None or return_predictions,
@@ -1471,7 +1472,8 @@ class Trainer:
         from trainer_hooks.trainer.run.run_inputs import RunInputs
 
         module, path = self._choose_module_and_checkpoint(model, ckpt_path, fn)
-        owner = self._choose_datamodule(dataloaders, datamodule)
+        # by default that of the last run
+        owner = self._core.datamodule if datamodule is None and dataloaders is None else datamodule
         results: list[dict[str, float]] = (
             self._run(RunInputs(fn, module, owner, evaluation=dataloaders, ckpt_path=path)) or []
         )
@@ -1496,10 +1498,6 @@ class Trainer:
         if model is None and ckpt_path is None:
             ckpt_path = core.processes.run_on_rank_zero(partial(best_of_last_fit, self, core, fn))
         return module, self._resolve_checkpoint(ckpt_path, fn, module)
-
-    def _choose_datamodule(self, loaders: Any, datamodule: DataModule | None) -> DataModule | None:
-        """Return the data module to use: by default that of the last run."""
-        return self._core.datamodule if datamodule is None and loaders is None else datamodule
 
     def _resolve_checkpoint(
         self, ckpt_path: str | os.PathLike[str] | None, fn: str, module: Module

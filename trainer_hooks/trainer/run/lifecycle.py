@@ -131,7 +131,9 @@ class TrainerRun:
         # after `setup`, in which savers learn their folders
         check_folders(core, trainer)
         self._place_module()
-        self._renew_loaders(context)
+        makes_loaders = inputs.fn == "fit" and (inputs.train is None or inputs.evaluation is None)
+        if makes_loaders and context.plan.reload_dataloaders_every_n_epochs:
+            LoaderReload(inputs, context)
         load_data(inputs, context)
         context.data.load_training = None
         if self._distributed_run is not None:
@@ -332,13 +334,6 @@ class TrainerRun:
         hooks.on_after_configure_model(trainer, module)
         if self._profiler is not None:
             self._profiler.attach()
-
-    def _renew_loaders(self, context: RunContext) -> None:
-        """Set up the reloading of loaders, if the option is set and this run makes loaders."""
-        inputs = self.inputs
-        makes_loaders = inputs.fn == "fit" and (inputs.train is None or inputs.evaluation is None)
-        if makes_loaders and context.plan.reload_dataloaders_every_n_epochs:
-            LoaderReload(inputs, context)
 
     def _make_context(self, module: Module) -> RunContext:
         core, inputs = self.core, self.inputs
