@@ -149,10 +149,13 @@ def decide_on_rank_zero(trainer: Trainer, decide: Callable[[], Decision]) -> Dec
     Args:
         trainer: the trainer of the run.
         decide: computes the decision; called on rank 0 alone.
+
+    Raises:
+        TrainerHooksError: the error of rank 0; on the other ranks a CheckpointError with its text.
     """
     if trainer.world_size == 1:
         return decide()
-    decision: Decision = trainer.strategy.broadcast(decide() if trainer.is_global_zero else None)
+    decision: Decision = trainer.strategy.run_on_rank_zero(decide)
     return decision
 
 

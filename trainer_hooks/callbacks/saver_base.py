@@ -1,6 +1,6 @@
 """The parts of savers that `compat` and `adapters` build on.
 
-A saver of another framework's manner subclasses `UnrankedSaver`, or `ModelCheckpoint` if it ranks
+A saver of another framework's manner subclasses `Saver`, or `ModelCheckpoint` if it ranks
 checkpoints by a metric, and combines these parts: the plan of a save, templates of file names, and
 checks of its options. Code outside `trainer_hooks.callbacks` imports them from here, so that the
 files in `saving` can change freely.
@@ -8,8 +8,8 @@ files in `saving` can change freely.
 
 from __future__ import annotations
 
-from trainer_hooks.callbacks.saving.checkpoint_folder import FixedSavePath
 from trainer_hooks.callbacks.saving.file_names import (
+    FixedSavePath,
     check_template,
     fill_template,
     read_template,
@@ -17,6 +17,7 @@ from trainer_hooks.callbacks.saving.file_names import (
     template_values,
 )
 from trainer_hooks.callbacks.saving.load_checkpoint import restore_weights_and_optimizers
+from trainer_hooks.callbacks.saving.saver import SavePlan, Saver
 from trainer_hooks.callbacks.saving.saver_options import (
     check_dirpath,
     check_filename,
@@ -24,14 +25,11 @@ from trainer_hooks.callbacks.saving.saver_options import (
     check_kept,
     require_usable_path,
 )
-from trainer_hooks.callbacks.saving.saver_parts import SavePlan, Saver
-from trainer_hooks.callbacks.saving.unranked_saver import UnrankedSaver
 
 __all__ = [
     "FixedSavePath",
     "SavePlan",
     "Saver",
-    "UnrankedSaver",
     "check_dirpath",
     "check_filename",
     "check_flags",

@@ -14,14 +14,15 @@ import os
 import re
 import secrets
 import shutil
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from trainer_hooks._files import hidden_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 __all__ = [
     "PART_SUFFIX",
@@ -31,6 +32,7 @@ __all__ = [
     "is_sharded_folder",
     "is_unfinished_folder",
     "make_folder",
+    "open_atomically",
     "open_folder_part",
     "open_part",
     "remove_folder",
@@ -39,7 +41,6 @@ __all__ = [
     "reserve_name",
     "size_of_folder",
     "sync_folder",
-    "write_atomically",
 ]
 
 
@@ -62,12 +63,11 @@ _HERE = -100
 """AT_FDCWD: relative paths are relative to the working directory."""
 
 
-def write_atomically(target: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file whole or not at all, making its folder; delete leftovers of killed processes.
+@contextmanager
+def open_atomically(target: Path) -> Iterator[IO[bytes]]:
+    """Open a new file that is at `target` once the `with` block ends without an error.
 
-    Args:
-        target: the file.
-        write: writes the content into an open file, and syncs it.
+    Its folder is made, and leftovers of killed processes in it are deleted.
     """
     # not atomicwrites: it locks nothing, so a leftover could not be told from a running save
     make_folder(target.parent)
@@ -75,7 +75,10 @@ def write_atomically(target: Path, write: Callable[[IO[bytes]], None]) -> None:
     file, part = open_part(target)
     try:
         with file:  # unlocked only after the rename, or another process might delete it as stale
-            write(file)
+            yield file
+            # durable before it is renamed: after a power cut the name must not show an empty file
+            file.flush()
+            os.fsync(file.fileno())
             if target.is_dir():
                 replace_atomically(part, target)  # a sharded folder of that name
             else:
@@ -135,6 +138,8 @@ def remove_stale_parts(folder: Path) -> None:
         # an error means: locked by a live process, deleted by another one, or no permission
         with suppress(OSError):
             is_folder = is_unfinished_folder(path)
+            # open for writing, although nothing is written: on NFS, Linux emulates flock by a lock
+            # that needs it
             descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -158,6 +163,7 @@ def replace_atomically(part: Path, target: Path) -> None:
     if not os.path.lexists(target) or not (part.is_dir() or _is_real_folder(target)):
         part.replace(target)
         return
+    # not rename: it replaces no folder that holds files, and no folder by a file
     _exchange(part, target)
     remove_folder(part)
 
@@ -196,6 +202,7 @@ def make_folder(folder: Path) -> None:
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
+    # the name of the new folder is an entry of its parent, and durable only with that
     sync_folder(folder.parent)
 
 
@@ -223,31 +230,33 @@ def check_writable(folder: Path) -> None:
         # O_TMPFILE makes a file without a name: a process that is killed here leaves nothing
         os.close(os.open(existing, getattr(os, "O_TMPFILE", os.O_DIRECTORY) | os.O_WRONLY))
     except OSError as error:
+        # of a kernel or a file system without O_TMPFILE
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
             raise
-        file, part = open_part(existing / "trial")  # a file system without O_TMPFILE
+        file, part = open_part(existing / "trial")
         file.close()
         part.unlink(missing_ok=True)
 
 
+@dataclass(slots=True)
 class NameReservation:
     """A file name reserved for a new file, so that no other process or run chooses the same.
 
-    Args:
+    Attributes:
         path: a hidden file that stands for the name, locked as long as it is open.
-        descriptor: that file, open; None where nothing can be locked.
+        descriptor: that file, open; None where nothing can be locked, and once it is released.
     """
 
-    def __init__(self, path: Path, descriptor: int | None) -> None:
-        self._path, self._descriptor = path, descriptor
+    path: Path
+    descriptor: int | None
 
     def release(self) -> None:
         """Give the name up; if the file exists by now, the name stays taken by it."""
-        descriptor, self._descriptor = self._descriptor, None
+        descriptor, self.descriptor = self.descriptor, None
         if descriptor is None:
             return
         with suppress(OSError):
-            self._path.unlink()
+            self.path.unlink()
         # closing is not enough: a forked process may share the open file, and with it the lock
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -277,7 +286,7 @@ def reserve_name(target: Path) -> NameReservation | None:
             os.close(descriptor)
             return None
         except FileNotFoundError:
-            pass
+            pass  # its owner has deleted it since it was opened here
         except OSError:  # a file system without locks
             path.unlink(missing_ok=True)
             os.close(descriptor)

@@ -54,7 +54,9 @@ class HostCopier:
             # storages may all have the address 0
             if not source.nbytes() or address not in storages:
                 storages[address] = self._copy_of(source, unused)
-            copied[id(tensor)] = _view_of(storages[address], tensor)
+            view = torch.empty(0, dtype=tensor.dtype)
+            view.set_(storages[address], tensor.storage_offset(), tensor.size(), tensor.stride())
+            copied[id(tensor)] = _like(tensor, view)
         result = _copied(state, copied)
         # one wait for all copies, which were queued on the streams that compute the tensors
         for stream in streams.values():
@@ -132,12 +134,6 @@ def _is_ordinary(tensor: torch.Tensor) -> bool:
     )
 
 
-def _view_of(storage: torch.UntypedStorage, tensor: torch.Tensor) -> torch.Tensor:
-    view = torch.empty(0, dtype=tensor.dtype)
-    view.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
-    return _like(tensor, view)
-
-
 def _like(tensor: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     """Return the tensor `made` as a parameter or with `requires_grad`, as `tensor` is."""
     if isinstance(tensor, torch.nn.Parameter):
@@ -197,6 +193,7 @@ class BackgroundSave:
             self.error = error
             log.error("a save in the background failed: %s: %s", self.path, error_message(error))
         finally:
+            # whatever happened: the main thread waits for this without a limit
             self._ended.set()
 
     def wait(self) -> None:
@@ -216,6 +213,7 @@ class BackgroundSaves:
         notify: is called in the main thread with the path of each durable file, in order.
 
     Attributes:
+        pending: the save whose end, or whose error, nobody has waited for yet; else None.
         has_news: whether there are durable files that `notify` was not called with yet.
     """
 
@@ -224,7 +222,7 @@ class BackgroundSaves:
         self._notify = notify
         self._copier = HostCopier()
         self._written: deque[str] = deque()
-        self._save: BackgroundSave | None = None
+        self.pending: BackgroundSave | None = None
 
     def start(
         self,
@@ -253,11 +251,11 @@ class BackgroundSaves:
         )
         try:
             # before start(): an interrupt between the two lines must not lose a running thread
-            self._save = save
+            self.pending = save
             thread.start()
         except BaseException as error:
             if save.call_off():
-                self._save = None
+                self.pending = None
             if isinstance(error, RuntimeError):  # threading's error at the limit on threads
                 raise CheckpointError(
                     f"the save of {save.path!r} in the background cannot begin: {error}. Raise the "
@@ -268,6 +266,7 @@ class BackgroundSaves:
 
     def notify_durable(self) -> None:
         """Call `notify` with each file that has become durable since the last call."""
+        # before the loop: a file that becomes durable meanwhile sets it again
         self.has_news = False
         while self._written:
             self._notify(self._written.popleft())
@@ -275,11 +274,11 @@ class BackgroundSaves:
     def catch_up(self) -> None:
         """Wait until no save is pending, and notify of all files; a save's error is not raised."""
         while True:
-            save = self._save
+            save = self.pending
             if save is not None:
                 save.wait()
             self.notify_durable()
-            if self._save is save:  # else a callback of `notify` has started another save
+            if self.pending is save:  # else a callback of `notify` has started another save
                 return
 
     def finish(self) -> None:
@@ -289,7 +288,8 @@ class BackgroundSaves:
             CheckpointError: the save failed; the message names the file and the reason.
         """
         self.catch_up()
-        save, self._save = self._save, None
+        # given up before its error is raised: each error is raised once
+        save, self.pending = self.pending, None
         if save is not None and save.error is not None:
             raise CheckpointError(
                 f"the save of {save.path!r} in the background failed: {error_message(save.error)}"
@@ -297,9 +297,10 @@ class BackgroundSaves:
 
     def release(self) -> None:
         """Free the memory of the copy, unless a save still needs it."""
-        if self._save is None:
+        if self.pending is None:
             self._copier.release()
 
     def _note(self, path: str) -> None:
+        # in the writer's thread, which calls no hooks: it only leaves the path for the main thread
         self._written.append(path)
         self.has_news = True

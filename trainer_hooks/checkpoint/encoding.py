@@ -13,6 +13,7 @@ import datetime as dt
 import pathlib
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
+from importlib import import_module
 from operator import is_
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ __all__ = [
     "UnsavableValueError",
     "codec_of",
     "decode",
-    "encode_state",
+    "encode_checkpoint",
     "find_unsavable",
     "require_plain",
     "with_items",
@@ -91,14 +92,6 @@ def _time_parts(value: dt.time | dt.datetime) -> list[Any]:
     return [
         value.hour, value.minute, value.second, value.microsecond, value.tzinfo, value.fold,
     ]  # fmt: skip
-
-
-def _time(hour: int, minute: int, second: int, micro: int, zone: Any, fold: int) -> dt.time:
-    return dt.time(hour, minute, second, micro, zone, fold=fold)
-
-
-def _datetime(*parts: Any) -> dt.datetime:
-    return dt.datetime(*parts[:-1], fold=parts[-1])  # noqa: DTZ001 - its zone is among the parts
 
 
 def _zone_parts(value: dt.timezone) -> list[Any]:
@@ -165,18 +158,6 @@ def _array(spec: Any, shape: list[int], data: torch.Tensor) -> Any:
     return np.ndarray(tuple(shape), dtype, raw) if raw else np.empty(tuple(shape), dtype)
 
 
-def _numpy_str(text: str) -> Any:
-    import numpy as np
-
-    return np.str_(text)
-
-
-def _numpy_bytes(raw: bytes) -> Any:
-    import numpy as np
-
-    return np.bytes_(raw)
-
-
 _ARRAY = Codec("numpy.ndarray", _array_parts, _array)
 _SCALAR = Codec(
     "numpy.generic",
@@ -184,9 +165,13 @@ _SCALAR = Codec(
     lambda *parts: _array(*parts)[()],
 )
 # not as arrays, in which they would lose trailing zeros
-_NUMPY_STR = Codec("numpy.str_", lambda value: [str.__str__(value)], _numpy_str)
+_NUMPY_STR = Codec(
+    "numpy.str_", lambda value: [str.__str__(value)], lambda text: import_module("numpy").str_(text)
+)
 _NUMPY_BYTES = Codec(
-    "numpy.bytes_", lambda value: [bytes.__getitem__(value, slice(None))], _numpy_bytes
+    "numpy.bytes_",
+    lambda value: [bytes.__getitem__(value, slice(None))],
+    lambda raw: import_module("numpy").bytes_(raw),
 )
 
 _BY_TYPE: dict[type, Codec] = {
@@ -194,8 +179,12 @@ _BY_TYPE: dict[type, Codec] = {
     bytes: Codec("bytes", lambda _: [], bytes),
     bytearray: Codec("bytearray", lambda _: [], bytearray),
     dt.date: Codec("date", _date_parts, dt.date),
-    dt.time: Codec("time", _time_parts, _time),
-    dt.datetime: Codec("datetime", lambda v: _date_parts(v) + _time_parts(v), _datetime),
+    dt.time: Codec("time", _time_parts, lambda *parts: dt.time(*parts[:-1], fold=parts[-1])),
+    dt.datetime: Codec(
+        "datetime",
+        lambda value: _date_parts(value) + _time_parts(value),
+        lambda *parts: dt.datetime(*parts[:-1], fold=parts[-1]),  # noqa: DTZ001 - with its zone
+    ),
     dt.timedelta: Codec("timedelta", lambda v: [v.days, v.seconds, v.microseconds], dt.timedelta),
     dt.timezone: Codec("timezone", _zone_parts, dt.timezone),
 }
@@ -257,9 +246,24 @@ class Encoder:
     """
 
     def __init__(self, whole: Any) -> None:
-        self._used = _storage_use(whole)
+        # for each storage, by its address, the bytes that each view of it in `whole` covers
+        self._used: dict[int, dict[Any, int]] = {}
         self._done: dict[int, tuple[Any, Any]] = {}
         self._open: set[int] = set()
+        seen: set[int] = set()
+        left = [whole]
+        # a loop and no recursion: how deep the state is nested is checked only as it is encoded
+        while left:
+            value = left.pop()
+            kind = type(value)
+            if kind in _TENSORS and _is_in_memory(value):
+                views = self._used.setdefault(value.untyped_storage().data_ptr(), {})
+                place = (value.storage_offset(), value.shape, value.stride())
+                views[place] = value.numel() * value.element_size()
+            elif (kind in SEQUENCES or kind in MAPPINGS) and id(value) not in seen:
+                seen.add(id(value))
+                left.extend(value)
+                left.extend(value.values() if kind in MAPPINGS else ())
 
     def encode(self, value: Any, path: str = "") -> Any:
         """Return `value` as plain data.
@@ -286,7 +290,21 @@ class Encoder:
             if id(value) in self._open or len(self._open) >= DEEPEST:
                 raise self._nesting_error(value, path)
             self._open.add(id(value))
-            encoded = self._mapping(value, path) if kind in MAPPINGS else self._items(value, path)
+            if kind in MAPPINGS:
+                encoded = self._mapping(value, path)
+            else:
+                items = [
+                    item if type(item) in _ATOMS else self.encode(item, f"{path}[{number}]")
+                    for number, item in enumerate(value)
+                ]
+                if kind in (list, tuple, set) and all(map(is_, items, value)):
+                    encoded = value
+                elif kind in (list, tuple):
+                    encoded = kind(items)
+                else:
+                    encoded = {TAG: SEQUENCES[kind], "items": items}
+                    if kind is deque:
+                        encoded["maxlen"] = value.maxlen
             self._open.discard(id(value))
         else:
             encoded = self._single(value, path)
@@ -300,24 +318,14 @@ class Encoder:
         shown = path if len(path) < 60 else f"{path[:60]}..."
         return UnsavableValueError(shown, value, f"it lies more than {DEEPEST} levels deep")
 
-    def _items(self, value: Any, path: str) -> Any:
-        items = [
-            item if type(item) in _ATOMS else self.encode(item, f"{path}[{number}]")
-            for number, item in enumerate(value)
-        ]
-        kind = type(value)
-        is_same = all(map(is_, items, value))
-        if kind in (list, tuple, set) and is_same:
-            return value
-        if kind in (list, tuple):
-            return kind(items)
-        tagged = {TAG: SEQUENCES[kind], "items": items}
-        return {**tagged, "maxlen": value.maxlen} if kind is deque else tagged
-
     def _mapping(self, value: Any, path: str) -> Any:
         kind = type(value)
-        if kind in (OrderedDict, Counter) and vars(value):
-            self._require_attributes(value, path)
+        # torch saves the attributes of an OrderedDict as they are, and those of no other mapping
+        if kind is Counter and vars(value):
+            raise UnsavableValueError(path, value, "something is attached to it as an attribute")
+        for name, attached in vars(value).items() if kind is OrderedDict else ():
+            if self.encode(attached, f"{path}.{name}") is not attached:
+                raise UnsavableValueError(f"{path}.{name}", attached, "as an attribute it is lost")
         keys = [
             key if type(key) in _ATOMS else self.encode(key, f"{path} (a key)") for key in value
         ]
@@ -349,14 +357,6 @@ class Encoder:
         raise UnsavableValueError(
             f"{path} (its factory)", factory, f"it must be one of {known_ones}"
         )
-
-    def _require_attributes(self, value: Any, path: str) -> None:
-        """Raise if an attribute set on a mapping would be lost or changed by the file."""
-        if type(value) is Counter:
-            raise UnsavableValueError(path, value, "something is attached to it as an attribute")
-        for name, attached in vars(value).items():
-            if self.encode(attached, f"{path}.{name}") is not attached:
-                raise UnsavableValueError(f"{path}.{name}", attached, "as an attribute it is lost")
 
     def _single(self, value: Any, path: str) -> dict[str, Any]:
         codec = codec_of(value)
@@ -418,25 +418,6 @@ def _is_in_memory(tensor: torch.Tensor) -> bool:
     )
 
 
-def _storage_use(whole: Any) -> dict[int, dict[Any, int]]:
-    """Return, for each storage by its address, the bytes that each view of it in `whole` covers."""
-    used: dict[int, dict[Any, int]] = {}
-    seen: set[int] = set()
-    left = [whole]
-    while left:
-        value = left.pop()
-        kind = type(value)
-        if kind in _TENSORS and _is_in_memory(value):
-            views = used.setdefault(value.untyped_storage().data_ptr(), {})
-            place = (value.storage_offset(), value.shape, value.stride())
-            views[place] = value.numel() * value.element_size()
-        elif (kind in SEQUENCES or kind in MAPPINGS) and id(value) not in seen:
-            seen.add(id(value))
-            left.extend(value)
-            left.extend(value.values() if kind in MAPPINGS else ())
-    return used
-
-
 _CONTAINERS: dict[str, Any] = {name: kind for kind, name in (SEQUENCES | MAPPINGS).items()}
 
 
@@ -479,6 +460,7 @@ class _Decoder:
             items = [self.decode(item) for item in value]
             decoded = value if all(map(is_, items, value)) else kind(items)
         self._depth -= 1
+        # by id alone: the caller holds the data of the file, so that no id is used again
         self._done[id(value)] = decoded
         return decoded
 
@@ -529,35 +511,55 @@ def find_unsavable(value: Any) -> tuple[str, Any] | None:
 def require_plain(value: Any, owner: str) -> None:
     """Raise unless `value` can be saved and loaded back safely.
 
+    Args:
+        value: the value.
+        owner: the callback or key that the value belongs to, for messages.
+
     Raises:
         CheckpointStateError: it cannot; the message names the owner and the position in the value.
     """
-    encode_state(value, owner, Encoder(value))
+    try:
+        Encoder(value).encode(value)
+    except UnsavableValueError as error:
+        raise _refusal(error, owner) from error
 
 
-def encode_state(value: Any, owner: str, encoder: Encoder) -> Any:
-    """Return a state as data that torch opens without running code.
+def encode_checkpoint(checkpoint: dict[str, Any], label_of: Callable[[str], str]) -> dict[str, Any]:
+    """Return a checkpoint as data that torch opens without running code.
 
     Args:
-        value: the state.
-        owner: the callback or key that the state belongs to, for messages.
-        encoder: the encoder of the whole checkpoint.
+        checkpoint: the checkpoint.
+        label_of: returns the description of the callback with a state key, for messages.
 
     Raises:
         CheckpointStateError: it holds an object that only code could rebuild; the message names
             the owner and the position in the value.
     """
+    encoder = Encoder(checkpoint)  # one for all: objects that two owners share stay shared
+    encoded: dict[str, Any] = {}
+    states: dict[str, Any] = {}
+    key, state_key = "", None
     try:
-        return encoder.encode(value)
+        for key, value in checkpoint.items():
+            if key != "callbacks":
+                encoded[key] = encoder.encode(value)
+        for state_key, state in checkpoint.get("callbacks", {}).items():
+            states[state_key] = encoder.encode(state)
     except UnsavableValueError as error:
-        item = error.value
-        named = f"{type(item).__module__}.{type(item).__qualname__}"
-        rule = f" {error.rule[0].upper()}{error.rule[1:]}." if error.rule else ""
-        raise CheckpointStateError(
-            f"the state of {owner} holds {_SHORT.repr(item)} of type {named} at state{error.path}: "
-            "a checkpoint holds only plain data (numbers, texts, bytes, dates, paths, containers of"
-            " those), arrays and tensors, and no subclasses of them, so that opening one runs no "
-            f"code.{rule} Save plain data and rebuild the object in load_state_dict. Parts of the "
-            "state of another framework's callback can be named: "
-            "trainer_hooks.adapters.keep_opaque(callback, key)."
-        ) from error
+        owner = f"checkpoint[{key!r}]" if state_key is None else label_of(state_key)
+        raise _refusal(error, owner) from error
+    return {**encoded, "callbacks": states} if "callbacks" in checkpoint else encoded
+
+
+def _refusal(error: UnsavableValueError, owner: str) -> CheckpointStateError:
+    item = error.value
+    named = f"{type(item).__module__}.{type(item).__qualname__}"
+    rule = f" {error.rule[0].upper()}{error.rule[1:]}." if error.rule else ""
+    return CheckpointStateError(
+        f"the state of {owner} holds {_SHORT.repr(item)} of type {named} at state{error.path}: "
+        "a checkpoint holds only plain data (numbers, texts, bytes, dates, paths, containers of"
+        " those), arrays and tensors, and no subclasses of them, so that opening one runs no "
+        f"code.{rule} Save plain data and rebuild the object in load_state_dict. Parts of the "
+        "state of another framework's callback can be named: "
+        "trainer_hooks.adapters.keep_opaque(callback, key)."
+    )

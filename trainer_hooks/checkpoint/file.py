@@ -25,10 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.checkpoint import seal
-from trainer_hooks.checkpoint.atomic_write import (
-    is_sharded_folder,
-    write_atomically,
-)
+from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, open_atomically
 from trainer_hooks.checkpoint.encoding import decode
 from trainer_hooks.checkpoint.migrations import migrate
 from trainer_hooks.checkpoint.paths import absolute_path, is_remote, modified_at
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "load_checkpoint",
-    "load_with_meta_tensors",
     "read_checkpoint",
     "summarize",
     "verify_checkpoint",
@@ -88,24 +84,17 @@ def write_checkpoint(
     now = time.time_ns() if saved_at is None else saved_at
     summary = CheckpointSummary.of(checkpoint, now, module, origin, process)
 
-    def write(file: IO[bytes]) -> None:
-        if dump is not None:
-            dump(checkpoint, file)
-        else:
-            torch.save(checkpoint, file)
-            seal.write_seal(file, summary)
-        # durable before it is renamed: after a power cut the name must not show an empty file
-        file.flush()
-        os.fsync(file.fileno())
-
+    opened = _open_upload(target) if is_remote(target) else open_atomically(Path(target))
     try:
-        if is_remote(target):
-            _send(write, target)
-        else:
-            write_atomically(Path(target), write)
+        with opened as file:
+            if dump is not None:
+                dump(checkpoint, file)
+            else:
+                torch.save(checkpoint, file)
+                seal.write_seal(file, summary)
     except (OSError, RuntimeError, ValueError) as error:  # torch raises RuntimeError on a full disk
         if isinstance(error, CheckpointError):
-            raise
+            raise  # of `dump` or of a remote store, whose messages say what to do
         raise CheckpointError(
             f"checkpoint {target!r} could not be written: {_root_of(error)}. What was there before "
             "is untouched. Check that the folder exists, is writable and has room."
@@ -113,7 +102,9 @@ def write_checkpoint(
     return target
 
 
-def load_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> dict[str, Any]:
+def load_checkpoint(
+    path: str | os.PathLike[str], map_location: Any = "cpu", *, reads_shards: bool = True
+) -> dict[str, Any]:
     """Return the checkpoint at `path` in the present format, its values decoded.
 
     A checkpoint that trainer_hooks did not write is returned unchanged.
@@ -121,34 +112,14 @@ def load_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
     Args:
         path: a checkpoint, or weights in a `.safetensors` file.
         map_location: where its tensors go, as in `torch.load`.
+        reads_shards: False to leave the tensors of a sharded folder on the meta device;
+            `read_shards` then reads those that a rank needs.
 
     Raises:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is damaged, no checkpoint, of a newer format, or would need code to be
             run.
     """
-    checkpoint = _read_and_decode(path, map_location)
-    if has_shards(checkpoint):
-        from trainer_hooks.checkpoint.sharded_folder import with_tensors
-
-        return with_tensors(checkpoint, path, map_location)
-    return checkpoint
-
-
-def load_with_meta_tensors(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the checkpoint at `path`; the tensors of a sharded folder are on the meta device.
-
-    `read_shards` reads those that are needed.
-    """
-    checkpoint = _read_and_decode(path, "cpu")
-    if has_shards(checkpoint):
-        from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors
-
-        return with_empty_tensors(checkpoint, path)
-    return checkpoint
-
-
-def _read_and_decode(path: str | os.PathLike[str], map_location: Any) -> dict[str, Any]:
     if Path(path).suffix == SAFETENSORS_SUFFIX:  # has neither a seal nor a format
         checkpoint = read_safetensors(path, map_location)
     else:
@@ -157,7 +128,14 @@ def _read_and_decode(path: str | os.PathLike[str], map_location: Any) -> dict[st
         return checkpoint
     # migrated before decoding: format 1 was not encoded, so its migration encodes it first
     present = migrate(checkpoint, str(path))
-    return {key: decode(value, str(path)) for key, value in present.items()}
+    checkpoint = {key: decode(value, str(path)) for key, value in present.items()}
+    if not has_shards(checkpoint):
+        return checkpoint
+    from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors, with_tensors
+
+    if reads_shards:
+        return with_tensors(checkpoint, path, map_location)
+    return with_empty_tensors(checkpoint, path)
 
 
 def has_shards(checkpoint: dict[str, Any]) -> bool:
@@ -174,7 +152,10 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
         CheckpointError: it is truncated, damaged, no checkpoint, or would need code to be run.
     """
     if _is_folder(path):
-        return _read_run(path, map_location)
+        # all its files first, also the shards that are read later
+        _require_undamaged_folder(path)
+        run = Path(absolute_path(path), seal.RUN)
+        return _unpickle(run, str(path), map_location=map_location)
     with _at_hand(path) as file:
         name = str(path)
         try:
@@ -216,6 +197,7 @@ def summarize(path: str) -> CheckpointSummary:
             return seal.folder_summary(Path(absolute_path(path)))
         except (OSError, ValueError) as error:
             raise _damaged(path, error) from error
+    # the end alone: a search reads the summary of every file in a folder
     if is_remote(path):
         from trainer_hooks.checkpoint import remote
 
@@ -245,12 +227,6 @@ def _is_folder(path: str | os.PathLike[str]) -> bool:
     return not is_remote(path) and is_sharded_folder(absolute_path(path))
 
 
-def _read_run(path: str | os.PathLike[str], map_location: Any) -> dict[str, Any]:
-    """Return `run.pt` of a sharded folder, after all files of the folder are verified."""
-    _require_undamaged_folder(path)
-    return _unpickle(Path(absolute_path(path), seal.RUN), str(path), map_location=map_location)
-
-
 def _require_undamaged_folder(path: str | os.PathLike[str]) -> None:
     try:
         seal.check_folder(Path(absolute_path(path)))
@@ -260,14 +236,16 @@ def _require_undamaged_folder(path: str | os.PathLike[str]) -> None:
         raise _unreadable(str(path), error) from error
 
 
-def _send(write: Callable[[IO[bytes]], None], target: str) -> None:
+@contextmanager
+def _open_upload(target: str) -> Iterator[IO[bytes]]:
+    """Open a new file that is uploaded once the `with` block ends without an error."""
     from trainer_hooks.checkpoint import remote
 
     # to a local file first: sealing seeks in the file, and an upload must be all or nothing
     with TemporaryDirectory(prefix="trainer_hooks-") as folder:
         local = Path(folder, "unsent")
         with local.open("w+b") as file:
-            write(file)
+            yield file
         remote.upload(local, target)
 
 

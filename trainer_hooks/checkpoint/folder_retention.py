@@ -119,7 +119,8 @@ def plan_retention(
     files = [
         path
         for path in listed
-        if not path.is_symlink() and (path.is_file() or _is_of_several(path))
+        if not path.is_symlink()
+        and (path.is_file() or is_sharded_folder(path) or is_unfinished_folder(path))
     ]
     saved: list[_Saved] = []
     entries: list[RetentionDecision] = []
@@ -133,11 +134,6 @@ def plan_retention(
             else:
                 saved.append(judged)
     return [*_decided(saved, rule, targets), *entries]
-
-
-def _is_of_several(path: Path) -> bool:
-    """Return whether a folder is a sharded checkpoint, or an unfinished one."""
-    return is_sharded_folder(path) or is_unfinished_folder(path)
 
 
 def _judged(path: Path, rule: RetentionRule, newest_format: int) -> _Saved | RetentionDecision:

@@ -173,12 +173,6 @@ def is_hparams_object(wanted: tuple[Any, ...]) -> bool:
     return isinstance(wanted[0], Mapping | Namespace) or is_dataclass(wanted[0])
 
 
-def _items_of(whole: Any) -> dict[str, Any]:
-    if isinstance(whole, Namespace):
-        return dict(vars(whole))
-    return {one.name: getattr(whole, one.name) for one in fields(whole)}
-
-
 def select_hparams(
     arguments: Mapping[str, Any], wanted: tuple[Any, ...], ignore: str | Iterable[str] | None
 ) -> HyperParameters:
@@ -195,7 +189,10 @@ def select_hparams(
     ignored = {ignore} if isinstance(ignore, str) else set(ignore or ())
     if is_hparams_object(wanted):
         (whole,) = wanted
-        chosen = dict(whole) if isinstance(whole, Mapping) else _items_of(whole)
+        if isinstance(whole, Mapping | Namespace):
+            chosen = dict(whole if isinstance(whole, Mapping) else vars(whole))
+        else:
+            chosen = {one.name: getattr(whole, one.name) for one in fields(whole)}
     elif wanted:
         for name in wanted:
             if name not in arguments:

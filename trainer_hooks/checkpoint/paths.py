@@ -85,6 +85,7 @@ def exists(path: str) -> bool:
         from trainer_hooks.checkpoint import remote
 
         return remote.exists(path)
+    # `exists` follows links: a broken one is no file, but its name is taken
     return Path(path).exists() or Path(path).is_symlink()
 
 

@@ -76,7 +76,11 @@ def upload(source: Path, address: str, what: str = "checkpoint") -> None:
             with source.open("rb") as sent, store.open(unfinished, "rb") as stored:
                 if checksum(sent) != checksum(stored):
                     raise OSError("what was read back differs from what was sent")
-            _rename(store, unfinished, final, is_flat=_is_flat(address))
+            if _is_flat(address):  # copied, as a copy appears there whole or not at all
+                store.cp_file(unfinished, final)
+                store.rm_file(unfinished)
+            else:
+                store.mv(unfinished, final)
         except BaseException:
             _discard(store, unfinished)
             raise
@@ -166,15 +170,6 @@ def files_in(folder: str, extension: str, depth: int = 0) -> list[str]:
 def _is_flat(address: str) -> bool:
     """Return whether a store has no folders, only names."""
     return address.partition("://")[0] in _FLAT
-
-
-def _rename(store: Any, old: str, new: str, *, is_flat: bool) -> None:
-    """Rename a file; in a flat store by copying, as a copy appears whole or not at all."""
-    if is_flat:
-        store.cp_file(old, new)
-        store.rm_file(old)
-    else:
-        store.mv(old, new)
 
 
 def _opened(address: str) -> tuple[Any, str]:

@@ -99,22 +99,17 @@ class CheckpointSummary:
         progress = own.get("progress") if isinstance(own, dict) else None
         if progress is None and isinstance(loops, dict):  # where format 1 has it
             progress = loops.get("fit_loop")
-        return cls(
-            saved_at,
-            module,
-            "optimizer_states" in checkpoint,
-            _count(checkpoint, "epoch"),
-            _count(progress, "batches_completed"),
-            _count(checkpoint, "global_step"),
-            origin,
-            process,
+        # another tool may have stored anything under these keys
+        epoch, batches, step = (
+            count if isinstance(count, int) else 0
+            for count in (
+                checkpoint.get("epoch"),
+                progress.get("batches_completed") if isinstance(progress, dict) else 0,
+                checkpoint.get("global_step"),
+            )
         )
-
-
-def _count(state: Any, name: str) -> int:
-    """Return a counter of a state, or 0 if there is none."""
-    value = state.get(name) if isinstance(state, dict) else None
-    return value if isinstance(value, int) else 0
+        is_resumable = "optimizer_states" in checkpoint
+        return cls(saved_at, module, is_resumable, epoch, batches, step, origin, process)
 
 
 def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:
@@ -139,6 +134,7 @@ def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:
     length = struct.pack("<H", len(_MAGIC) + _CRC_DIGITS + len(text))
     # the checksum covers the comment's length as well, as it will be in the file
     listing = listing[:-2] + length
+    # over the last two bytes of the end record, the length of a comment that is empty so far
     file.seek(end - 2)
     file.write(length + _MAGIC + _checksum(listing, text) + text)
 
@@ -177,10 +173,12 @@ def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
         ValueError: the file is not as it was written; the message names the difference.
     """
     size = file.seek(0, io.SEEK_END)
-    comment = _read_comment(_tail(file, size))
+    file.seek(max(0, size - TAIL))
+    comment = _read_comment(file.read(TAIL))
     if comment is not None:
         text, crc, length = comment
         facts = json.loads(text)
+        # the size first: a file that was cut is found without reading it
         if facts["size"] + length != size:
             raise ValueError(f"it has {size} bytes, and {facts['size'] + length} were written")
         file.seek(facts["directory"])
@@ -216,11 +214,6 @@ def _read_comment(tail: bytes) -> tuple[bytes, bytes, int] | None:
     ):
         raise ValueError("its seal is damaged")
     return text, crc, len(comment)
-
-
-def _tail(file: IO[bytes], size: int) -> bytes:
-    file.seek(max(0, size - TAIL))
-    return file.read(TAIL)
 
 
 def _checksum(listing: bytes, text: bytes) -> bytes:
@@ -287,7 +280,7 @@ def file_checksum(file: Path) -> tuple[int, int]:
 
 def checksum(file: IO[bytes]) -> tuple[int, int]:
     """Return the length and the CRC-32 of all that can be read from a file."""
-    crc32 = _crc32()
+    crc32 = fast_crc32() or zlib.crc32
     length = crc = 0
     while chunk := file.read(_READ):
         length, crc = length + len(chunk), crc32(chunk, crc)
@@ -304,10 +297,6 @@ def fast_crc32() -> Callable[[Any, int], int] | None:
     return crc32
 
 
-def _crc32() -> Callable[[Any, int], int]:
-    return fast_crc32() or zlib.crc32
-
-
 def damaged_part(parts: ZipFile, descriptor: int, sums: Checksums) -> str | None:
     """Return the name of a zip part that differs from its checksum, or None.
 
@@ -321,9 +310,10 @@ def damaged_part(parts: ZipFile, descriptor: int, sums: Checksums) -> str | None
             only the header is read again.
     """
     listed = parts.infolist()
-    is_damaged = partial(_is_damaged, parts, descriptor, sums, _crc32())
+    is_damaged = partial(_is_damaged, parts, descriptor, sums, fast_crc32() or zlib.crc32)
     if sums:  # the bytes were read and summed up already, so threads would not pay
         return next((part.filename for part in listed if is_damaged(part)), None)
+    # threads do run side by side here: reading and summing up both release Python's lock
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
         results = zip(listed, pool.map(is_damaged, listed), strict=True)
         return next((part.filename for part, is_bad in results if is_bad), None)
@@ -402,13 +392,9 @@ class ChecksummedReader(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set the offset of the next read, and return it."""
+        """Set the offset of the next read, and return it; `tell` of the base class calls this."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place}.get(whence)
         self._place = offset + (os.fstat(self._descriptor).st_size if base is None else base)
-        return self._place
-
-    def tell(self) -> int:
-        """Return the offset of the next read."""
         return self._place
 
     def readinto(self, target: Any) -> int:

@@ -67,11 +67,7 @@ def write_folder(
     shards: Mapping[str, Sequence[Any]],
     path: str | os.PathLike[str],
     group: Any,
-    *,
-    module: str,
-    saved_at: int,
-    origin: str,
-    process: str,
+    **facts: Any,
 ) -> str:
     """Write a sharded checkpoint to `path`; return the absolute path.
 
@@ -84,10 +80,7 @@ def write_folder(
             tensor, and the shard's offsets in it.
         path: the folder.
         group: the process group for the collectives.
-        module: the name of the module's class, for the summary.
-        saved_at: when it is saved, in nanoseconds since 1970.
-        origin: the run's origin, for the summary.
-        process: the identity of this process, for the summary.
+        **facts: the further arguments of `CheckpointSummary.of`.
 
     Raises:
         CheckpointError: a rank cannot write; the checkpoint that was there before is untouched.
@@ -98,7 +91,10 @@ def write_folder(
     part: Path | None = None
     try:
         if rank == 0:
-            part, lock = _agreed(group, lambda: open_folder_part(Path(target)), tell=_first)
+            # the lock is this process's own, and lasts until the folder is moved or given up
+            part, lock = _agreed(
+                group, lambda: open_folder_part(Path(target)), tell=lambda opened: opened[0]
+            )
         else:
             part = _agreed(group, None)
         # no rank may leave earlier: the seal says that all shards are durable
@@ -110,7 +106,7 @@ def write_folder(
             _write_rest(part, checkpoint)  # after the shards, as `.metadata` is
             for name in (RUN, ".metadata"):
                 sums[name] = file_checksum(part / name)
-            summary = CheckpointSummary.of(checkpoint, saved_at, module, origin, process)
+            summary = CheckpointSummary.of(checkpoint, **facts)
             # last: a folder without a seal is no checkpoint, wherever a kill happens
             seal_folder(part, sums, summary)
             replace_atomically(part, Path(target))
@@ -182,10 +178,6 @@ def _write_rest(part: Path, checkpoint: Mapping[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def _first(result: tuple[Path, int]) -> Path:
-    return result[0]
-
-
 def _agreed(group: Any, decide: Callable[[], Any] | None, tell: Any = lambda result: result) -> Any:
     """Return rank 0's result in all ranks, or raise its error in all of them."""
     result, box = None, [None, ""]
@@ -195,6 +187,7 @@ def _agreed(group: Any, decide: Callable[[], Any] | None, tell: Any = lambda res
             box = [tell(result), ""]
         except (OSError, RuntimeError, ValueError) as error:
             box = [None, f"rank 0: {error_message(error)}"]
+    # after an error, too: the other ranks wait in this broadcast.
     # on the CPU: the group of saves is Gloo's, which also works beside a training on GPUs
     dist.broadcast_object_list(box, 0, group=group, device=torch.device("cpu"))
     if box[1]:
@@ -208,6 +201,7 @@ def _all_agreed(group: Any, act: Callable[[], Any]) -> list[Any]:
     try:
         result = act()
     except (OSError, RuntimeError, ValueError, CheckpointException) as error:
+        # told below, not raised here: the other ranks wait for this one in the gathering
         fault = f"rank {dist.get_rank(group)}: {error_message(error)}"
     box: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(box, (result, fault), group=group)
@@ -322,12 +316,10 @@ def with_tensors(
 
 def _filled(run: dict[str, Any], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
     # a tensor may belong at several paths, as a tied weight does
-    filled: Any = run
     for place, name in shard_names_by_path(run).items():
         if name in tensors:
-            filled = _put(filled, place, tensors[name])
-    complete: dict[str, Any] = filled
-    return complete
+            run = _put(run, place, tensors[name])
+    return run
 
 
 def _put(tree: Any, place: StatePath, value: Any) -> Any:

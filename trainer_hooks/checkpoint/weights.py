@@ -67,6 +67,7 @@ def require_fitting(
     problems = []
     if strict:
         problems += [_listed("missing", missing), _listed("unexpected", unexpected)]
+    # also if not strict: torch refuses a tensor of another shape in any case
     problems.append(_listed("of another shape", shapes))
     if any(problems):
         way_out = ", or load what fits with load_from_checkpoint(..., strict=False)"

@@ -276,16 +276,9 @@ class Stopwatch:
             return self._train, self._eval + passed
         return self._train + passed, self._eval
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the seconds so far as plain data."""
-        # this rank's own times: those that the ranks agreed on are a reading of them
-        train, evaluation = self.measure()
-        return {"train_seconds": train, "eval_seconds": evaluation}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Restore saved seconds; 0 for those that an older checkpoint lacks."""
-        self._train = float(state_dict.get("train_seconds", 0.0))
-        self._eval = float(state_dict.get("eval_seconds", 0.0))
+    def restore(self, train_seconds: float, eval_seconds: float) -> None:
+        """Restore saved seconds."""
+        self._train, self._eval = train_seconds, eval_seconds
         if self._since is not None:
             # count from the restore on: the saved seconds hold the time before
             self._since = time.monotonic()
@@ -398,11 +391,12 @@ class Timekeeper:
             name: {key: getattr(counts, key) for key in _TIMES}
             for name, counts in self._starts.items()
         }
-        return {**self.stopwatch.state_dict(), **starts}
+        # this rank's own times: those that the ranks agreed on are a reading of them
+        return {**dict(zip(_TIMES, self.stopwatch.measure(), strict=True)), **starts}
 
     def load_wall_times(self, times: Mapping[str, Any]) -> None:
         """Restore the times that `wall_times` returned; those of an older checkpoint are empty."""
-        self.stopwatch.load_state_dict(times)
+        self.stopwatch.restore(*(float(times.get(name, 0.0)) for name in _TIMES))
         for name in _STARTS:
             self._starts[name] = _with_known(self._starts[name], times.get(name, {}))
 

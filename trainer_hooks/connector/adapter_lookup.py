@@ -32,52 +32,55 @@ _ADAPTERS_BY_ID: WeakValueDictionary[int, Any] = WeakValueDictionary()
 An adapter holds a reference to its object, so that an id in the table is not reused."""
 
 
-def adapt(item: Any, kind: type = Callback) -> Any:
+def adapt(item: Any, wanted: type = Callback) -> Any:
     """Return the adapter of a foreign object, the same one each time; any other object as it is.
 
     Args:
         item: the object.
-        kind: the class of which the adapter must be an instance.
+        wanted: the class of which the adapter must be an instance.
 
     Raises:
         CallbackError: its adapter cannot be loaded, or does not take the object.
     """
-    if isinstance(item, kind | type):
+    if isinstance(item, wanted | type):
         return item
     known = _ADAPTERS_BY_ID.get(id(item))
-    if isinstance(known, kind):
+    if isinstance(known, wanted):
         return known
     entry = find_adapter_entry_point(type(item))
     if entry is None:
         return item
-    adapter = _load_and_call(entry, item)
-    if not isinstance(adapter, kind):
+    foreign = f"{type(item).__module__}.{type(item).__qualname__}"
+    where = f"adapter {entry.value!r} (entry point {entry.name!r} of the group {ADAPTER_GROUP!r})"
+    try:
+        make_adapter: Callable[[Any], Any] = entry.load()
+    except Exception as error:
         raise CallbackError(
-            f"adapter {entry.value!r} (entry point {entry.name!r} of the group {ADAPTER_GROUP!r}) "
-            f"returned {adapter!r} for {type(item).__module__}.{type(item).__qualname__}: it must "
-            f"return a trainer_hooks.{kind.__name__}, which is what is wanted here. Pass it where "
-            "it belongs, or mend the adapter."
+            f"{where}, which is to take {foreign}, cannot be loaded: {error_summary(error)}. Mend "
+            "or update the package that brings it."
+        ) from error
+    adapter = make_adapter(item)
+    if not isinstance(adapter, wanted):
+        raise CallbackError(
+            f"{where} returned {adapter!r} for {foreign}: it must return a "
+            f"trainer_hooks.{wanted.__name__}, which is what is wanted here. Pass it where it "
+            "belongs, or mend the adapter."
         )
     _ADAPTERS_BY_ID[id(item)] = adapter
     return adapter
 
 
-def find_adapter_entry_point(kind: type) -> EntryPoint | None:
+def find_adapter_entry_point(foreign_class: type) -> EntryPoint | None:
     """Return the entry point of the nearest ancestor of a class that has one, or None."""
-    names = _ancestor_names(kind)
+    names = [
+        f"{base.__module__}.{base.__qualname__}"
+        for base in foreign_class.__mro__
+        if base.__module__ not in {"builtins", "abc", "typing"}
+    ]
     if not names:
         return None
     registered = _installed_adapters()
     return next((registered[name] for name in names if name in registered), None)
-
-
-def _ancestor_names(kind: type) -> list[str]:
-    """Return the names of a class and its bases, without Python's own."""
-    return [
-        f"{base.__module__}.{base.__qualname__}"
-        for base in kind.__mro__
-        if base.__module__ not in {"builtins", "abc", "typing"}
-    ]
 
 
 def _installed_adapters() -> Mapping[str, EntryPoint]:
@@ -92,16 +95,3 @@ def _installed_adapters() -> Mapping[str, EntryPoint]:
             for entry in distribution.entry_points.select(group=ADAPTER_GROUP):
                 adapters.setdefault(entry.name, entry)
     return adapters
-
-
-def _load_and_call(entry: EntryPoint, item: Any) -> Any:
-    kind = f"{type(item).__module__}.{type(item).__qualname__}"
-    where = f"adapter {entry.value!r} (entry point {entry.name!r} of the group {ADAPTER_GROUP!r})"
-    try:
-        adapt: Callable[[Any], Any] = entry.load()
-    except Exception as error:
-        raise CallbackError(
-            f"{where}, which is to take {kind}, cannot be loaded: {error_summary(error)}. Mend or "
-            "update the package that brings it."
-        ) from error
-    return adapt(item)

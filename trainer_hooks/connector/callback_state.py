@@ -6,14 +6,14 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import CallbackError, CheckpointError
+from trainer_hooks.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trainer_hooks.connector.registry import CallbackEntry
 
-__all__ = ["LoadReport", "current_state_version", "rename_former_keys", "upgrade_state"]
+__all__ = ["LoadReport", "rename_former_keys", "upgrade_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +76,6 @@ def rename_former_keys(
     }, renamed_versions
 
 
-def current_state_version(entry: CallbackEntry) -> int:
-    """Return the version of the state that a callback saves now.
-
-    Raises:
-        CallbackError: its `state_version` is no int from 1 on.
-    """
-    version: object = entry.callback.state_version
-    if type(version) is not int or version < 1:
-        raise CallbackError(
-            f"state_version {version!r} of {entry.label}: it must be an int from 1 on. Count it up "
-            "by one whenever what state_dict() returns changes its form."
-        )
-    return version
-
-
 def upgrade_state(
     entry: CallbackEntry, state: Mapping[str, Any], saved_version: int
 ) -> dict[str, Any]:
@@ -104,7 +89,7 @@ def upgrade_state(
     Raises:
         CheckpointError: the state was saved by a newer version, or cannot be upgraded.
     """
-    current = current_state_version(entry)
+    current = entry.state_version
     if saved_version > current:
         raise CheckpointError(
             f"the state of {entry.label} was saved by its state_version {saved_version}, and it is "

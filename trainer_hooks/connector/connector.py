@@ -6,13 +6,13 @@ that a rejected callback is never half registered.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.connector.callback_state import (
     LoadReport,
-    current_state_version,
     rename_former_keys,
     upgrade_state,
 )
@@ -105,7 +105,6 @@ class CallbackConnector:
         self._live = self._with_defaults(self._base)
         self._leader: RelayMember | None = None
         self._module: RelayMember | None = None
-        self._entries: tuple[CallbackEntry, ...] | None = None
         self.relay = HookRelay(hooks=self.hooks)
         self.relay.connect(self._members())
 
@@ -139,17 +138,21 @@ class CallbackConnector:
         self.plugins = tuple(plugin for _, plugin in validated)
         self._from_plugins = [entry for entries, _ in validated for entry in entries]
 
-    @property
+    # cached until the callbacks change, see `_change`
+    @cached_property
     def entries(self) -> tuple[CallbackEntry, ...]:
         """Every callback that takes part, in order, with who supplied it."""
-        if self._entries is None:
-            self._entries = _sorted(self._live)
-        return self._entries
+        return _sorted(self._live)
 
-    @property
+    @cached_property
     def callbacks(self) -> tuple[Callback, ...]:
         """Every callback that takes part, in order."""
         return tuple(entry.callback for entry in self.entries)
+
+    def label_of(self, state_key: str) -> str:
+        """Return the description of the callback with a state key, for messages."""
+        labels = {entry.callback.state_key: entry.label for entry in self.entries}
+        return labels.get(state_key, f"callback {state_key!r}")
 
     def lead(self, implementer: object, label: str) -> None:
         """Add an object with hooks that has its turn before all callbacks, in every run."""
@@ -175,7 +178,7 @@ class CallbackConnector:
         check_hooks(brought, self.hooks, is_strict=self._is_strict)
         self._module = member
         self._live = live
-        self._entries = None
+        self._forget_entries()
         self.relay.connect(self._members())
 
     def check_run(self, module: object, known_methods: Collection[str] = ()) -> None:
@@ -336,13 +339,16 @@ class CallbackConnector:
                 with self._error_policies.handling_errors(entry, "state_dict", self._disable):
                     states[entry.callback.state_key] = entry.callback.state_dict()
         # the active callback's state wins over that of a disabled one with its key
-        return {**self._error_policies.states(), **states}
+        return {**self._error_policies.states, **states}
 
     def state_versions(self) -> dict[str, int]:
         """Return the `state_version` of every state that `state_dict` returns."""
-        stateful = [entry for entry in self.entries if entry.callback.is_stateful]
-        versions = {entry.callback.state_key: current_state_version(entry) for entry in stateful}
-        return {**self._error_policies.state_versions(), **versions}
+        versions = {
+            entry.callback.state_key: entry.state_version
+            for entry in self.entries
+            if entry.callback.is_stateful
+        }
+        return {**self._error_policies.state_versions, **versions}
 
     def upgrade_states(
         self, states: Mapping[str, dict[str, Any]], versions: Mapping[str, int]
@@ -360,7 +366,7 @@ class CallbackConnector:
             if not entry.callback.is_stateful or key not in states:
                 continue
             # a checkpoint from before there were versions holds none
-            saved, current = versions.get(key, 1), current_state_version(entry)
+            saved, current = versions.get(key, 1), entry.state_version
             if saved == current:
                 continue
             self._error_policies.note_loaded(entry, states[key], saved)
@@ -380,7 +386,7 @@ class CallbackConnector:
                 missing.append(key)
                 continue
             restored.append(key)
-            self._error_policies.note_loaded(entry, states[key], current_state_version(entry))
+            self._error_policies.note_loaded(entry, states[key], entry.state_version)
             with self._error_policies.handling_errors(entry, "load_state_dict", self._disable):
                 entry.callback.load_state_dict(states[key])
         unexpected = sorted(set(states) - set(restored))
@@ -392,19 +398,17 @@ class CallbackConnector:
 
     def plugin_records(self) -> list[dict[str, Any]]:
         """Return the plugins whose callbacks take part, as plain data for the checkpoint."""
-        records = []
-        for entry in self.entries:
-            if entry.plugin is not None:
-                records.append(
-                    {
-                        "distribution": entry.plugin.distribution,
-                        "version": entry.plugin.version,
-                        "entry_point": entry.plugin.name,
-                        "class": type(entry.callback).__qualname__,
-                        "state_key": entry.callback.state_key,
-                    }
-                )
-        return records
+        return [
+            {
+                "distribution": entry.plugin.distribution,
+                "version": entry.plugin.version,
+                "entry_point": entry.plugin.name,
+                "class": type(entry.callback).__qualname__,
+                "state_key": entry.callback.state_key,
+            }
+            for entry in self.entries
+            if entry.plugin is not None
+        ]
 
     def _with_defaults(self, entries: Iterable[CallbackEntry]) -> CallbackRegistry:
         live = CallbackRegistry(entries)
@@ -431,8 +435,12 @@ class CallbackConnector:
 
     def _change(self) -> None:
         """Let the relay take the changed callbacks at its next firing, not in the current one."""
-        self._entries = None
+        self._forget_entries()
         self.relay.connect_later(self._members)
+
+    def _forget_entries(self) -> None:
+        self.__dict__.pop("entries", None)
+        self.__dict__.pop("callbacks", None)
 
     def _disable(self, entry: CallbackEntry, hook: str, error: Exception) -> None:
         if entry.callback not in self._live:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.connector.callback_state import current_state_version
 from trainer_hooks.errors import StopTraining, add_note, error_summary
 
 if TYPE_CHECKING:
@@ -52,13 +51,17 @@ class ErrorPolicies:
 
     Args:
         policies: the user's choices: `"raise"` or `"disable"` by state_key or class name.
+
+    Attributes:
+        states: the last states of the disabled callbacks by state_key.
+        state_versions: the versions of those states by state_key.
     """
 
     def __init__(self, policies: Mapping[str, str]) -> None:
         self._policies = policies
         self._reports: list[CallbackReport] = []
-        self._states: dict[str, dict[str, Any]] = {}
-        self._versions: dict[str, int] = {}
+        self.states: dict[str, dict[str, Any]] = {}
+        self.state_versions: dict[str, int] = {}
         self._loaded: dict[str, tuple[dict[str, Any], int]] = {}
 
     def policy_of(self, entry: CallbackEntry) -> str:
@@ -124,14 +127,6 @@ class ErrorPolicies:
         self._reports.append(report)
         return report
 
-    def states(self) -> dict[str, dict[str, Any]]:
-        """Return the last states of the disabled callbacks by state_key."""
-        return dict(self._states)
-
-    def state_versions(self) -> dict[str, int]:
-        """Return the versions of those states by state_key."""
-        return dict(self._versions)
-
     def reports(self, entries: Iterable[CallbackEntry]) -> tuple[CallbackReport, ...]:
         """Return a report on each callback: those that take part, then the disabled ones."""
         active = [
@@ -154,8 +149,8 @@ class ErrorPolicies:
         if hook not in ("state_dict", "load_state_dict", "upgrade_state_dict"):
             # now, and not at the next save: nothing calls the callback from here on
             try:
-                self._states[key] = entry.callback.state_dict()
-                self._versions[key] = current_state_version(entry)
+                self.states[key] = entry.callback.state_dict()
+                self.state_versions[key] = entry.state_version
             except Exception as error:  # noqa: BLE001 - it is broken already; the report says why
                 reason = f"state_dict() failed too, with {error_summary(error)}"
             else:
@@ -163,7 +158,7 @@ class ErrorPolicies:
         else:
             reason = f"{hook}() is what failed"
         if key in self._loaded:
-            self._states[key], self._versions[key] = self._loaded[key]
+            self.states[key], self.state_versions[key] = self._loaded[key]
             return f"the state that it was given on the resume is kept in checkpoints: {reason}"
         return f"its state is lost: {reason}"
 

@@ -90,6 +90,21 @@ class CallbackEntry:
         return self.callback.state_key, kind.__qualname__, kind.__name__
 
     @property
+    def state_version(self) -> int:
+        """The version of the state that the callback saves now.
+
+        Raises:
+            CallbackError: its `state_version` is no int from 1 on.
+        """
+        version: object = self.callback.state_version
+        if type(version) is not int or version < 1:
+            raise CallbackError(
+                f"state_version {version!r} of {self.label}: it must be an int from 1 on. Count it "
+                "up by one whenever what state_dict() returns changes its form."
+            )
+        return version
+
+    @property
     def supplier(self) -> str:
         """Who supplied the callback, in words."""
         if self.plugin is not None:
@@ -212,22 +227,22 @@ def collect_callbacks(callbacks: Callback | Iterable[Callback] | None) -> tuple[
     return tuple(unique.values())
 
 
-def adapt_if_foreign(item: Any, kind: type = Callback) -> Any:
+def adapt_if_foreign(item: Any, wanted: type = Callback) -> Any:
     """Return the adapter of an object of another framework; any other object as it is.
 
     Args:
         item: the object.
-        kind: the class of which the adapter must be an instance.
+        wanted: the class of which the adapter must be an instance.
 
     Raises:
         CallbackError: its adapter cannot be loaded, or does not take the object.
     """
     # no framework has a class in `builtins`: for a list or None, nothing is loaded to find out
-    if isinstance(item, kind | type) or type(item).__module__ == "builtins":
+    if isinstance(item, wanted | type) or type(item).__module__ == "builtins":
         return item
     from trainer_hooks.connector.adapter_lookup import adapt
 
-    return adapt(item, kind)
+    return adapt(item, wanted)
 
 
 def validate_callback(item: object, where: str) -> Callback:

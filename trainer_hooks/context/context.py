@@ -307,6 +307,12 @@ class RunContext:
             "has_scheduled": self.batch.has_scheduled,
         }
 
+    def load_loop_state(self, state: dict[str, Any]) -> None:
+        """Restore the training loop's position; an older checkpoint may lack parts of it."""
+        self.batch.is_last = state.get("is_last_batch", False)
+        self.cycle.is_open = state.get("is_in_cycle")
+        self.batch.has_scheduled = state.get("has_scheduled", False)
+
     def _loader_positions(self) -> dict[str, Any]:
         """Return the positions of the loaders and the loop, as plain data."""
         positions: dict[str, Any] = {

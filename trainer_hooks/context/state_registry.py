@@ -14,7 +14,7 @@ from trainer_hooks._log import warn
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 __all__ = ["LEAVE", "REFUSE", "RegisteredState", "StateRegistry", "copied"]
 
@@ -38,7 +38,6 @@ class RegisteredState:
         load_state_dict: restores the state.
         path: key of the state in a checkpoint, as a tuple. None puts it under `trainer_hooks` by
             its name; an empty path spreads its items over the top level.
-        in_checkpoint: whether checkpoints hold the state.
         only_from_snapshot: whether checkpoints hold it only while there is a snapshot of it, since
             another state holds its present values.
         is_loop_position: whether the loop restores it when it enters its position in the epoch,
@@ -55,9 +54,8 @@ class RegisteredState:
 
     name: str
     state_dict: Callable[[], Any]
-    load_state_dict: Callable[[Any], None]
+    load_state_dict: Callable[[Any], object]
     path: tuple[str, ...] | None = None
-    in_checkpoint: bool = True
     only_from_snapshot: bool = False
     is_loop_position: bool = False
     only_training_changes: bool = False
@@ -65,30 +63,6 @@ class RegisteredState:
     missing: str = LEAVE
     snapshot: Callable[[], dict[str, Any]] | None = None
     is_per_rank: bool = False
-
-    def write(self, checkpoint: dict[str, Any], snapshot: dict[str, Any]) -> None:
-        """Add the state to a checkpoint, as it is in the snapshot if it is there.
-
-        Args:
-            checkpoint: the checkpoint to add to.
-            snapshot: saved states by name.
-        """
-        if self.only_from_snapshot and self.name not in snapshot:
-            return
-        if self.name in snapshot and self.snapshot is None:
-            state = snapshot[self.name]
-        else:
-            state = self.state_dict()
-            if self.name in snapshot:
-                state = {**state, **snapshot[self.name]}
-        if state is None:
-            return
-        if self.path == ():
-            checkpoint.update(state)
-        elif self.path is None:
-            checkpoint["trainer_hooks"][self.name] = state
-        else:
-            checkpoint[self.path[0]] = state
 
     def read(self, checkpoint: dict[str, Any]) -> Any:
         """Return the state as a checkpoint holds it; None if it holds none."""
@@ -101,10 +75,14 @@ class RegisteredState:
 
 
 class StateRegistry:
-    """Every state that changes in a run, in the order in which they are restored."""
+    """Every state that changes in a run, in the order in which they are restored.
 
-    def __init__(self) -> None:
-        self._states: dict[str, RegisteredState] = {}
+    Args:
+        states: the states.
+    """
+
+    def __init__(self, states: Iterable[RegisteredState] = ()) -> None:
+        self._states = {state.name: state for state in states}
 
     def register(self, state: RegisteredState) -> None:
         """Add a state, which is saved, restored and rolled back from now on.
@@ -120,18 +98,34 @@ class StateRegistry:
         self._states[state.name] = state
 
     def write(self, checkpoint: dict[str, Any], snapshot: dict[str, Any]) -> None:
-        """Add every saved state to a checkpoint.
+        """Add every state to a checkpoint.
 
         Args:
             checkpoint: the checkpoint to add to.
-            snapshot: the snapshot that a running validation made; empty outside one.
+            snapshot: the snapshot that a running validation made, whose states are saved in place
+                of the present ones; empty outside one.
         """
-        for registered in self._saved():
-            registered.write(checkpoint, snapshot)
+        for name, registered in self._states.items():
+            if name in snapshot and registered.snapshot is None:
+                state = snapshot[name]
+            elif registered.only_from_snapshot and name not in snapshot:
+                continue
+            else:
+                state = registered.state_dict()
+                if name in snapshot:  # which holds a part of the state
+                    state = {**state, **snapshot[name]}
+            if state is None:
+                continue
+            if registered.path == ():
+                checkpoint.update(state)
+            elif registered.path is None:
+                checkpoint["trainer_hooks"][name] = state
+            else:
+                checkpoint[registered.path[0]] = state
 
     def per_rank_names(self) -> list[str]:
-        """Return the names of the saved states of which each rank has its own."""
-        return [registered.name for registered in self._saved() if registered.is_per_rank]
+        """Return the names of the states of which each rank has its own."""
+        return [registered.name for registered in self._states.values() if registered.is_per_rank]
 
     def require(self, checkpoint: dict[str, Any], source: str) -> None:
         """Make sure that a checkpoint holds every state without which no run can be resumed.
@@ -143,7 +137,7 @@ class StateRegistry:
         Raises:
             CheckpointError: one is missing.
         """
-        for registered in self._saved():
+        for registered in self._states.values():
             if registered.missing == REFUSE and registered.read(checkpoint) is None:
                 raise CheckpointError(
                     f"checkpoint {source!r} cannot be resumed from: it holds no {registered.name}. "
@@ -157,7 +151,7 @@ class StateRegistry:
             checkpoint: the loaded checkpoint.
             places: True restores the states with `is_loop_position`, False all others.
         """
-        for registered in self._saved():
+        for registered in self._states.values():
             if registered.is_loop_position is not places:
                 continue
             state = registered.read(checkpoint)
@@ -168,7 +162,7 @@ class StateRegistry:
 
     def load_some(self, checkpoint: dict[str, Any], names: Collection[str]) -> None:
         """Restore the named states, those of them that a checkpoint holds, as outside a run."""
-        for registered in self._saved():
+        for registered in self._states.values():
             state = registered.read(checkpoint) if registered.name in names else None
             if state is not None:
                 registered.load_state_dict(state)
@@ -200,9 +194,6 @@ class StateRegistry:
         finally:  # also after an error or Ctrl-C: the run may go on, or save on its way out
             for registered, state in before:
                 registered.load_state_dict(state)
-
-    def _saved(self) -> list[RegisteredState]:
-        return [registered for registered in self._states.values() if registered.in_checkpoint]
 
 
 def copied(state: Any) -> Any:

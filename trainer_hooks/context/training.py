@@ -43,8 +43,10 @@ class TrainingState:
         left: the positions of the loaders and the loop after the last fit, for checkpoints that are
             saved after it.
         saved_at: when the last checkpoint was saved, or the one from which the last fit resumed.
-        hparams: the module's saved hyperparameters at the start of the last fit, by which a restart
-            recognises its own checkpoints.
+        hparams: the module's saved hyperparameters at the start of the last fit, from which the
+            origin is computed.
+        origin: the origin of the run, by which a restart recognises its own checkpoints; None until
+            the first save of a fit.
         saved_batches: completed batches when the last checkpoint was saved that can be resumed.
         newest_path: that checkpoint, or the one from which the last fit resumed; empty without one.
         newest_batches: completed batches in that checkpoint.
@@ -66,9 +68,15 @@ class TrainingState:
     left: dict[str, Any] = field(default_factory=dict)
     saved_at: int = 0
     hparams: Mapping[str, Any] | None = None
+    origin: str | None = None
     saved_batches: int = -1
     newest_path: str = ""
     newest_batches: int = 0
 
     def __post_init__(self) -> None:
         self.history = History(self.progress, self.metrics.show)
+
+    def record_save(self, path: str) -> None:
+        """Record the newest checkpoint that can be resumed from, and the batches in it."""
+        self.saved_batches = self.newest_batches = self.progress.batches_completed
+        self.newest_path = path

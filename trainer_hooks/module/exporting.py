@@ -130,7 +130,7 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
 
 def _write(path: str, content: bytes) -> None:
     """Write a file whole or not at all, also to a remote address."""
-    from trainer_hooks.checkpoint.atomic_write import write_atomically
+    from trainer_hooks.checkpoint.atomic_write import open_atomically
     from trainer_hooks.checkpoint.paths import file_name, is_remote
     from trainer_hooks.checkpoint.remote import upload
 
@@ -141,9 +141,5 @@ def _write(path: str, content: bytes) -> None:
             upload(source, path, "export")
         return
 
-    def write(file: Any) -> None:
+    with open_atomically(Path(path)) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-    write_atomically(Path(path), write)

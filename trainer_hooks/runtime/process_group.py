@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 
 from trainer_hooks._log import log
-from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksError, UsageError
 from trainer_hooks.runtime.processes import Processes
 from trainer_hooks.runtime.rank_watchdog import RankWatchdog
 from trainer_hooks.runtime.rendezvous import has_lasting_store, open_attempt_store
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessGroup"]
 
+Decision = TypeVar("Decision")
 
 _GROUPS: dict[Any, tuple[Any, Any, RankWatchdog]] = {}
 """Own groups and watchdog for each default process group, shared by all trainers.
@@ -130,6 +131,28 @@ class ProcessGroup(Processes):
                 holder, src, group=self._control_group, device=self._host_device
             )
         return holder[0]
+
+    def run_on_rank_zero(self, decide: Callable[[], Decision]) -> Decision:
+        """Call a function on rank 0 alone; return its result, or raise its error, on all ranks.
+
+        Raises:
+            TrainerHooksError: the error of rank 0; on the other ranks a CheckpointError with its
+                text.
+        """
+        decision, fault = None, None
+        if self.is_global_zero:
+            try:
+                decision = decide()
+            except TrainerHooksError as error:
+                fault = error
+        # the error too: ranks that learnt nothing of it would wait here until the watchdog ends
+        # them. As a text, since not every exception can be pickled
+        result, message = self.broadcast((decision, None if fault is None else str(fault)))
+        if fault is not None:
+            raise fault
+        if message is not None:
+            raise CheckpointError(f"rank 0: {message}")
+        return cast("Decision", result)
 
     def gather(self, obj: Any) -> list[Any]:
         """Return the objects of all ranks, by rank."""

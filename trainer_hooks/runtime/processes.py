@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Processes"]
 
+Decision = TypeVar("Decision")
+
 
 class Processes:
     """The ranks of a run, here a single one, for which each method is trivial.
@@ -28,6 +30,13 @@ class Processes:
         topology: the ranks, and which of them this process is.
 
     Attributes:
+        root_device: device of this process.
+        topology: as passed.
+        world_size: number of ranks.
+        global_rank: rank of this process.
+        local_rank: rank of this process among those of its node.
+        node_rank: index of this process's node.
+        is_global_zero: whether this is rank 0, which writes files and prints.
         is_distributed: whether there are several ranks.
         is_sharded: whether each rank holds a shard of the weights.
         saves_shards: whether each rank writes its shard of a checkpoint, which is then a folder.
@@ -42,31 +51,11 @@ class Processes:
     def __init__(self, device: torch.device, topology: Topology = SINGLE_PROCESS) -> None:
         self.root_device = device
         self.topology = topology
-
-    @property
-    def world_size(self) -> int:
-        """Number of ranks."""
-        return self.topology.world_size
-
-    @property
-    def global_rank(self) -> int:
-        """Rank of this process."""
-        return self.topology.global_rank
-
-    @property
-    def local_rank(self) -> int:
-        """Rank of this process among those of its node."""
-        return self.topology.local_rank
-
-    @property
-    def node_rank(self) -> int:
-        """Index of this process's node."""
-        return self.topology.node_rank
-
-    @property
-    def is_global_zero(self) -> bool:
-        """Whether this is rank 0, which writes files and prints."""
-        return self.topology.is_global_zero
+        self.world_size = topology.world_size
+        self.global_rank = topology.global_rank
+        self.local_rank = topology.local_rank
+        self.node_rank = topology.node_rank
+        self.is_global_zero = topology.is_global_zero
 
     @property
     def device_mesh(self) -> DeviceMesh | None:
@@ -168,6 +157,10 @@ class Processes:
     def broadcast(self, obj: Any, src: int = 0) -> Any:  # noqa: ARG002 - the interface
         """Return the object of rank `src`; any object that can be pickled."""
         return obj
+
+    def run_on_rank_zero(self, decide: Callable[[], Decision]) -> Decision:
+        """Call a function on rank 0 alone, and return its result on all ranks; a collective."""
+        return decide()
 
     def gather(self, obj: Any) -> list[Any]:
         """Return the objects of all ranks, by rank; any objects that can be pickled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import torch
@@ -58,10 +59,7 @@ class ProgressCounts:
         """The number begun."""
         return self._ready
 
-    @property
-    def started(self) -> int:
-        """The number begun."""
-        return self._ready
+    started = ready
 
     @property
     def processed(self) -> int:
@@ -93,6 +91,7 @@ class ProgressCounts:
         return f"<ready {self._ready}, processed {self._processed}, completed {self._completed}>"
 
 
+@dataclass
 class ProgressView:
     """The counts of the present epoch or fit, and of the whole training.
 
@@ -102,11 +101,9 @@ class ProgressView:
         is_last_batch: whether the current batch is the last of its epoch.
     """
 
-    def __init__(
-        self, current: ProgressCounts, total: ProgressCounts, *, is_last_batch: bool = False
-    ) -> None:
-        self.current, self.total = current, total
-        self.is_last_batch = is_last_batch
+    current: ProgressCounts
+    total: ProgressCounts
+    is_last_batch: bool = False
 
 
 class _StepLimits:
@@ -476,20 +473,16 @@ class TrainerStrategy:
             CheckpointError: it cannot be written.
             OptionError: `storage_options` is not None.
         """
-        from trainer_hooks.checkpoint.encoding import Encoder, encode_state, find_unsavable
+        from trainer_hooks.checkpoint.encoding import require_plain
         from trainer_hooks.checkpoint.file import write_checkpoint
 
         owner = "trainer.strategy.save_checkpoint"
         check_option("storage_options", storage_options, owner, NO_STORAGE_OPTIONS, is_call=True)
         if self._core.processes.is_global_zero:
-            encoder = Encoder(checkpoint)
-            plain = {
-                key: value
-                if find_unsavable(value) is None
-                else encode_state(value, f"checkpoint[{key!r}]", encoder)
-                for key, value in checkpoint.items()
-            }
-            write_checkpoint(plain, filepath)
+            # not encoded once more: `dump_checkpoint` has done that
+            for key, value in checkpoint.items():
+                require_plain(value, f"checkpoint[{key!r}]")
+            write_checkpoint(dict(checkpoint), filepath)
 
     def remove_checkpoint(self, filepath: str | os.PathLike[str]) -> None:
         """Remove a checkpoint at a path or an address; rank 0 does. A missing one is no error."""

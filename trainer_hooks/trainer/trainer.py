@@ -298,7 +298,8 @@ class Trainer:
         inputs = RunInputs(
             "predict",
             module,
-            self._choose_datamodule(dataloaders, datamodule),
+            # by default that of the last run
+            self._core.datamodule if datamodule is None and dataloaders is None else datamodule,
             evaluation=dataloaders,
             ckpt_path=path,
             keeps_predictions=return_predictions is None or return_predictions,
@@ -1471,7 +1472,8 @@ class Trainer:
         from trainer_hooks.trainer.run.run_inputs import RunInputs
 
         module, path = self._choose_module_and_checkpoint(model, ckpt_path, fn)
-        owner = self._choose_datamodule(dataloaders, datamodule)
+        # by default that of the last run
+        owner = self._core.datamodule if datamodule is None and dataloaders is None else datamodule
         results: list[dict[str, float]] = (
             self._run(RunInputs(fn, module, owner, evaluation=dataloaders, ckpt_path=path)) or []
         )
@@ -1487,7 +1489,6 @@ class Trainer:
     ) -> tuple[Module, str | None]:
         """Return the module to run and the path of the checkpoint to load into it."""
         from trainer_hooks.trainer.run.find_checkpoint import best_of_last_fit
-        from trainer_hooks.trainer.run.gathered_checkpoint import run_on_rank_zero
 
         core = self._core
         last = core.module if core.compiled is None else core.compiled
@@ -1495,14 +1496,8 @@ class Trainer:
         if module is None:
             raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
         if model is None and ckpt_path is None:
-            find = partial(best_of_last_fit, self, core, fn)
-            several = core.processes.is_distributed
-            ckpt_path = run_on_rank_zero(core.processes, find) if several else find()
+            ckpt_path = core.processes.run_on_rank_zero(partial(best_of_last_fit, self, core, fn))
         return module, self._resolve_checkpoint(ckpt_path, fn, module)
-
-    def _choose_datamodule(self, loaders: Any, datamodule: DataModule | None) -> DataModule | None:
-        """Return the data module to use: by default that of the last run."""
-        return self._core.datamodule if datamodule is None and loaders is None else datamodule
 
     def _resolve_checkpoint(
         self, ckpt_path: str | os.PathLike[str] | None, fn: str, module: Module
@@ -1517,14 +1512,10 @@ class Trainer:
             return self._core.start.named_path
         from trainer_hooks.trainer.run.find_checkpoint import find_checkpoint
 
-        find = partial(find_checkpoint, self, str(ckpt_path), fn, uncompiled(module))
-        processes = self._core.processes
-        if not processes.is_distributed:
-            return find()
-        from trainer_hooks.trainer.run.gathered_checkpoint import run_on_rank_zero
-
-        path: str | None = run_on_rank_zero(processes, find)
-        return path
+        # on rank 0 alone: other nodes may not see its folders
+        return self._core.processes.run_on_rank_zero(
+            partial(find_checkpoint, self, str(ckpt_path), fn, uncompiled(module))
+        )
 
     def _callbacks_of(self, home: str, name: str) -> list[Any]:
         """Return the callbacks of a built-in class, without importing its module for that."""

@@ -17,7 +17,7 @@ from trainer_hooks.callbacks.averaging.running_average import (
 from trainer_hooks.callbacks.base import require_no_owner, require_whole_weights
 from trainer_hooks.callbacks.monitored_metric import has_validation, resolve_metric_name
 from trainer_hooks.callbacks.option_checks import check_choice, check_monitor
-from trainer_hooks.callbacks.saving.checkpoint_folder import FixedSavePath
+from trainer_hooks.callbacks.saving.file_names import FixedSavePath
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.callbacks.saving.saver_options import check_flags
 from trainer_hooks.connector.registry import CallbackEntry, CallbackRegistry, collect_callbacks
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.callbacks.saving.saver_parts import SavePlan
+    from trainer_hooks.callbacks.saving.saver import SavePlan
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 

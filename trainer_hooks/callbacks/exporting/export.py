@@ -19,7 +19,7 @@ from trainer_hooks.callbacks.exporting.formats import ExportFormat, GraphNames, 
 from trainer_hooks.callbacks.exporting.forward_call import ForwardCall, tensors_in
 from trainer_hooks.callbacks.model_table import unwrap_module
 from trainer_hooks.callbacks.option_checks import check_number
-from trainer_hooks.checkpoint.atomic_write import write_atomically
+from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.checkpoint.paths import (
     absolute_path,
     file_name,
@@ -33,7 +33,6 @@ from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import IO
 
     from trainer_hooks.callbacks.exporting.formats import Loaded
 
@@ -419,13 +418,8 @@ def _put_in_filesystem(store: Any, source: Path, name: str) -> None:
 
 
 def _write_local(source: Path, target: Path) -> None:
-    def write(file: IO[bytes]) -> None:
-        with source.open("rb") as content:
-            shutil.copyfileobj(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-    write_atomically(target, write)
+    with source.open("rb") as content, open_atomically(target) as file:
+        shutil.copyfileobj(content, file)
 
 
 def _write_or_raise(action: Callable[[], None], target: str) -> None:

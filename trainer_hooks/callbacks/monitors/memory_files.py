@@ -13,7 +13,6 @@ from xml.sax.saxutils import escape
 
 from trainer_hooks._log import log
 from trainer_hooks.callbacks.option_checks import check_choice
-from trainer_hooks.callbacks.saving.checkpoint_folder import resolved_folder
 from trainer_hooks.callbacks.saving.file_names import (
     check_template,
     fill_template,
@@ -22,6 +21,7 @@ from trainer_hooks.callbacks.saving.file_names import (
     template_names,
     template_values,
 )
+from trainer_hooks.callbacks.saving.saver_options import resolved_folder
 from trainer_hooks.checkpoint.paths import (
     file_name,
     files_in,

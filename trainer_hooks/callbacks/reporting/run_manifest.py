@@ -162,7 +162,7 @@ class RunManifest(Callback):
                 }
             )
         if folder is not None and is_journaled:
-            self._write(trainer, start_record(trainer, module, stage, self._run, self.manifest))
+            self._record(trainer, "start", start_record(trainer, module, stage, self.manifest))
 
     # --- on the way ---
 
@@ -248,17 +248,14 @@ class RunManifest(Callback):
         self._record(trainer, "end", {"status": "finished", **self._ending, **more})
         self._journal = None
 
-    def _record(self, trainer: Trainer, event: str, values: dict[str, Any]) -> None:
-        self._write(trainer, {"event": event, "run": self._run, "time": time.time(), **values})
-
     def _folder(self, trainer: Trainer) -> Path | None:
         if self.dirpath is not None:
             return Path(self.dirpath)
         folders = (logger.log_dir for logger in trainer.loggers)
         return next((Path(x) for x in folders if x is not None and not is_remote(x)), None)
 
-    def _write(self, trainer: Trainer, record: dict[str, Any]) -> None:
-        """Append a record to the journal."""
+    def _record(self, trainer: Trainer, event: str, values: dict[str, Any]) -> None:
+        """Append a record of an event to the journal."""
         folder = self._folder(trainer)
         if folder is None:
             return
@@ -267,7 +264,7 @@ class RunManifest(Callback):
             # a logger may move to another folder when a second run took its number
             if self._journal is None or self._journal.path != path:
                 self._journal = Journal(path)
-            self._journal.append(record)
+            self._journal.append({"event": event, "run": self._run, "time": time.time(), **values})
         except OSError as error:
             # No further attempt: one warning, not one a second.
             self._journal, self._next_progress_at = None, math.inf
@@ -294,15 +291,12 @@ def make_manifest(trainer: Trainer) -> dict[str, Any]:
 
 
 def start_record(
-    trainer: Trainer, module: Module, stage: str, run: str, manifest: dict[str, Any]
+    trainer: Trainer, module: Module, stage: str, manifest: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the journal's first record of a run: its position, its callbacks and its manifest."""
+    """Return the values of a run's first record: its position, its callbacks and its manifest."""
     active = [report for report in trainer.callback_report if report.is_active]
     plugin_keys = ("distribution", "version", "name", "status", "reason", "seconds")
     return {
-        "event": "start",
-        "run": run,
-        "time": time.time(),
         "stage": stage,
         "pid": os.getpid(),
         # with the pid it tells whether the run is still running, even after the pid was reused

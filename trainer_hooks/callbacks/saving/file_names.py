@@ -1,4 +1,4 @@
-"""Names of checkpoint files: templates filled with metrics, and names reserved for new files."""
+"""Names of checkpoint files: templates filled with metrics, and one fixed path."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.checkpoint.atomic_write import reserve_name
 from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.errors import MetricError, OptionError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
-    from trainer_hooks.checkpoint.atomic_write import NameReservation
     from trainer_hooks.context.context import Trainer
 
 __all__ = [
-    "ReservedNames",
+    "FixedSavePath",
     "check_template",
     "fill_template",
     "read_template",
@@ -99,13 +98,26 @@ def fill_template(template: str, metrics: Mapping[str, Any], equals: str, insert
     Raises:
         MetricError: a value does not fit its format.
     """
-
-    def filled(match: re.Match[str]) -> str:
+    filled, end = "", 0
+    for match in _FIELD.finditer(template):
         name, spec = match[1], match[2] or ""
-        text = _format(name, metrics.get(name, 0 if name in _COUNTERS else math.nan), spec)
-        return f"{name}{equals}{text}" if insert else text
-
-    return _FIELD.sub(filled, template)
+        value = metrics.get(name, 0 if name in _COUNTERS else math.nan)
+        number = value.item() if hasattr(value, "item") else value
+        if not math.isfinite(number):
+            spec = re.sub(r"[a-zA-Z%]$", "f", spec)  # the formats for integers reject nan and inf
+        elif spec.endswith("d") and number == int(number):
+            number = int(number)  # logged integers are stored as floats, which 'd' rejects
+        try:
+            text = format(number, spec)
+        except ValueError as error:
+            raise MetricError(
+                f"value {number!r} of metric {name!r} in a checkpoint's filename: it must go with "
+                f"its format {spec!r}. Choose a format such as '.2f' in "
+                "ModelCheckpoint(filename=...)."
+            ) from error
+        filled += template[end : match.start()] + (f"{name}{equals}" if insert else "") + text
+        end = match.end()
+    return filled + template[end:]
 
 
 def read_template(template: str, name: str) -> dict[str, str] | None:
@@ -132,21 +144,6 @@ def read_template(template: str, name: str) -> dict[str, str] | None:
     return dict(reversed(list(zip(names, match_of_name.groups(), strict=True))))
 
 
-def _format(name: str, value: Any, spec: str) -> str:
-    number = value.item() if hasattr(value, "item") else value
-    if not math.isfinite(number):
-        spec = re.sub(r"[a-zA-Z%]$", "f", spec)  # the formats for integers reject nan and inf
-    elif spec.endswith("d") and number == int(number):
-        number = int(number)  # logged integers are stored as floats, which 'd' rejects
-    try:
-        return format(number, spec)
-    except ValueError as error:
-        raise MetricError(
-            f"value {number!r} of metric {name!r} in a checkpoint's filename: it must go with its "
-            f"format {spec!r}. Choose a format such as '.2f' in ModelCheckpoint(filename=...)."
-        ) from error
-
-
 def _can_format(sample: float, spec: str) -> bool:
     try:
         format(sample, spec)
@@ -155,44 +152,42 @@ def _can_format(sample: float, spec: str) -> bool:
     return True
 
 
-class ReservedNames:
-    """Reserve the names of new files, so that two runs never choose the same name.
+class FixedSavePath:
+    """The path of a saver that always overwrites one file, split into its parts.
 
-    A name is reserved from its choice until its file exists. The names of a killed process are free
-    again. In remote stores nothing can be reserved.
+    Args:
+        save_path: the path.
+        where: the class that has the argument.
+
+    Attributes:
+        folder: the folder.
+        stem: the name without the suffix.
+        suffix: the suffix.
+
+    Raises:
+        OptionError: it is no path of a file.
     """
 
-    def __init__(self) -> None:
-        self._held: dict[str, NameReservation] = {}
+    def __init__(self, save_path: str | os.PathLike[str], where: str) -> None:
+        text = str(save_path) if isinstance(save_path, Path) else save_path
+        if not isinstance(text, str) or not Path(text).name:
+            raise OptionError(
+                f"save_path {save_path!r} of {where}: it must be the path of a file. Pass one, "
+                "such as 'best_model.pt'."
+            )
+        folder, _, name = text.rpartition("/") if is_remote(text) else ("", "", text)
+        path = Path(name)
+        self.folder = folder or str(path.parent)
+        self.stem, self.suffix = path.stem, path.suffix
 
-    def take(self, path: str) -> bool:
-        """Reserve a path; return whether it was free."""
-        if is_remote(path):
-            return not exists(path)
-        if exists(path):
-            self.release(path)  # the file itself keeps the name from now on
-            return False
-        if path in self._held:
-            return True
-        reservation = reserve_name(Path(path))
-        if reservation is None:
-            return False
-        self._held[path] = reservation
-        if exists(path):  # another run wrote it between the first look and the reservation
-            self.release(path)
-            return False
-        return True
+    def among(self, path: str, files: list[str], for_now: str) -> list[str]:
+        """Return the file, if it exists, and the files that were saved before leaving.
 
-    def release(self, *paths: str | None) -> None:
-        """Give up the reservations of these paths."""
-        for path in paths:
-            reservation = self._held.pop(path or "", None)
-            if reservation is not None:
-                reservation.release()
-
-    def release_all(self) -> None:
-        """Give up all reservations."""
-        self.release(*self._held)
-
-    def __reduce__(self) -> tuple[type[ReservedNames], tuple[()]]:
-        return type(self), ()  # locks cannot be copied: a copied saver reserves nothing
+        Args:
+            path: the file's path.
+            files: the files in the folder.
+            for_now: the template of names of files saved before leaving.
+        """
+        begin = for_now.partition("{")[0]
+        left = [one for one in files if Path(one).name.startswith(begin)]
+        return [path, *left] if exists(path) else left

@@ -1,8 +1,11 @@
-"""ModelCheckpoint: save checkpoints during a training, and keep the best."""
+"""ModelCheckpoint: save checkpoints during a training, and keep the best; and its schedule."""
 
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,35 +13,30 @@ from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
 from trainer_hooks._options import METRIC_NAME, check_options, one_of
 from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
-from trainer_hooks.callbacks.monitored_metric import MonitoredMetric, monitorable_metrics
-from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
-from trainer_hooks.callbacks.saving.checkpoint_folder import remove_or_warn
-from trainer_hooks.callbacks.saving.save_schedule import SaveSchedule, SaveTriggers
+from trainer_hooks.callbacks.monitored_metric import (
+    MonitoredMetric,
+    acts_at_train_epoch_end,
+    monitorable_metrics,
+)
+from trainer_hooks.callbacks.option_checks import check_count
+from trainer_hooks.callbacks.saving.saver import CheckpointRanking, SavePlan, Saver, SaveTracker
 from trainer_hooks.callbacks.saving.saver_options import (
     check_dirpath,
     check_filename,
     check_flags,
     check_top_k,
 )
-from trainer_hooks.callbacks.saving.saver_parts import (
-    CheckpointFolder,
-    CheckpointRanking,
-    FileNames,
-    RankingAttributes,
-    SavePlan,
-    SaveTracker,
-)
-from trainer_hooks.checkpoint.paths import exists, is_remote, join_path
-from trainer_hooks.errors import UsageError
+from trainer_hooks.checkpoint.paths import is_remote, join_path
+from trainer_hooks.clock.schedules import DueCondition, DueTracker, When, parse_when
+from trainer_hooks.clock.timing import TimeUnit, parse_time
+from trainer_hooks.errors import OptionError, UsageError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
-    from datetime import timedelta
 
     from torch import Tensor
 
-    from trainer_hooks.clock.schedules import When
     from trainer_hooks.clock.timing import Time
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
@@ -49,6 +47,10 @@ __all__ = ["ModelCheckpoint"]
 _WHERE = "ModelCheckpoint"
 
 
+_UNITS = tuple(unit for unit in TimeUnit if unit is not TimeUnit.ITERATION)
+"""The units of `save_interval`; iterations end outside of the slots."""
+
+
 _RULES = {
     "mode": one_of("min", "max"),
     "monitor": METRIC_NAME.or_none(),
@@ -56,7 +58,7 @@ _RULES = {
 }
 
 
-class ModelCheckpoint(Checkpoint):
+class ModelCheckpoint(Saver):
     """Save checkpoints during a training, and keep the best.
 
     A new file is durable before an old one is deleted. Only files of its own folder are deleted,
@@ -107,21 +109,9 @@ class ModelCheckpoint(Checkpoint):
         trainer.validate(module, val_loader, ckpt_path=saver.best_model_path)
     """
 
-    CHECKPOINT_JOIN_CHAR: str = "-"
-    CHECKPOINT_EQUALS_CHAR: str = "="
     CHECKPOINT_NAME_LAST: str = "last"
     CHECKPOINT_NAME_EXCEPTION: str = "exception-{epoch}-{step}"
     CHECKPOINT_NAME_PREEMPTED: str = "preempted-{epoch}-{step}"
-    FILE_EXTENSION: str = ".ckpt"
-    STARTING_VERSION: int = 1
-
-    best_model_path = RankingAttributes.best_model_path
-    best_model_score = RankingAttributes.best_model_score
-    best_k_models = RankingAttributes.best_k_models
-    kth_best_model_path = RankingAttributes.kth_best_model_path
-    kth_value = RankingAttributes.kth_value
-    last_model_path = RankingAttributes.last_model_path
-    current_score = RankingAttributes.current_score
 
     def __init__(
         self,
@@ -154,20 +144,17 @@ class ModelCheckpoint(Checkpoint):
         )
         if save_on_train_epoch_end is not None:
             check_flags(_WHERE, save_on_train_epoch_end=save_on_train_epoch_end)
-        self.dirpath = check_dirpath(dirpath, _WHERE)
-        self.filename = check_filename(filename, _WHERE)
-        self.save_weights_only = save_weights_only
-        check_options(
-            _WHERE,
-            _RULES,
-            mode=mode,
-            monitor=monitor,
-            save_last=save_last,
+        folder, template = check_dirpath(dirpath, _WHERE), check_filename(filename, _WHERE)
+        check_options(_WHERE, _RULES, mode=mode, monitor=monitor, save_last=save_last)
+        super().__init__(
+            folder,
+            template,
+            save_weights_only,
+            async_save,
+            mode,
+            auto_insert_metric_name,
+            enable_version_counter,
         )
-        self.mode: str = mode
-        self.auto_insert_metric_name = auto_insert_metric_name
-        self.enable_version_counter = enable_version_counter
-        self.async_save = async_save
         self.monitor = monitor
         self.save_top_k = check_top_k(save_top_k, monitor, _WHERE)
         self.save_last = save_last
@@ -180,9 +167,6 @@ class ModelCheckpoint(Checkpoint):
             ),
             save_on_train_epoch_end,
         )
-        self.tracker = SaveTracker(self)
-        self._folder = CheckpointFolder(self)
-        self._names = FileNames(self)
         self._watched = MonitoredMetric(monitor, type(self).__name__)
 
     @property
@@ -216,40 +200,15 @@ class ModelCheckpoint(Checkpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; of a ranking in another folder only the best path."""
-        self.tracker.load_state_dict(state_dict)
+        super().load_state_dict(state_dict)
         self._schedule.load_state_dict(state_dict)
         self._watched.is_validated = state_dict.get("is_monitor_validated", False)
 
     def forget(self) -> None:
         """Reset for a new training. Files of an earlier one stay."""
-        self.tracker.reset()
+        super().forget()
         self._schedule.reset()
         self.last_exception_path = ""
-
-    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Resolve the default folder."""
-        self._folder.resolve(trainer)
-        self.tracker.is_to_save = stage == "fit"
-
-    @property
-    def has_named_folder(self) -> bool:
-        """Whether the user passed a folder."""
-        return self._folder.is_given
-
-    def folders(self) -> list[str]:
-        """Return its folder, once it is resolved."""
-        return [] if self.dirpath is None else [self.dirpath]
-
-    def candidates(self, trainer: Trainer) -> list[str]:
-        """Return the checkpoints in its folder; in a new default folder those of earlier runs."""
-        return self._folder.files(trainer)
-
-    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Reset for a new training; in a resumed one delete files that a killed process left."""
-        if trainer.progress.is_fresh:  # a second fit of the same module goes on instead
-            self.forget()
-        else:
-            self.tracker.delete_left_over(trainer)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start the schedule."""
@@ -270,7 +229,7 @@ class ModelCheckpoint(Checkpoint):
         if is_due and self.save_top_k != 0 and self._watched.is_to_come(trainer):
             self._schedule.defer(trainer)
         elif is_due is not None:
-            self._save_in_turn(trainer, is_due)
+            self._save_on_schedule(trainer, is_due)
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by epochs, or was deferred until the epoch's validation had run."""
@@ -278,11 +237,7 @@ class ModelCheckpoint(Checkpoint):
         # on_batch_checkpoint after the last batch may have decided on this same state
         is_new = trainer.progress.batches_completed != self.tracker.ranking.considered_at
         if is_new and is_due is not None:
-            self._save_in_turn(trainer, is_due)
-
-    def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
-        """Link to the durable file, and delete the files that it replaces."""
-        self.tracker.complete(trainer, str(path))
+            self._save_on_schedule(trainer, is_due)
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
         """Save an additional file, because `trainer.request_checkpoint()` was called.
@@ -308,7 +263,7 @@ class ModelCheckpoint(Checkpoint):
         if is_due and is_real_fit(trainer):
             # not by the tracker: the ranking does not contain this file, and nothing deletes it
             metrics = monitorable_metrics(trainer)
-            path = self._names.free(metrics, self.CHECKPOINT_NAME_EXCEPTION)
+            path = self._free_path(metrics, self.CHECKPOINT_NAME_EXCEPTION)
             trainer.save_checkpoint(path, self.save_weights_only)
             self.last_exception_path = path
 
@@ -316,22 +271,6 @@ class ModelCheckpoint(Checkpoint):
         """Stop the schedule, and give up the names of files that could not be written."""
         self._schedule.stop()
         self.tracker.reserved_names.release_all()
-
-    def format_checkpoint_name(
-        self, metrics: Mapping[str, Any], filename: str | None = None, ver: int | None = None
-    ) -> str:
-        """Return the path of a checkpoint with these metrics, inside `dirpath` if it is known.
-
-        Args:
-            metrics: numbers or one-element tensors; a missing one shows as `nan`.
-            filename: template to use instead of this callback's own.
-            ver: a version to append, as in `-v1`.
-        """
-        return self._names.path(metrics, filename, ver)
-
-    def file_exists(self, filepath: str, trainer: Trainer) -> bool:
-        """Return whether there is a file at a path or address."""
-        return exists(filepath)
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
         """Return whether a checkpoint with the score `current` would be among the best."""
@@ -364,41 +303,61 @@ class ModelCheckpoint(Checkpoint):
         target.parent.mkdir(parents=True, exist_ok=True)
         replace_file(target, lambda file: file.writelines(lines or ["{}\n"]))
 
-    def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
-        """Delete a file. Override it to move old checkpoints elsewhere instead."""
-        remove_or_warn(path)
-
     # --- the decision about a save: the plan of its files, and the ranking that contains them ---
 
-    def _save_in_turn(self, trainer: Trainer, is_due: bool) -> None:
-        """Save among the best, save the last checkpoint, both, or nothing.
+    def _save_on_schedule(self, trainer: Trainer, is_for_ranking: bool) -> None:
+        """Save because the schedule says so: one of the best, the last checkpoint, both, or none.
 
         Args:
             trainer: the trainer.
-            is_due: whether the checkpoint may be one of the best; if not, only the last is saved.
+            is_for_ranking: whether the checkpoint may be one of the best; if not, only the last
+                checkpoint is saved.
         """
-        if not (is_due or self.save_last) or not is_real_fit(trainer):
+        if not (is_for_ranking or self.save_last) or not is_real_fit(trainer):
             return
         # on rank 0 alone: other ranks may see other files, and must write under the same names
-        plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_turn(trainer, is_due))
+        plan, ranking = decide_on_rank_zero(
+            trainer, lambda: self._plan_scheduled_save(trainer, is_for_ranking)
+        )
         if not plan.files:
             self.tracker.ranking = ranking  # the decision itself is remembered, and its score
             return
         ranking.saved_step = trainer.global_step
         self.tracker.write(trainer, plan, ranking)
 
-    def _plan_turn(self, trainer: Trainer, is_due: bool) -> tuple[SavePlan, CheckpointRanking]:
-        """Return the plan of a scheduled save, and the ranking after it."""
+    def _plan_scheduled_save(
+        self, trainer: Trainer, is_for_ranking: bool
+    ) -> tuple[SavePlan, CheckpointRanking]:
+        """Return the plan of a scheduled save, perhaps without files, and the ranking after it."""
         metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
         ranking.considered_at = trainer.progress.batches_completed
-        path, replaced = self._rank(trainer, metrics, ranking) if is_due else (None, [])
+        k, monitor = self.save_top_k, self.monitor
+        path, replaced = None, []
+        if not is_for_ranking or k == 0:
+            pass
+        elif monitor is None:
+            replaced = [ranking.best_model_path] if k == 1 else []
+            ranking.best_model_path = path = self._free_path(metrics, reusable=replaced)
+            self._log_decision(trainer, f"saving {path!r}")
+        else:
+            score = self._watched.score(trainer)
+            if score is not None:  # else before the first validation, with a warning
+                ranking.current_score = score
+                shown = f"{monitor} {score:.5g}"
+                if ranking.admits(score, k):
+                    replaced = ranking.outranked(k)
+                    path = self._free_path(metrics, reusable=replaced)
+                    ranking.add(path, score, k)
+                    self._log_decision(trainer, f"{shown} is among the best; saving {path!r}")
+                else:
+                    self._log_decision(trainer, f"{shown} is not among the best {k}")
         return self._with_last(path, replaced, metrics, ranking), ranking
 
     def _plan_request(self, trainer: Trainer) -> tuple[SavePlan, CheckpointRanking]:
         """Return the plan of a requested save, and the ranking after it."""
         metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
         # versioned even without the counter: another file of that name may be among the best
-        path = self._names.free(metrics, is_versioned=True)
+        path = self._free_path(metrics, is_versioned=True)
         self._log_decision(trainer, f"saving {path!r} as requested")
         return self._with_last(path, [], metrics, ranking), ranking
 
@@ -408,37 +367,8 @@ class ModelCheckpoint(Checkpoint):
         # a file of weights alone could not be resumed from, and this save is for a resume
         if self.save_last is True and not self.save_weights_only:
             return self._with_last(None, [], metrics, ranking), ranking
-        path = self._names.free(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
+        path = self._free_path(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
         return SavePlan.for_now(path), ranking
-
-    def _rank(
-        self, trainer: Trainer, metrics: dict[str, Any], ranking: CheckpointRanking
-    ) -> tuple[str | None, list[str]]:
-        """Add this checkpoint to the ranking if it is among the best.
-
-        Returns:
-            Its path, or None if it is not, and the paths that it replaces.
-        """
-        k, monitor = self.save_top_k, self.monitor
-        if k == 0:
-            return None, []
-        if monitor is None:
-            replaced = [ranking.best_model_path] if k == 1 else []
-            ranking.best_model_path = path = self._names.free(metrics, reusable=replaced)
-            self._log_decision(trainer, f"saving {path!r}")
-            return path, replaced
-        score = self._watched.score(trainer)
-        if score is None:  # before the first validation, with a warning
-            return None, []
-        ranking.current_score = score
-        if not ranking.admits(score, k):
-            self._log_decision(trainer, f"{monitor} {score:.5g} is not among the best {k}")
-            return None, []
-        replaced = ranking.outranked(k)
-        path = self._names.free(metrics, reusable=replaced)
-        ranking.add(path, score, k)
-        self._log_decision(trainer, f"{monitor} {score:.5g} is among the best; saving {path!r}")
-        return path, replaced
 
     def _with_last(
         self,
@@ -455,7 +385,7 @@ class ModelCheckpoint(Checkpoint):
         link = None
         if is_last_due:
             previous = ranking.last_model_path
-            last = self._names.free(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
+            last = self._free_path(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
             ranking.last_model_path = last
             replaced = [*replaced, previous]
             if is_link and path is not None:
@@ -467,3 +397,196 @@ class ModelCheckpoint(Checkpoint):
     def _log_decision(self, trainer: Trainer, message: str) -> None:
         if self.verbose:
             log.info("epoch %d, step %d: %s", trainer.current_epoch, trainer.global_step, message)
+
+
+@dataclass(frozen=True, slots=True)
+class SaveTriggers:
+    """The condition for a save; at most one of the four is set.
+
+    Attributes:
+        every_n_train_steps: optimizer steps between two saves, or 0.
+        every_n_epochs: epochs between two saves, or 0.
+        train_time_interval: the least time between two saves, or None.
+        save_interval: a filter of the clock, evaluated at the end of batches and epochs, or None.
+    """
+
+    every_n_train_steps: int
+    every_n_epochs: int
+    train_time_interval: timedelta | None
+    save_interval: DueCondition | None = None
+
+    @classmethod
+    def chosen(
+        cls,
+        steps: int | None,
+        epochs: int | None,
+        interval: str | Time | timedelta | None,
+        where: str,
+        when: When | int | None = None,
+    ) -> SaveTriggers:
+        """Return the triggers for the user's arguments; without any, a save after each epoch.
+
+        Raises:
+            OptionError: a number is negative, the interval is no wall time, or two are chosen.
+        """
+        given = {
+            name: 0 if count is None else check_count(name, count, where)
+            for name, count in (("every_n_train_steps", steps), ("every_n_epochs", epochs))
+        }
+        if interval is not None:
+            units = (TimeUnit.SECOND,)
+            least = parse_time(interval, "train_time_interval", where, units=units)
+            interval = timedelta(seconds=least.value)
+        condition = None
+        if when is not None:
+            condition = parse_when(when, "save_interval", where, units=_UNITS, bare=TimeUnit.EPOCH)
+        chosen = [name for name, value in given.items() if value]
+        chosen += ["train_time_interval"] if interval is not None else []
+        chosen += ["save_interval"] if condition is not None else []
+        if len(chosen) > 1:
+            raise OptionError(
+                f"triggers {', '.join(chosen)} of {where}: they exclude each other. Keep one, and "
+                f"use a second {where} for the other."
+            )
+        if steps is None and epochs is None and interval is None and condition is None:
+            return cls(0, 1, None)
+        return cls(given["every_n_train_steps"], given["every_n_epochs"], interval, condition)
+
+
+class SaveSchedule:
+    """Decide at each of a saver's slots whether a save is due.
+
+    Args:
+        triggers: the condition for a save.
+        at_train_epoch_end: whether the epoch trigger acts at the end of training epochs (True) or
+            after validations (False); None to follow the trainer's validation settings.
+    """
+
+    def __init__(self, triggers: SaveTriggers, at_train_epoch_end: bool | None) -> None:
+        self.triggers = triggers
+        self._choice = at_train_epoch_end
+        self._at_train_epoch_end = True
+        self._watches_batches = False
+        self._batches_at_start: int | None = None
+        self._interval = (
+            None if triggers.save_interval is None else DueTracker(triggers.save_interval)
+        )
+        # not `every_n_epochs > 0`: with every trigger at 0 an epoch still moves `save_last`
+        self._is_by_epochs = (
+            triggers.every_n_train_steps == 0
+            and triggers.train_time_interval is None
+            and triggers.save_interval is None
+        )
+        self.reset()
+
+    def reset(self) -> None:
+        """Reset for a new training."""
+        self._step_seen: int | None = None
+        self._deferred_at: int | None = None
+        if self._interval is not None:
+            self._interval.forget()
+
+    def start(self, trainer: Trainer) -> None:
+        """Start the clock of a fit; counts continue from a resumed fit's."""
+        self._at_train_epoch_end = acts_at_train_epoch_end(trainer, self._choice)
+        by_batches = self.triggers.every_n_train_steps > 0
+        by_time = self.triggers.train_time_interval is not None
+        self._watches_batches = by_batches or by_time or not self._at_train_epoch_end
+        if self._interval is not None:
+            self._interval.start(trainer.clock)
+            self._watches_batches = True
+        self._last_time = _now(trainer)
+        self._batches_at_start = trainer.progress.batches_completed
+        if self._step_seen is None:
+            self._step_seen = trainer.global_step
+
+    def stop(self) -> None:
+        """Record that the run has ended."""
+        self._batches_at_start = None
+
+    def has_trained(self, trainer: Trainer) -> bool:
+        """Return whether a batch was trained since this fit began."""
+        start = self._batches_at_start
+        return start is not None and trainer.progress.batches_completed > start
+
+    def is_due_after_batch(self, trainer: Trainer, tracker: SaveTracker) -> bool | None:
+        """Decide which checkpoints to save after a batch and its validation.
+
+        True: a checkpoint that may be among the best, and the last one. False: only the last one,
+        if `save_last` is set. None: nothing.
+        """
+        if not self._watches_batches:
+            return None
+        if self._interval is not None:
+            return self._is_interval_due(trainer) or None
+        triggers, step = self.triggers, trainer.global_step
+        if triggers.every_n_train_steps > 0:
+            every, before, self._step_seen = triggers.every_n_train_steps, self._step_seen, step
+            # not `step % every`: two optimizers count two steps a batch, and may jump over one
+            return step // every != (before or 0) // every or None
+        if triggers.train_time_interval is not None:
+            is_new = step != tracker.ranking.saved_step
+            return (is_new and self._is_time_up(triggers.train_time_interval, trainer)) or None
+        is_turn = not self._at_train_epoch_end and _is_validated(trainer)
+        return self._is_due_epoch(trainer) if is_turn else None
+
+    def is_due_after_epoch(self, trainer: Trainer) -> bool | None:
+        """Decide which checkpoints to save after an epoch, also those deferred to it.
+
+        The values mean the same as those of `is_due_after_batch`.
+        """
+        is_interval_due = self._interval is not None and self._is_interval_due(trainer)
+        if self._deferred_at == trainer.progress.batches_completed or is_interval_due:
+            return True
+        is_turn = self._at_train_epoch_end or _is_validated(trainer)
+        return self._is_due_epoch(trainer) if is_turn and self._is_by_epochs else None
+
+    def defer(self, trainer: Trainer) -> None:
+        """Defer the save of this batch to the slot after its epoch."""
+        self._deferred_at = trainer.progress.batches_completed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the trigger's counts and a deferred save as plain data."""
+        state: dict[str, Any] = {"step_seen": self._step_seen, "deferred_at": self._deferred_at}
+        return state if self._interval is None else {**state, "asked": self._interval.state_dict()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Restore the trigger's counts and a deferred save."""
+        self._step_seen = state_dict.get("step_seen")
+        self._deferred_at = state_dict.get("deferred_at")
+        if self._interval is not None and "asked" in state_dict:
+            self._interval.load_state_dict(state_dict["asked"])
+
+    def _is_interval_due(self, trainer: Trainer) -> bool:
+        """Return whether `save_interval` is due; ask once in each slot, since it keeps counts."""
+        if self._interval is None:
+            return False
+        is_due = self._interval.is_due(trainer.clock)  # on every rank, to keep its counts
+        # ranks see different numbers of samples and tokens, and all must save at the same moment
+        return decide_on_rank_zero(trainer, lambda: is_due)
+
+    def _is_time_up(self, interval: timedelta, trainer: Trainer) -> bool:
+        """Return whether the interval has passed, and restart it if so."""
+        now = _now(trainer)
+        is_up = now - self._last_time >= interval.total_seconds()
+        if is_up:
+            self._last_time = now
+        return is_up
+
+    def _is_due_epoch(self, trainer: Trainer) -> bool:
+        every = self.triggers.every_n_epochs
+        return every > 0 and (trainer.current_epoch + 1) % every == 0
+
+
+def _now(trainer: Trainer) -> float:
+    """Return the clock of the schedule in seconds; of several ranks the one that they share."""
+    if trainer.world_size == 1:
+        return time.monotonic()
+    # monotonic clocks differ between machines, and ranks must agree on when a save is due
+    clock = trainer.clock
+    return clock.train_seconds + clock.eval_seconds
+
+
+def _is_validated(trainer: Trainer) -> bool:
+    """Return whether a validation ran after the last batch."""
+    return trainer.progress.validated_at == trainer.progress.batches_completed

@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 from trainer_hooks.callbacks.option_checks import check_choice, check_count
-from trainer_hooks.callbacks.saving.checkpoint_folder import resolved_folder
 from trainer_hooks.callbacks.saving.file_names import check_template
-from trainer_hooks.checkpoint.paths import absolute_path, require_reachable
+from trainer_hooks.checkpoint.paths import absolute_path, is_remote, require_reachable
 from trainer_hooks.errors import OptionError
 
 __all__ = [
@@ -19,6 +18,7 @@ __all__ = [
     "check_source",
     "check_top_k",
     "require_usable_path",
+    "resolved_folder",
 ]
 
 
@@ -82,6 +82,13 @@ def check_dirpath(dirpath: object, where: str) -> str | None:
         "or None for the default"
     )
     return resolved_folder(require_usable_path(dirpath, f"dirpath {dirpath!r} of {where}", rule))
+
+
+def resolved_folder(path: str | os.PathLike[str]) -> str:
+    """Return the path of a folder absolute, with `~` and links resolved; an address unchanged."""
+    if is_remote(path):
+        return absolute_path(path)
+    return str(Path(absolute_path(os.path.expanduser(path))).resolve())  # noqa: PTH111 - not `./~`
 
 
 def check_source(path: object, name: str, where: str) -> str:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.saving.load_checkpoint import restore_weights_and_optimizers
+from trainer_hooks.callbacks.saving.saver import SavePlan, Saver
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_flags
-from trainer_hooks.callbacks.saving.saver_parts import SavePlan
-from trainer_hooks.callbacks.saving.unranked_saver import UnrankedSaver
 from trainer_hooks.errors import OptimizationError, OptionError
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ _WHERE = "WSDCheckpointCallback"
 _DECAY = 0.1
 
 
-class WSDCheckpointCallback(UnrankedSaver):
+class WSDCheckpointCallback(Saver):
     """Save before and after each phase in which a schedule decays the learning rate.
 
     A schedule of warmup, stable phase and decay (WSD) gives a model at the end of each decay; a

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import warn
 from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint import lightning
-from trainer_hooks.checkpoint.encoding import Encoder, encode_state
+from trainer_hooks.checkpoint.encoding import encode_checkpoint
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.checkpoint.paths import absolute_path
@@ -68,13 +68,17 @@ def save_checkpoint(
         CheckpointStateError: a state cannot be loaded back safely; the message names its owner.
         CheckpointError: the file cannot be written, or the background save failed.
     """
-    # not `finish`: the error of a failed background save must not prevent this save
-    core.background.catch_up()
+    if core.background.pending is not None:
+        # not `finish`: the error of a failed background save must not prevent this save
+        core.background.catch_up()
     _check_save(core, [path], weights_only)
     written = _write_now(core, trainer, path, weights_only)
-    _record_save(core, weights_only, written)
+    if not weights_only:
+        core.training.record_save(written)
     notify_saved(core, trainer, written)
-    core.background.finish()
+    # now the error of an earlier save may be raised: this checkpoint is there
+    if core.background.pending is not None:
+        core.background.finish()
     return written
 
 
@@ -99,19 +103,27 @@ def save_in_background(
     """
     if not paths:
         raise UsageError("save_in_background() was given no path: pass at least one.")
+    # the previous save first: it writes the one copy of the state that there is in memory
     core.background.finish()
     _check_save(core, paths, weights_only)
     is_sharded = core.processes.saves_shards and not any(map(is_safetensors, paths))
     checkpoint = build_checkpoint(core, trainer, weights_only, is_sharded=is_sharded)
     files = tuple(absolute_path(path) for path in paths)
-    save = core.background.start(checkpoint, files, _writer(core, is_sharded=is_sharded))
-    _record_save(core, weights_only, files[0])
+    write = _writer(core, is_sharded=is_sharded)
+    if not checkpoint:
+        # rank 0 writes the checkpoint of all ranks; this rank's thread only notes the paths, so
+        # that `on_checkpoint_saved` is called on every rank
+        write = lambda _, path: path  # noqa: E731
+    save = core.background.start(checkpoint, files, write)
+    if not weights_only:
+        core.training.record_save(files[0])
     return save
 
 
 def notify_saved(core: TrainerCore, trainer: Trainer, path: str) -> None:
     """Call `on_checkpoint_saved` for a durable checkpoint, then tell the loggers of the savers."""
     core.connector.relay.on_checkpoint_saved(trainer, core.module, path)  # type: ignore[arg-type]
+    # on every rank: the loggers of other ranks than 0 are proxies that drop the call
     for logger in core.loggers:
         for saver in trainer.checkpoint_callbacks:
             logger.after_save_checkpoint(saver)
@@ -143,13 +155,6 @@ def _check_save(
         )
 
 
-def _record_save(core: TrainerCore, weights_only: bool, path: str) -> None:
-    training = core.training
-    if not weights_only:
-        training.saved_batches = training.newest_batches = training.progress.batches_completed
-        training.newest_path = path
-
-
 def _write_now(
     core: TrainerCore, trainer: Trainer, path: str | os.PathLike[str], weights_only: bool
 ) -> str:
@@ -160,59 +165,38 @@ def _write_now(
     if is_sharded:
         from trainer_hooks.trainer.run.sharded_checkpoint import waiting_for_shards
 
+        # no `run_on_rank_zero`: every rank writes, and `write_folder` shares their errors
         with waiting_for_shards(core.processes):
-            written: str = write()
-        return written
-    if core.processes.is_distributed:
-        from trainer_hooks.trainer.run.gathered_checkpoint import run_on_rank_zero
-
-        # all ranks must learn whether rank 0 could write, or they would wait at the next collective
-        decided: str = run_on_rank_zero(core.processes, write)
-        return decided
-    return write()
+            return write()
+    # all ranks must learn whether rank 0 could write, or they would wait at the next collective
+    return core.processes.run_on_rank_zero(write)
 
 
-def _writer(
-    core: TrainerCore, *, is_sharded: bool
-) -> Callable[[dict[str, Any], str | os.PathLike[str]], str]:
-    """Set the save's time in `training.saved_at`, and return the function that writes the file."""
+def _writer(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
+    """Set the save's time in `training.saved_at`; return the function that writes to a path."""
     training = core.training
     # strictly later than the previous save, even if the clock was set back or is another machine's:
     # `ckpt_path="last"` compares these times
     training.saved_at = max(time.time_ns(), training.saved_at + 1)
-    module, process = unsharded_class(core.module).__name__, process_identity()
-    origin = compute_run_origin(training.hparams, core.connector.callbacks)
+    if training.origin is None:  # computed once in a fit
+        training.origin = compute_run_origin(training.hparams, core.connector.callbacks)
+    # the values of now: by the time that a thread writes, the training may have made another save
+    summary: dict[str, Any] = {
+        "module": unsharded_class(core.module).__name__,
+        "saved_at": training.saved_at,
+        "origin": training.origin,
+        "process": process_identity(),
+    }
     if is_sharded:
         from trainer_hooks.trainer.run.sharded_checkpoint import (
             saving_group,
             write_sharded_checkpoint,
         )
 
-        return partial(
-            write_sharded_checkpoint,
-            group=saving_group(core.processes),
-            module=module,
-            saved_at=training.saved_at,
-            origin=origin,
-            process=process,
-        )
-
-    saved_at = training.saved_at  # of this save: by the time a thread writes, it may be another
-
-    def write(checkpoint: dict[str, Any], path: str | os.PathLike[str]) -> str:
-        if not checkpoint:
-            return absolute_path(path)  # rank 0 writes the checkpoint of all ranks
-        return write_checkpoint(
-            checkpoint,
-            path,
-            dump=dump_safetensors if is_safetensors(path) else None,
-            module=module,
-            saved_at=saved_at,
-            origin=origin,
-            process=process,
-        )
-
-    return write
+        return partial(write_sharded_checkpoint, group=saving_group(core.processes), **summary)
+    return lambda checkpoint, path: write_checkpoint(
+        checkpoint, path, dump=dump_safetensors if is_safetensors(path) else None, **summary
+    )
 
 
 def build_checkpoint(
@@ -242,10 +226,11 @@ def build_checkpoint(
 
         checkpoint, shards = split_shards(checkpoint, processes)
     else:
+        # a collective: every rank gives its shards, and rank 0 alone keeps the whole tensors
         checkpoint = processes.gather_shards(checkpoint, keep_result=processes.is_global_zero)
     # encoded before the ranks exchange their own states, so that a state that cannot be saved
     # raises on the rank that has it, and names its owner
-    encoded = _encoded(checkpoint, core)
+    encoded = encode_checkpoint(checkpoint, core.connector.label_of)
     if processes.is_distributed:
         from trainer_hooks.trainer.run.gathered_checkpoint import (
             gather_rank_state,
@@ -271,9 +256,10 @@ def _contents(
     core: TrainerCore, trainer: Trainer, module: Module, weights_only: bool
 ) -> dict[str, Any]:
     """Return this rank's checkpoint, with the additions of `on_save_checkpoint`."""
+    training, connector = core.training, core.connector
     checkpoint: dict[str, Any] = {
-        "epoch": core.training.progress.epochs_completed,
-        "global_step": core.training.progress.steps_completed,
+        "epoch": training.progress.epochs_completed,
+        "global_step": training.progress.steps_completed,
         "pytorch-lightning_version": lightning.VERSION,
         "state_dict": module.state_dict(),
         "loops": {},
@@ -283,7 +269,7 @@ def _contents(
         checkpoint["hparams_name"] = module.hparams_name or "kwargs"
         checkpoint["hyper_parameters"] = dict(module.saved_hparams)
     # a hook that logs while it saves would change the metrics that are being saved
-    with core.training.metrics.closed():
+    with training.metrics.closed():
         datamodule = core.datamodule
         if datamodule is not None:
             if datamodule.saved_hparams is not None:
@@ -292,46 +278,25 @@ def _contents(
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state
-        if not weights_only and module is core.training.module:
-            _add_training(checkpoint, core, module)
-        core.connector.relay.on_save_checkpoint(trainer, module, checkpoint)
+        if not weights_only and module is training.module:
+            # the settings that a resume compares, then every entry of the state registry
+            checkpoint["loops"] = lightning.loops_of(training.progress.state_dict())
+            own = checkpoint["trainer_hooks"]
+            own["state_versions"] = connector.state_versions()
+            own["plugins"] = connector.plugin_records()
+            own["world_size"] = core.processes.world_size
+            own["setup"] = {**training.setup, "precision": core.precision.name}
+            context = core.context if core.fn == "fit" else None
+            if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
+                build_state_registry(core, module, None).write(checkpoint, {})
+                own["inside_batch"] = training.left.get("inside_batch", False)
+                window = training.left.get("accumulate_grad_batches")
+            else:
+                context.state_registry.write(checkpoint, context.validation.snapshot)
+                own["inside_batch"] = context.batch.is_taken
+                has_stream = context.data.stream is not None
+                window = context.plan.accumulate_grad_batches if has_stream else None
+            if window is not None:
+                own["accumulate_grad_batches"] = window
+        connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     return checkpoint
-
-
-def _add_training(checkpoint: dict[str, Any], core: TrainerCore, module: Module) -> None:
-    """Add the state registry's entries and the settings that a resume compares."""
-    context = core.context if core.fn == "fit" else None
-    checkpoint["loops"] = lightning.loops_of(core.training.progress.state_dict())
-    own = checkpoint["trainer_hooks"]
-    own["state_versions"] = core.connector.state_versions()
-    own["plugins"] = core.connector.plugin_records()
-    own["world_size"] = core.processes.world_size
-    own["setup"] = {**core.training.setup, "precision": core.precision.name}
-    if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
-        build_state_registry(core, module, None).write(checkpoint, {})
-        left = core.training.left
-        own["inside_batch"] = left.get("inside_batch", False)
-        if "accumulate_grad_batches" in left:
-            own["accumulate_grad_batches"] = left["accumulate_grad_batches"]
-        return
-    context.state_registry.write(checkpoint, context.validation.snapshot)
-    own["inside_batch"] = context.batch.is_taken
-    if context.data.stream is not None:
-        own["accumulate_grad_batches"] = context.plan.accumulate_grad_batches
-
-
-def _encoded(checkpoint: dict[str, Any], core: TrainerCore) -> dict[str, Any]:
-    """Return a checkpoint in which every value can be opened without running code."""
-    encoder = Encoder(checkpoint)
-    labels = {entry.callback.state_key: entry.label for entry in core.connector.entries}
-    encoded = {
-        key: encode_state(value, f"checkpoint[{key!r}]", encoder)
-        for key, value in checkpoint.items()
-        if key != "callbacks"
-    }
-    if "callbacks" in checkpoint:
-        encoded["callbacks"] = {
-            key: encode_state(state, labels.get(key, f"callback {key!r}"), encoder)
-            for key, state in checkpoint["callbacks"].items()
-        }
-    return encoded

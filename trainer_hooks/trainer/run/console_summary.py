@@ -160,7 +160,7 @@ def _way_on(trainer: Trainer, newest: str, reason: str, *, is_over: bool) -> str
     """Return the line with the call that resumes from the newest checkpoint."""
     if not newest:
         return ""
-    from trainer_hooks.callbacks.saving.saver_parts import Saver
+    from trainer_hooks.callbacks.saving.saver import Saver
 
     savers = [saver for saver in trainer.checkpoint_callbacks if isinstance(saver, Saver)]
     # "last" and "auto" only find files in the folders of savers

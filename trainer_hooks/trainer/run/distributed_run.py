@@ -68,6 +68,7 @@ class DistributedRun:
         places = [(g.name, g.version, g.save_dir, g.log_dir) for g in core.loggers]
         places = self._processes.broadcast(places)
         if not self._processes.is_global_zero:
+            # the guards of the loggers that are replaced here
             core.guards.release()
             own = [*core.loggers, *repeat(None, len(places))]  # rank 0 may have more
             core.loggers[:] = [

@@ -53,8 +53,11 @@ def fit_to_world_size(
         "the run that was cut.",
         TrainerHooksWarning,
     )
-    converted = {**own, "progress": progress, "stream": _stream(own["stream"])}
-    # of a window that is repeated, and of ranks that no longer exist
+    # the loader position without what each rank had of its own
+    shape = [{**one, **dict.fromkeys(_OF_OTHERS)} for one in own["stream"]["shape"]]
+    stream = {**own["stream"], "shape": shape, "loader": None, "last_print": {}, "rng_ahead": None}
+    converted = {**own, "progress": progress, "stream": stream}
+    # gradients of a window that is repeated, and buffers of ranks that no longer exist
     converted.update(gradients={}, own_buffers={})
     return {**checkpoint, "trainer_hooks": converted}
 
@@ -81,9 +84,3 @@ def _progress(context: RunContext, own: dict[str, Any], saved: int) -> dict[str,
         "has_gradients": False,
         "is_batch_open": progress.get("is_batch_open", False) and not window,
     }
-
-
-def _stream(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the loader position without the state that each rank had of its own."""
-    shape = [{**one, **dict.fromkeys(_OF_OTHERS)} for one in state["shape"]]
-    return {**state, "shape": shape, "loader": None, "last_print": {}, "rng_ahead": None}

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks.callbacks.saving.checkpoint_folder import earlier_folders
-from trainer_hooks.callbacks.saving.saver_parts import Saver
-from trainer_hooks.checkpoint.file import load_with_meta_tensors, summarize, verify_checkpoint
+from trainer_hooks.callbacks.saving.saver import Saver, earlier_folders
+from trainer_hooks.checkpoint.file import load_checkpoint, summarize, verify_checkpoint
 from trainer_hooks.checkpoint.paths import (
     exists,
     file_name,
@@ -107,6 +106,7 @@ class CheckpointSearch:
 
     def _newest_first(self) -> Iterator[str]:
         """Yield the usable files, latest first, other runs' last; record why files are skipped."""
+        # a set: two savers may have one folder
         for _, _, _, path, reason in sorted(map(self._looked_at, set(self.files)), reverse=True):
             if reason is None:
                 yield path
@@ -124,6 +124,7 @@ class CheckpointSearch:
         except CheckpointNotFoundError:
             return False, 0, 0, path, ""  # another process deleted it meanwhile
         except CheckpointError as error:
+            # no summary says when it was saved: the file's own time places it among the others
             return True, modified_at(path), 0, path, _reason(error)
         reason, is_own = None, self.is_own(path, summary)
         if self.is_resume and not summary.is_resumable:
@@ -147,7 +148,7 @@ class CheckpointSearch:
 
     def _best_in(self, path: str, state_key: str) -> str:
         try:
-            states = load_with_meta_tensors(path).get("callbacks", {})
+            states = load_checkpoint(path, reads_shards=False).get("callbacks", {})
         except CheckpointError as error:
             self.passed_over.append(f"{path!r} ({_reason(error)})")
             return ""

@@ -17,7 +17,7 @@ import time
 import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.multiprocessing.spawn import (
@@ -27,7 +27,7 @@ from torch.multiprocessing.spawn import (
     start_processes,
 )
 
-from trainer_hooks.checkpoint.atomic_write import write_atomically
+from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.context.training import TrainingState
@@ -106,14 +106,8 @@ class ForkedRuns:
     def copy_kept(self, path: str | os.PathLike[str]) -> str:
         """Copy that checkpoint to another path; return its absolute path."""
         target = absolute_path(path)
-
-        def write(file: IO[bytes]) -> None:
-            with (self._place / "fit.ckpt").open("rb") as kept:
-                shutil.copyfileobj(kept, file)
-            file.flush()
-            os.fsync(file.fileno())
-
-        write_atomically(Path(target), write)
+        with (self._place / "fit.ckpt").open("rb") as kept, open_atomically(Path(target)) as file:
+            shutil.copyfileobj(kept, file)
         return target
 
     def run(self, inputs: RunInputs, work: Callable[[RunInputs], Any]) -> Any:

@@ -6,13 +6,11 @@ import hashlib
 import pickle
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trainer_hooks.errors import CheckpointError, TrainerHooksError
+from trainer_hooks.errors import CheckpointError
 from trainer_hooks.runtime.nested_tensors import map_tensors
 from trainer_hooks.runtime.process_group import ProcessGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
 
     from trainer_hooks.runtime.processes import Processes
@@ -23,7 +21,6 @@ __all__ = [
     "gather_into_checkpoint",
     "gather_rank_state",
     "require_no_failed_rank",
-    "run_on_rank_zero",
     "select_rank_state",
 ]  # fmt: skip
 
@@ -60,6 +57,7 @@ def gather_rank_state(checkpoint: dict[str, Any], core: TrainerCore, names: list
     Raises:
         CheckpointError: a rank has failed, so that not all can take part.
     """
+    # first: the gathering would wait for a rank that has failed
     require_no_failed_rank(core)
     gather_into_checkpoint(checkpoint, _group(core.processes), names)
 
@@ -122,31 +120,6 @@ def select_rank_state(checkpoint: dict[str, Any], processes: Processes) -> dict[
         "trainer_hooks": {**own, **saved[rank]["parts"], "processes": []},
         "callbacks": {**checkpoint.get("callbacks", {}), **saved[rank]["callbacks"]},
     }
-
-
-def run_on_rank_zero(processes: Processes, decide: Callable[[], Any]) -> Any:
-    """Call a function on rank 0 alone; return its result, or raise its error, on all ranks.
-
-    Args:
-        processes: all ranks.
-        decide: the function.
-
-    Raises:
-        TrainerHooksError: the error of rank 0.
-    """
-    decision, fault = None, None
-    if processes.is_global_zero:
-        try:
-            decision = decide()
-        except TrainerHooksError as error:
-            fault = error
-    told, message = processes.broadcast((decision, None if fault is None else str(fault)))
-    if fault is not None:
-        raise fault
-    # as a text: not every exception can be pickled
-    if message is not None:
-        raise CheckpointError(f"rank 0: {message}")
-    return told
 
 
 def _digest(state: Any) -> bytes:

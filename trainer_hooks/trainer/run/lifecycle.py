@@ -128,9 +128,12 @@ class TrainerRun:
         if inputs.datamodule is not None:
             inputs.datamodule.setup(inputs.fn)
         hooks.setup(trainer, module, inputs.fn)
+        # after `setup`, in which savers learn their folders
         check_folders(core, trainer)
         self._place_module()
-        self._renew_loaders(context)
+        makes_loaders = inputs.fn == "fit" and (inputs.train is None or inputs.evaluation is None)
+        if makes_loaders and context.plan.reload_dataloaders_every_n_epochs:
+            LoaderReload(inputs, context)
         load_data(inputs, context)
         context.data.load_training = None
         if self._distributed_run is not None:
@@ -143,6 +146,7 @@ class TrainerRun:
             self._log_hparams()
         elif inputs.fn != "predict":
             hooks.on_evaluation_run_start(trainer, module, inputs.fn)
+        # last: while a run is set up, no batch has to be finished, and a signal acts at once
         self._exit_stack.enter_context(deferring_signals(context))
         core.state.enter(inputs.fn)
         return loop
@@ -157,6 +161,7 @@ class TrainerRun:
         hooks, module, context = self.core.connector.relay, self.inputs.module, self.core.context
         assert context is not None
         self.core.training.metrics.enter(LogScope.CLOSED)
+        # before the end hooks: a save that failed is an error of the run, and its files are there
         self.core.background.finish()
         if self.inputs.fn == "fit":
             self._has_ended = True
@@ -185,13 +190,14 @@ class TrainerRun:
         """
         self._error = error
         if self._distributed_run is not None:
+            # before any hook: the other ranks wait for this one until they hear of it
             self._distributed_run.tell_failure(error)
         self.core.state.status = TrainerStatus.INTERRUPTED
         self.core.training.metrics.enter(LogScope.CLOSED)
         hooks, module = self.core.connector.relay, self.inputs.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
         if is_in_order and self.inputs.fn == "fit":
-            if not self._has_ended:
+            if not self._has_ended:  # the signal may have come as the end hooks ran
                 call_and_note_errors(error, hooks.on_fit_end, self.trainer, module)
             return
         if isinstance(error, KeyboardInterrupt):
@@ -215,6 +221,8 @@ class TrainerRun:
 
         core, module = self.core, self.inputs.module
         fault = self._error
+        # the clock first, which counts no tearing down; saves before `teardown`, whose hooks may
+        # use the files; loggers after it, since its hooks may log
         steps: list[tuple[Any, tuple[Any, ...]]] = [
             (core.training.timekeeper.stopwatch.stop, ()),
             (core.background.finish, ()),
@@ -283,6 +291,7 @@ class TrainerRun:
         context.state_registry = build_state_registry(core, module, context)
         core.connector.relay.on_stop = context.stop_by
         core.connector.relay.on_end_epoch = context.leave_epoch
+        # before a folder is opened: a resumed run logs into that of its checkpoint
         self._start.resume_loggers()
         if self._distributed_run is not None:
             self._distributed_run.find_folders(inputs)
@@ -325,13 +334,6 @@ class TrainerRun:
         hooks.on_after_configure_model(trainer, module)
         if self._profiler is not None:
             self._profiler.attach()
-
-    def _renew_loaders(self, context: RunContext) -> None:
-        """Set up the reloading of loaders, if the option is set and this run makes loaders."""
-        inputs = self.inputs
-        makes_loaders = inputs.fn == "fit" and (inputs.train is None or inputs.evaluation is None)
-        if makes_loaders and context.plan.reload_dataloaders_every_n_epochs:
-            LoaderReload(inputs, context)
 
     def _make_context(self, module: Module) -> RunContext:
         core, inputs = self.core, self.inputs
@@ -469,6 +471,7 @@ def set_backends(config: TrainerConfig, guards: ExitStack) -> None:
     if config.deterministic:
         was = torch.are_deterministic_algorithms_enabled()
         warned = torch.is_deterministic_algorithms_warn_only_enabled()
+        # registered before the switch is set: what comes after may fail
         guards.callback(torch.use_deterministic_algorithms, was, warn_only=warned)
         torch.use_deterministic_algorithms(True, warn_only=config.deterministic == "warn")
         # cuDNN's benchmark may choose another algorithm in each process: off, unless asked for

@@ -54,7 +54,9 @@ def convert_lightning_checkpoint(
     )
     # the epoch's new order is drawn from the present random state, and the training goes on with
     # another, so that the two do not repeat each other
-    later = _numbers_after()
+    with rng.isolated():
+        rng.reseed(int(torch.randint(2**31, ())))
+        later = rng.capture()
     position = stream.state_dict()
     if place.batches_in_epoch:
         progress.stage = EpochStage.BATCHES
@@ -83,13 +85,6 @@ def convert_lightning_checkpoint(
         "loop": {},
     }
     return {**checkpoint, "trainer_hooks": own}
-
-
-def _numbers_after() -> dict[str, Any]:
-    """Return a random state that is derived from the present one, and different from it."""
-    with rng.isolated():
-        rng.reseed(int(torch.randint(2**31, ())))
-        return rng.capture()
 
 
 def _position(stream: TrainStream, later: dict[str, Any]) -> dict[str, Any]:

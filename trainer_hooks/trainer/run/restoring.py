@@ -6,6 +6,7 @@ from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.checkpoint.weights import load_weights, require_fitting
 from trainer_hooks.connector.callback_state import LoadReport
 from trainer_hooks.errors import (
@@ -14,36 +15,105 @@ from trainer_hooks.errors import (
     OptimizationError,
     TrainerHooksWarning,
 )
-from trainer_hooks.metrics.metric_objects import lost_metrics
+from trainer_hooks.metrics.metric_objects import lost_metrics, metric_parts
 from trainer_hooks.module.optimizer_setup import (
     apply_options,
     changed_options,
     require_same_classes,
 )
-from trainer_hooks.trainer.run.registered_state import kept_metrics
+from trainer_hooks.trainer.run.console_summary import log_resume
+from trainer_hooks.trainer.run.registered_state import owners_of
 from trainer_hooks.trainer.run.run_inputs import restore_datamodule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from trainer_hooks.context.context import RunContext
+    from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = [
-    "reconcile_settings",
-    "report_callbacks",
-    "require_resumable",
-    "restore_module",
-    "restore_training",
-    "upgrade_callbacks",
-]
+__all__ = ["restore_checkpoint"]
 
 
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
-def reconcile_settings(
+def restore_checkpoint(
+    core: TrainerCore,
+    context: RunContext,
+    inputs: RunInputs,
+    checkpoint: dict[str, Any],
+    path: str,
+    *,
+    read_shards: Callable[[Any], object] | None,
+) -> None:
+    """Restore a checkpoint into a run: all of it into a fit, else weights and data module.
+
+    Args:
+        core: the trainer's core.
+        context: the run.
+        inputs: the inputs of the run.
+        checkpoint: the checkpoint, with this rank's own state.
+        path: where it was read, for messages.
+        read_shards: fills tensors that the checkpoint has on the meta device; None if it has none.
+
+    Raises:
+        CheckpointError: it does not fit. Until then nothing of the run is changed.
+        DataError: it was saved inside an epoch of another loader.
+        OptionError: an override names no option.
+    """
+    start, is_fit = core.start, inputs.fn == "fit"
+    if is_fit:
+        if context.data.reload_as_saved is not None:
+            # first: the checks compare the checkpoint with the loaders of its epoch
+            context.data.reload_as_saved(checkpoint)
+        if checkpoint.get("trainer_hooks", {}).get("world_size", 1) != context.processes.world_size:
+            from trainer_hooks.trainer.run.elastic_resume import fit_to_world_size
+
+            checkpoint = fit_to_world_size(context, checkpoint, path)
+        _require_resumable(context, checkpoint, path)
+    # an evaluation without a fit before it takes the callbacks' states, too; after a fit they
+    # would be overwritten by older ones
+    takes_callbacks = is_fit or (core.training.progress.is_fresh and "callbacks" in checkpoint)
+    upgraded: tuple[str, ...] = ()
+    if takes_callbacks:
+        versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
+        checkpoint["callbacks"], upgraded = core.connector.upgrade_states(
+            checkpoint.get("callbacks", {}), versions
+        )
+    checkpoint = context.processes.shard_checkpoint(
+        checkpoint,
+        context.module,
+        context.training.optimization.optimizers if is_fit else (),
+        read_shards,
+    )
+    # a checkpoint that does not fit was refused above; from here on the states are loaded
+    is_strict = context.module.strict_loading
+    load_weights(context.module, checkpoint["state_dict"], path, strict=is_strict)
+    restore_datamodule(context, checkpoint)
+    if is_fit:
+        # before the registry loads the optimizers, whose options an override replaces in the file
+        _reconcile_settings(core, checkpoint, path, inputs.overrides)
+        context.state_registry.load(checkpoint, places=False)
+        parts = metric_parts(context.module, owners_of(core))
+        _warn_of_gaps(context, checkpoint["trainer_hooks"], parts)
+        context.resumed = checkpoint  # the loop restores the positions, when it gets there
+        # later saves must count as newer than this one, wherever it was saved
+        core.training.saved_at = max(core.training.saved_at, summarize(path).saved_at)
+    elif takes_callbacks:
+        start.load_report = core.connector.load_state_dict(checkpoint["callbacks"])
+    if start.load_report is not None:
+        report, start.load_report = start.load_report, None
+        start.report = _report_callbacks(core, checkpoint, report, upgraded)
+    if is_fit:
+        core.training.newest_path = path
+        core.training.newest_batches = core.training.progress.batches_completed
+        assert start.report is not None
+        log_resume(core.training, start.report, path)
+
+
+def _reconcile_settings(
     core: TrainerCore, checkpoint: dict[str, Any], source: str, overrides: frozenset[str]
 ) -> None:
     """Warn once of settings that differ between a checkpoint and this run, and which side counts.
@@ -55,6 +125,7 @@ def reconcile_settings(
     """
     training = core.training
     noted = checkpoint["trainer_hooks"].get("setup", {})
+    # an older file holds no settings, but the optimizers' states hold the learning rates
     saved = noted if "optimizers" in noted else {"optimizers": _rates_in(checkpoint)}
     theirs, ours = [], []
     advice = ""
@@ -157,29 +228,7 @@ def _told(name: str, before: Any, now: Any) -> str:
     return f"{name} {_SHORT.repr(before)} -> {_SHORT.repr(now)}"
 
 
-def restore_module(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
-    """Restore the weights and the data module's state."""
-    module = context.module
-    load_weights(module, checkpoint["state_dict"], source, strict=module.strict_loading)
-    restore_datamodule(context, checkpoint)
-
-
-def upgrade_callbacks(core: TrainerCore, checkpoint: dict[str, Any]) -> tuple[str, ...]:
-    """Migrate the callbacks' states in a checkpoint to their present versions.
-
-    Returns:
-        Descriptions of the states that were of another version.
-
-    Raises:
-        CheckpointError: a state is newer than its callback, or cannot be migrated.
-    """
-    versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
-    states, upgraded = core.connector.upgrade_states(checkpoint.get("callbacks", {}), versions)
-    checkpoint["callbacks"] = states
-    return upgraded
-
-
-def report_callbacks(
+def _report_callbacks(
     core: TrainerCore, checkpoint: dict[str, Any], loaded: LoadReport, upgraded: tuple[str, ...]
 ) -> LoadReport:
     """Return the load report of the callbacks, and warn of states that did not match.
@@ -188,7 +237,7 @@ def report_callbacks(
         core: the trainer's core.
         checkpoint: the checkpoint that the states came from.
         loaded: the connector's load report.
-        upgraded: the result of `upgrade_callbacks`.
+        upgraded: descriptions of the states that were of another version.
     """
     saved = checkpoint.get("trainer_hooks", {}).get("plugins", [])
     present = {
@@ -201,6 +250,7 @@ def report_callbacks(
             changes.append(f"plugin {name} {version} does not take part now")
         elif present[name] != version:
             changes.append(f"plugin {name} is {present[name]} now and was {version}")
+    # each change once: a plugin may supply several callbacks
     report = LoadReport(
         loaded.restored, loaded.missing, loaded.unexpected, tuple(dict.fromkeys(changes)), upgraded
     )
@@ -212,7 +262,7 @@ def report_callbacks(
     return report
 
 
-def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
+def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
     """Raise unless a training can resume from a checkpoint, before anything is changed.
 
     Raises:
@@ -222,6 +272,7 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
     """
     own = checkpoint.get("trainer_hooks", {})
     module = type(context.module).__qualname__
+    # a file of weights alone has no optimizers, and that of another tool no random states
     if "optimizer_states" not in checkpoint or "rng" not in own:
         raise CheckpointError(
             f"checkpoint {source!r} cannot be resumed from: it holds weights alone, or was saved "
@@ -230,7 +281,15 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
         )
     # everything is checked before anything is changed: a refused resume leaves the run as it was
     context.state_registry.require(checkpoint, source)
-    _require_same_conditions(context, checkpoint, source)
+    accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
+    is_same_window = accumulated == context.plan.accumulate_grad_batches
+    if own["progress"]["batches_in_window"] and not is_same_window:
+        raise CheckpointError(
+            f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
+            f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the "
+            "gradients saved with it cannot be used. Resume with the same number, or from a "
+            "checkpoint that was saved at the end of an epoch."
+        )
     is_strict = context.module.strict_loading
     require_fitting(context.module, checkpoint["state_dict"], source, strict=is_strict)
     try:
@@ -246,35 +305,13 @@ def require_resumable(context: RunContext, checkpoint: dict[str, Any], source: s
             context.data.stream.require_same(own["stream"])
         except DataError as error:
             raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
-    accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
-    if accumulated != context.plan.accumulate_grad_batches:
+    if not is_same_window:
         warn(
             f"checkpoint {source!r} was saved with accumulate_grad_batches={accumulated}, and this "
             f"run has {context.plan.accumulate_grad_batches}: from here on as many batches make a "
             "step, so it is not the run that was cut, whose steps were of another size.",
             TrainerHooksWarning,
         )
-
-
-def _require_same_conditions(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
-    """Raise if the checkpoint's accumulated gradients do not fit this run's accumulation window."""
-    own = checkpoint["trainer_hooks"]
-    progress = own["progress"]
-    accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
-    if progress["batches_in_window"] and accumulated != context.plan.accumulate_grad_batches:
-        raise CheckpointError(
-            f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
-            f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the "
-            "gradients saved with it cannot be used. Resume with the same number, or from a "
-            "checkpoint that was saved at the end of an epoch."
-        )
-
-
-def restore_training(core: TrainerCore, context: RunContext, checkpoint: dict[str, Any]) -> None:
-    """Restore the state registry, except for positions, which the loop restores later."""
-    context.state_registry.load(checkpoint, places=False)
-    _warn_of_gaps(context, checkpoint["trainer_hooks"], kept_metrics(core, context.module))
-    context.resumed = checkpoint
 
 
 def _warn_of_gaps(context: RunContext, own: dict[str, Any], parts: dict[str, Any]) -> None:

@@ -307,6 +307,7 @@ def _agree_on_length(context: RunContext) -> None:
     """
     stream = context.data.stream
     assert stream is not None
+    # a rank with more batches would wait in its last backward for ranks that have none left
     sizes = context.processes.gather(stream.num_batches)
     if math.inf in sizes and min(sizes) != math.inf:
         raise DataError(
@@ -400,6 +401,7 @@ class LoaderReload:
         epoch = context.training.progress.epochs_completed
         is_due = epoch % context.plan.reload_dataloaders_every_n_epochs == 0
         if is_due and context.data.renewed["epoch"] != epoch:
+            # before they are made: with this random state a resume makes the same loaders
             self._note()
             reload_data(self._inputs, context)
 

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -51,10 +52,15 @@ def compute_run_origin(hparams: Mapping[str, Any] | None, callbacks: Iterable[An
 
 def process_identity() -> str:
     """Return a text that identifies this process among all, on this machine and elsewhere."""
+    return _identity_of(os.getpid())
+
+
+@cache
+def _identity_of(pid: int) -> str:  # by pid: a forked process has a copy of this cache
     from trainer_hooks.callbacks.reporting.run_facts import process_start_time
 
     # with the start time, since the system reuses process ids
-    return f"{_machine()} {os.getpid()} {process_start_time(os.getpid())}"
+    return f"{_machine()} {pid} {process_start_time(pid)}"
 
 
 def is_running_elsewhere(summary: CheckpointSummary) -> bool:

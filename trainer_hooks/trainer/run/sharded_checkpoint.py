@@ -74,11 +74,7 @@ def write_sharded_checkpoint(
     parted: dict[str, Any],
     path: str | os.PathLike[str],
     group: Any,
-    *,
-    module: str,
-    saved_at: int,
-    origin: str,
-    process: str,
+    **facts: Any,
 ) -> str:
     """Write a checkpoint that `build_checkpoint` split into shards.
 
@@ -87,27 +83,18 @@ def write_sharded_checkpoint(
             the entries of which each rank has its own.
         path: the folder.
         group: the process group for the collectives.
-        module: the name of the module's class, for the summary.
-        saved_at: when it is saved, in nanoseconds since 1970.
-        origin: the run's origin, for the summary.
-        process: the identity of this process, for the summary.
+        **facts: the further arguments of `CheckpointSummary.of`.
     """
     # not in the training's process group: this may run in a thread, beside its collectives
     exchange = _GroupExchange(group)
     # a copy of the two dicts that are changed: the same checkpoint may be written to several paths
     run = {**parted["run"], "trainer_hooks": {**parted["run"]["trainer_hooks"]}}
     gather_into_checkpoint(run, exchange, parted["names"])
+    # with the names of all ranks' gradients, which rank 0 has only learnt in the gathering
     if exchange.is_global_zero:
         _gather_names(run)
     return write_folder(
-        run if exchange.is_global_zero else {},
-        parted["shards"],
-        path,
-        group,
-        module=module,
-        saved_at=saved_at,
-        origin=origin,
-        process=process,
+        run if exchange.is_global_zero else {}, parted["shards"], path, group, **facts
     )
 
 

@@ -48,7 +48,9 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
             return
         if context.local_requests.pending_signal or context.requests.is_leaving:
             context.local_requests.pending_signal, context.requests.is_leaving = 0, False
-            _act_on(signum)
+            if signum == signal.SIGINT:
+                raise KeyboardInterrupt
+            raise TerminationSignal(signum)
         context.local_requests.pending_signal = signum
         name = signal.Signals(signum).name
         # not print or logging: the interrupted code may hold their locks
@@ -69,12 +71,6 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
     if context.local_requests.pending_signal:
         # it came after the last batch, when no loop served it any more
         context.local_requests.raise_pending_signal()
-
-
-def _act_on(signum: int) -> None:
-    if signum == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise TerminationSignal(signum)
 
 
 def shorten_traceback() -> None:

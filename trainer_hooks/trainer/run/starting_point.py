@@ -8,7 +8,6 @@ from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.metrics.log_call import LogScope
-from trainer_hooks.trainer.run.console_summary import log_resume
 from trainer_hooks.trainer.run.run_origin import is_running_elsewhere
 
 if TYPE_CHECKING:
@@ -41,10 +40,11 @@ class StartingPoint:
         path = self._inputs.ckpt_path
         if path is None or self._inputs.fn != "fit":
             return
-        from trainer_hooks.checkpoint.file import summarize
+        from trainer_hooks.checkpoint.file import load_checkpoint, summarize
 
+        is_sharded = self._core.processes.is_sharded
         try:
-            self._read = self._load(path)
+            self._read = load_checkpoint(path, reads_shards=not is_sharded)
         except CheckpointError:
             return  # `restore` reads the file again, and raises the error if it still exists
         known = self._read.get("trainer_hooks", {}).get("loggers", [])
@@ -55,7 +55,7 @@ class StartingPoint:
                 TrainerHooksWarning,
             )
             return
-        self._core.guards.resume(known)
+        self._core.guards.resume(known)  # each logger goes on in the folder of that run
 
     def restore(
         self,
@@ -72,31 +72,39 @@ class StartingPoint:
         core, trainer, start = self._core, self._trainer, self._core.start
         hooks, module = context.hooks, context.module
         hooks.on_before_load(trainer, module, start.path)
-        start.is_open = False
+        start.is_open = False  # from here on no callback may choose another checkpoint
         start.report = None
         checkpoint = None
         before = list(map(id, module.parameters()))  # by identity: shapes may stay the same
         if start.path is not None:
             checkpoint = self._read_checkpoint(context, start.path)
             hooks.fire_on_module("on_load_checkpoint", trainer, module, checkpoint)
+        # between the two hooks: the module's may replace layers, whose parameters the optimizers
+        # take, and the callbacks' may look at the optimizers
         if self._inputs.fn == "fit":
             make_optimizers(is_rebuilt=before != list(map(id, module.parameters())))
         if checkpoint is not None and start.path is not None:
+            from trainer_hooks.trainer.run.restoring import restore_checkpoint
+
             hooks.on_load_checkpoint(trainer, module, checkpoint)
-            self._restore(context, checkpoint, start.path)
+            restore_checkpoint(
+                core, context, self._inputs, checkpoint, start.path, read_shards=self._reader
+            )
         elif self._inputs.fn == "fit" and core.training.progress.stage is EpochStage.BATCHES:
             # an exception ended the last fit inside an epoch, which is repeated from its start
             core.training.progress.abandon_epoch()
-            core.training.metrics.drop(*LogScope)
+            core.training.metrics.drop(*LogScope)  # of the batches that are trained once more
         hooks.on_after_load(trainer, module, checkpoint)
 
     def _read_checkpoint(self, context: RunContext, path: str) -> dict[str, Any]:
         """Return the checkpoint as this run, on this rank, is to restore it."""
+        from trainer_hooks.checkpoint.file import load_checkpoint
         from trainer_hooks.checkpoint.lightning import is_lightning
 
         # a callback may have chosen another checkpoint than the loggers were resumed from
         read, self._read = self._read if path == self._inputs.ckpt_path else None, None
-        checkpoint = read or self._load(path)
+        # each rank of a sharded run reads its own shards, below
+        checkpoint = read or load_checkpoint(path, reads_shards=not context.processes.is_sharded)
         if is_lightning(checkpoint):
             from trainer_hooks.trainer.run.lightning_checkpoint import convert_lightning_checkpoint
 
@@ -105,6 +113,7 @@ class StartingPoint:
             from trainer_hooks.trainer.run.gathered_checkpoint import select_rank_state
 
             checkpoint = select_rank_state(checkpoint, context.processes)
+        # after `select_rank_state`: the reader looks for this rank's tensors where that puts them
         self._reader = None
         if context.processes.is_sharded and "shards" in checkpoint.get("trainer_hooks", {}):
             from trainer_hooks.trainer.run.sharded_checkpoint import ShardReader
@@ -112,53 +121,3 @@ class StartingPoint:
             self._reader = ShardReader(checkpoint, path, context.processes.global_rank)
             checkpoint = self._reader.filled(checkpoint)
         return checkpoint
-
-    def _load(self, path: str) -> dict[str, Any]:
-        """Return a checkpoint; a sharded run gets its tensors on the meta device."""
-        from trainer_hooks.checkpoint.file import load_checkpoint, load_with_meta_tensors
-
-        is_sharded = self._core.processes.is_sharded
-        return load_with_meta_tensors(path) if is_sharded else load_checkpoint(path)
-
-    def _restore(self, context: RunContext, checkpoint: dict[str, Any], path: str) -> None:
-        from trainer_hooks.checkpoint.file import summarize
-        from trainer_hooks.trainer.run import restoring
-
-        core, start, is_fit = self._core, self._core.start, self._inputs.fn == "fit"
-        if is_fit:
-            if context.data.reload_as_saved is not None:
-                context.data.reload_as_saved(checkpoint)
-            own = checkpoint.get("trainer_hooks", {})
-            if own.get("world_size", 1) != context.processes.world_size:
-                from trainer_hooks.trainer.run.elastic_resume import fit_to_world_size
-
-                checkpoint = fit_to_world_size(context, checkpoint, path)
-            restoring.require_resumable(context, checkpoint, path)
-        # an evaluation without a fit before it takes the callbacks' states, too; after a fit they
-        # would be overwritten by older ones
-        takes_callbacks = is_fit or (core.training.progress.is_fresh and "callbacks" in checkpoint)
-        upgraded = restoring.upgrade_callbacks(core, checkpoint) if takes_callbacks else ()
-        checkpoint = context.processes.shard_checkpoint(
-            checkpoint,
-            context.module,
-            context.training.optimization.optimizers if is_fit else (),
-            self._reader,
-        )
-        # a checkpoint that does not fit was refused above; from here on the states are loaded
-        restoring.restore_module(context, checkpoint, path)
-        if is_fit:
-            restoring.reconcile_settings(core, checkpoint, path, self._inputs.overrides)
-            restoring.restore_training(core, context, checkpoint)
-            # later saves must count as newer than this one, wherever it was saved
-            saved_at = summarize(path).saved_at
-            core.training.saved_at = max(core.training.saved_at, saved_at)
-        elif takes_callbacks:
-            start.load_report = core.connector.load_state_dict(checkpoint["callbacks"])
-        if start.load_report is not None:
-            report, start.load_report = start.load_report, None
-            start.report = restoring.report_callbacks(core, checkpoint, report, upgraded)
-        if is_fit:
-            core.training.newest_path = path
-            core.training.newest_batches = core.training.progress.batches_completed
-            assert start.report is not None
-            log_resume(core.training, start.report, path)

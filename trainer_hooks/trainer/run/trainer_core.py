@@ -165,12 +165,13 @@ class TrainerCore:
             inputs.compiled,
             inputs.datamodule,
         )
+        # by identity: an equal module, or another of the same class, has not been trained here
         if inputs.fn == "fit" and inputs.module is not self.training.module:
             # counters that the user set before the first fit are its starting point
             begins = self.training.progress if self.training.module is None else Progress()
             self.training = TrainingState(inputs.module, begins)
         if inputs.fn == "fit":
-            self.training.hparams = inputs.module.saved_hparams
+            self.training.hparams, self.training.origin = inputs.module.saved_hparams, None
         # a new one for each run, with the loss scale of this training alone
         self.precision = make_precision(self.config.precision, self.device)
         if self.training.scaler:
@@ -233,7 +234,7 @@ class TrainerCore:
             config=self.config,
             plan=plan,
             connector=CallbackConnector(callbacks, discover=False),
-            background=BackgroundSaves(str),
+            background=BackgroundSaves(str),  # which notifies nobody
             loggers=[],
             device=self.device,
             processes=self.processes,
@@ -268,6 +269,7 @@ def make_processes(config: TrainerConfig) -> tuple[Processes, torch.device]:
     """
     topology, options = resolve_strategy(config.strategy, config.devices, config.num_nodes)
     device = pick_device(config.accelerator, config.devices, topology)
+    # ranks that are forked for each run make their process group there, see `ForkedRuns`
     if topology.world_size > 1 and topology.starts != "fork":
         processes = make_process_group(device, topology, options)
         if config.sync_batchnorm and device.type != "cuda":

@@ -14,7 +14,7 @@ from trainer_hooks.callbacks.option_checks import check_choice, check_count, che
 from trainer_hooks.callbacks.saver_base import (
     FixedSavePath,
     SavePlan,
-    UnrankedSaver,
+    Saver,
     check_dirpath,
     check_flags,
     restore_weights_and_optimizers,
@@ -156,7 +156,7 @@ SaveBestModelCallback.register(ModelEmaCallback)
 _WHERE = "SaveTrainingStateCallback"
 
 
-class SaveTrainingStateCallback(UnrankedSaver):
+class SaveTrainingStateCallback(Saver):
     """Save a full checkpoint every few epochs or steps, and at the end of the training.
 
     The files are `epoch_3.ckpt`, `step_500.ckpt` and `final.ckpt`: the number is of the epochs or

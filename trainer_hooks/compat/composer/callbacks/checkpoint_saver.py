@@ -9,7 +9,7 @@ import torch
 from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
 from trainer_hooks.callbacks.saver_base import (
     SavePlan,
-    UnrankedSaver,
+    Saver,
     check_dirpath,
     check_filename,
     check_flags,
@@ -29,7 +29,6 @@ from trainer_hooks.errors import CheckpointError, OptionError
 if TYPE_CHECKING:
     import os
 
-    from trainer_hooks.callbacks.saver_base import Saver
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
@@ -49,7 +48,7 @@ _SHOWN = 3
 """How many files an error names."""
 
 
-class CheckpointSaver(UnrankedSaver):
+class CheckpointSaver(Saver):
     """Save at an interval and at the end of training; keep the newest checkpoints.
 
     It has Composer's arguments; `ModelCheckpoint` has Lightning's, and can rank by a metric. A new
@@ -272,7 +271,7 @@ class CheckpointSaver(UnrankedSaver):
             return
         self._collect_uploads(trainer)
         ranking, names = self.tracker.ranking.copy(), template_values(trainer)
-        path = decide_on_rank_zero(trainer, lambda: self._names.free(names))
+        path = decide_on_rank_zero(trainer, lambda: self._free_path(names))
         if not self.overwrite:
             self._guard.check_path(path)
         keep = self.num_checkpoints_to_keep

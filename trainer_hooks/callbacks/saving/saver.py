@@ -1,57 +1,55 @@
-"""The parts of a saver: folder, file names, ranking, and the tracker that writes and deletes."""
+"""Saver: the base of callbacks that keep a record of the checkpoints in one folder, and its parts.
+
+The parts: the plan of a save, the ranking of the checkpoints, the reserved names of new files, and
+the tracker that writes files and deletes those that they replace.
+"""
 
 from __future__ import annotations
 
 import math
+import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    NoReturn,
-    Protocol,
-    TypeVar,
-    overload,
-    runtime_checkable,
-)
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 import torch
 from torch import Tensor
 
+from trainer_hooks._files import hidden_beside
 from trainer_hooks._log import warn
 from trainer_hooks.callbacks.monitored_metric import is_better
-from trainer_hooks.callbacks.saving.checkpoint_folder import (
-    default_folder,
-    earlier_folders,
-    has_own_folder,
-    is_removable,
-    link_to,
-)
-from trainer_hooks.callbacks.saving.file_names import ReservedNames, fill_template, template_names
+from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
+from trainer_hooks.callbacks.saving.file_names import fill_template, template_names
+from trainer_hooks.callbacks.saving.saver_options import resolved_folder
+from trainer_hooks.checkpoint.atomic_write import reserve_name
 from trainer_hooks.checkpoint.file import summarize
-from trainer_hooks.checkpoint.paths import exists, files_in, join_path
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.checkpoint.paths import (
+    exists,
+    files_in,
+    is_inside,
+    is_remote,
+    join_path,
+    remove,
+)
+from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
+from trainer_hooks.loggers.run_folder import FolderLogger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
+    from trainer_hooks.checkpoint.atomic_write import NameReservation
     from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
-__all__ = [
-    "CheckpointFolder",
-    "CheckpointRanking",
-    "FileNames",
-    "PendingSave",
-    "RankingAttributes",
-    "SavePlan",
-    "SaveTracker",
-    "Saver",
-]
+__all__ = ["CheckpointRanking", "SavePlan", "SaveTracker", "Saver", "earlier_folders"]
 
 T = TypeVar("T")
+
+_FOLDER = "checkpoints"
+"""The name of a saver's default folder, in that of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +149,6 @@ class CheckpointRanking:
             self.best_model_path = ranked[0]
             self.best_model_score = best
 
-    def names(self, path: str) -> bool:
-        """Return whether the ranking contains `path`."""
-        return path in self.best_k_models or path in (self.best_model_path, self.last_model_path)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the ranking as plain data and tensors."""
-        state = {item.name: getattr(self, item.name) for item in fields(self)}
-        del state["mode"]  # an option, which a resume may change
-        return {**state, "best_k_models": dict(self.best_k_models)}
-
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore the ranking; a field that the state lacks stays as it is."""
         for item in fields(self):
@@ -169,142 +157,47 @@ class CheckpointRanking:
         self.best_k_models = dict(self.best_k_models)
 
 
-@runtime_checkable
-class Saver(Protocol):
-    """A callback that keeps a ranking of the checkpoints in one folder.
+class ReservedNames:
+    """Reserve the names of new files, so that two runs never choose the same name.
 
-    This is a protocol, not a base class. A saver holds its parts, and a part looks up the saver's
-    options at each save: so an option that is changed later counts, and a method that a subclass
-    overrides is the one that is called.
+    A name is reserved from its choice until its file exists. The names of a killed process are free
+    again. In remote stores nothing can be reserved.
     """
 
-    CHECKPOINT_JOIN_CHAR: str = "-"
-    CHECKPOINT_EQUALS_CHAR: str = "="
-    FILE_EXTENSION: str = ".ckpt"
-    STARTING_VERSION: int = 1
+    def __init__(self) -> None:
+        self._held: dict[str, NameReservation] = {}
 
-    mode: str
-    dirpath: str | None
-    filename: str | None
-    save_weights_only: bool
-    auto_insert_metric_name: bool
-    enable_version_counter: bool
-    async_save: bool
-    tracker: SaveTracker
+    def take(self, path: str) -> bool:
+        """Reserve a path; return whether it was free."""
+        if is_remote(path):
+            return not exists(path)
+        if exists(path):
+            self.release(path)  # the file itself keeps the name from now on
+            return False
+        if path in self._held:
+            return True
+        reservation = reserve_name(Path(path))
+        if reservation is None:
+            return False
+        self._held[path] = reservation
+        if exists(path):  # another run wrote it between the first look and the reservation
+            self.release(path)
+            return False
+        return True
 
-    @property
-    def best_model_path(self) -> str:
-        """The best checkpoint, without a monitor the newest; empty if there is none."""
+    def release(self, *paths: str | None) -> None:
+        """Give up the reservations of these paths."""
+        for path in paths:
+            reservation = self._held.pop(path or "", None)
+            if reservation is not None:
+                reservation.release()
 
-    def format_checkpoint_name(
-        self, metrics: Mapping[str, Any], filename: str | None = None, ver: int | None = None
-    ) -> str:
-        """Return the path of a checkpoint with these metrics."""
+    def release_all(self) -> None:
+        """Give up all reservations."""
+        self.release(*self._held)
 
-    def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
-        """Delete a file."""
-
-
-class CheckpointFolder:
-    """Resolve the folder of a saver in each run, and list the checkpoints in it.
-
-    Args:
-        saver: the saver; if its `dirpath` is set now, the user passed it.
-
-    Attributes:
-        is_given: whether the user passed the folder.
-    """
-
-    def __init__(self, saver: Saver) -> None:
-        self._saver = saver
-        self.is_given = saver.dirpath is not None
-
-    def resolve(self, trainer: Trainer) -> None:
-        """Set the default folder of a run, if the user passed none."""
-        if not self.is_given:
-            self._saver.dirpath = default_folder(trainer)
-
-    def files(self, trainer: Trainer) -> list[str]:
-        """Return the checkpoints in the folder; in a new default folder those of earlier runs."""
-        saver = self._saver
-        # a filename such as "{epoch}/{step}" leads into folders below
-        depth = (saver.filename or "").count("/")
-        if self.is_given and saver.dirpath is not None:
-            return files_in(saver.dirpath, saver.FILE_EXTENSION, depth)
-        if has_own_folder(trainer):
-            files = files_in(default_folder(trainer), saver.FILE_EXTENSION, depth)
-            if files:
-                return files
-        earlier = earlier_folders(trainer)
-        return [path for item in earlier for path in files_in(item, saver.FILE_EXTENSION, depth)]
-
-
-class FileNames:
-    """Choose the paths of a saver's files from its template and folder.
-
-    Args:
-        saver: the saver.
-    """
-
-    def __init__(self, saver: Saver) -> None:
-        self._saver = saver
-        self._warned_of: set[str] = set()
-
-    def path(self, metrics: Mapping[str, Any], filename: str | None, ver: int | None) -> str:
-        """Return the path of a checkpoint with these metrics, inside `dirpath` if it is known.
-
-        Args:
-            metrics: numbers or one-element tensors; a missing one shows as `nan`.
-            filename: template to use instead of the saver's own.
-            ver: a version to append, as in `-v1`.
-        """
-        saver = self._saver
-        template = filename or saver.filename or f"{{epoch}}{saver.CHECKPOINT_JOIN_CHAR}{{step}}"
-        name = fill_template(
-            template, metrics, saver.CHECKPOINT_EQUALS_CHAR, saver.auto_insert_metric_name
-        )
-        version = "" if ver is None else f"{saver.CHECKPOINT_JOIN_CHAR}v{ver}"
-        return join_path(saver.dirpath or "", f"{name}{version}{saver.FILE_EXTENSION}")
-
-    def free(
-        self,
-        metrics: Mapping[str, Any],
-        filename: str | None = None,
-        reusable: Collection[str] = (),
-        *,
-        is_versioned: bool = False,
-    ) -> str:
-        """Choose and reserve the path of a new file: an unused one, or one that may be overwritten.
-
-        Args:
-            metrics: numbers or one-element tensors, for the template.
-            filename: template to use instead of the saver's own.
-            reusable: paths that may be overwritten.
-            is_versioned: whether a name that is taken gets a version, whatever the user chose.
-        """
-        saver = self._saver
-        template = filename or saver.filename or ""
-        gaps = sorted(set(template_names(template)) - set(metrics) - self._warned_of)
-        if gaps:
-            self._warned_of.update(gaps)
-            warn(
-                f"metrics {', '.join(gaps)} in filename {template!r} of "
-                f"{type(saver).__name__}: not logged when a checkpoint was saved, so they "
-                "show as nan. Log them, or take them out of the filename.",
-                TrainerHooksWarning,
-            )
-        if saver.tracker.pending is not None:
-            # until its file is there, the name that a pending save takes would look free
-            saver.tracker.pending.save.wait()
-
-        path, version = saver.format_checkpoint_name(metrics, filename, None), 0
-        if not saver.enable_version_counter and not is_versioned:
-            return path
-        # a reservation and not a look at the disk: another run may choose at the same moment
-        while path not in reusable and not saver.tracker.reserved_names.take(path):
-            path = saver.format_checkpoint_name(metrics, filename, saver.STARTING_VERSION + version)
-            version += 1
-        return path
+    def __reduce__(self) -> tuple[type[ReservedNames], tuple[()]]:
+        return type(self), ()  # locks cannot be copied: a copied saver reserves nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,12 +309,12 @@ class SaveTracker:
             self.reserved_names.release(path)
             return
         if plan.link is not None:
-            link_to(plan.files[0], plan.link)
+            _link_to(plan.files[0], plan.link)
         self.reserved_names.release(path, plan.link)
         # only now: had the process been killed before, the old files would still be there
         for old in plan.obsolete:
-            is_kept = self.ranking.names(old) or old in plan.files or old == plan.link
-            if not is_kept and is_removable(old, saver.dirpath, trainer.named_ckpt_path):
+            is_new = old in plan.files or old == plan.link
+            if not is_new and self._may_delete(old, trainer.named_ckpt_path):
                 saver.remove_checkpoint(trainer, old)
 
     def delete_left_over(self, trainer: Trainer) -> None:
@@ -436,10 +329,9 @@ class SaveTracker:
             return
         self._for_now = tuple(old for old in left if old == resumed_from)
         for old in left:
-            is_kept = self.ranking.names(old) or not exists(old)
-            if is_kept or not is_removable(old, saver.dirpath, resumed_from):
-                continue
             # another training may have used the name since
+            if not exists(old) or not self._may_delete(old, resumed_from):
+                continue
             if summarize(old).saved_at < summarize(resumed_from).saved_at:
                 saver.remove_checkpoint(trainer, old)
 
@@ -448,14 +340,21 @@ class SaveTracker:
 
         If the process is killed before they are deleted, a resume deletes them.
         """
-        ranking = self.ranking.state_dict()
+        ranking = self.ranking
+        state = {item.name: getattr(ranking, item.name) for item in fields(ranking)}
+        del state["mode"]  # an option, which a resume may change
         obsolete = [
             old
             for plan in self._plans.values()
             for old in plan.obsolete
             if plan.is_for_now or old not in plan.files
         ]
-        return {"dirpath": self._saver.dirpath, "obsolete": obsolete, **ranking}
+        return {
+            "dirpath": self._saver.dirpath,
+            "obsolete": obsolete,
+            **state,
+            "best_k_models": dict(ranking.best_k_models),
+        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore the ranking; if it is of another folder, only the path of the best checkpoint."""
@@ -477,16 +376,24 @@ class SaveTracker:
             TrainerHooksWarning,
         )
 
+    def _may_delete(self, path: str, resumed_from: str | None) -> bool:
+        """Return whether the saver may delete `path`: it does not keep it, and it is its own."""
+        ranking, folder = self.ranking, self._saver.dirpath
+        if path in (*ranking.best_k_models, ranking.best_model_path, ranking.last_model_path):
+            return False
+        # a checkpoint's state may name files of another folder, as after a move
+        if folder is None or not is_inside(path, folder):
+            return False
+        if resumed_from is None or is_remote(path) or is_remote(resumed_from):
+            return resumed_from != path
+        return Path(resumed_from).resolve() != Path(path).resolve()
+
     def _discard_failed_save(self, pending: PendingSave) -> None:
         """Restore the ranking from before a background save, if that has failed."""
         if pending.save.has_failed:
             self.pending, self._ranking = None, pending.before
             self._plans.pop(pending.save.paths[-1], None)
             self.reserved_names.release_all()
-
-
-class _HasTracker(Protocol):
-    tracker: SaveTracker
 
 
 class _RankingAttribute(Generic[T]):
@@ -500,24 +407,41 @@ class _RankingAttribute(Generic[T]):
     def __get__(self, saver: None, owner: type) -> _RankingAttribute[T]: ...
 
     @overload
-    def __get__(self, saver: _HasTracker, owner: type) -> T: ...
+    def __get__(self, saver: Saver, owner: type) -> T: ...
 
-    def __get__(self, saver: _HasTracker | None, owner: type) -> T | _RankingAttribute[T]:
+    def __get__(self, saver: Saver | None, owner: type) -> T | _RankingAttribute[T]:
         return self if saver is None else self._read(saver.tracker)
 
-    def __set__(self, saver: _HasTracker, value: T) -> NoReturn:
+    def __set__(self, saver: Saver, value: T) -> NoReturn:
         raise AttributeError(
             f"value {value!r} for the ranking of {type(saver).__name__}: the paths and scores of "
             "its checkpoints can only be read. Change its options instead."
         )
 
 
-class RankingAttributes:
-    """The attributes of a saver that show its ranking, under Lightning's names.
+class Saver(Checkpoint):
+    """Base of savers: it keeps a ranking of the checkpoints in one folder, and their files in step.
 
-    A saver copies them into its own class: as a base class, this one would stand between every
-    saver and `Checkpoint`.
+    A subclass decides when to save, under which name, and which files a new one replaces; it hands
+    a `SavePlan` with the new ranking to `tracker`. The tracker looks up the options at each save:
+    so an option that is changed later counts.
+
+    Args:
+        dirpath: the folder, absolute; None for the default, which `setup` resolves.
+        filename: the template of the file names, or None for `{epoch}-{step}`.
+        save_weights_only: leave out everything that only a resume needs.
+        async_save: whether files are written in the background during the training.
+        mode: `"min"` or `"max"`: which scores are better; those that are no metric's grow.
+        auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
+        enable_version_counter: False to overwrite a file whose name is taken.
+
+    State: the ranking, its folder, and the files that a pending save replaces.
     """
+
+    CHECKPOINT_JOIN_CHAR: str = "-"
+    CHECKPOINT_EQUALS_CHAR: str = "="
+    FILE_EXTENSION: str = ".ckpt"
+    STARTING_VERSION: int = 1
 
     best_model_path = _RankingAttribute(
         lambda tracker: tracker.durable.best_model_path,
@@ -547,3 +471,199 @@ class RankingAttributes:
         lambda tracker: tracker.ranking.current_score,
         "The latest monitored value, whether its checkpoint was saved or not.",
     )
+
+    def __init__(
+        self,
+        dirpath: str | None,
+        filename: str | None = None,
+        save_weights_only: bool = False,
+        async_save: bool = False,
+        mode: str = "max",
+        auto_insert_metric_name: bool = False,
+        enable_version_counter: bool = False,
+    ) -> None:
+        self.mode = mode
+        self.dirpath = dirpath
+        self.filename = filename
+        self.save_weights_only = save_weights_only
+        self.auto_insert_metric_name = auto_insert_metric_name
+        self.enable_version_counter = enable_version_counter
+        self.async_save = async_save
+        self.tracker = SaveTracker(self)
+        self._is_folder_given = dirpath is not None
+        self._gaps_told: set[str] = set()
+
+    @property
+    def has_named_folder(self) -> bool:
+        """Whether the user passed a folder."""
+        return self._is_folder_given
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the ranking, its folder, and the files that a pending save replaces."""
+        return self.tracker.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state; of a ranking in another folder only the newest path."""
+        self.tracker.load_state_dict(state_dict)
+
+    def forget(self) -> None:
+        """Reset for a new training. Files of an earlier one stay."""
+        self.tracker.reset()
+
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Set the default folder of a run, if the user passed none."""
+        if not self.has_named_folder:
+            self.dirpath = _default_folder(trainer)
+        self.tracker.is_to_save = stage == "fit"
+
+    def folders(self) -> list[str]:
+        """Return its folder, once it is resolved."""
+        return [] if self.dirpath is None else [self.dirpath]
+
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the checkpoints in its folder; in a new default folder those of earlier runs."""
+        # a filename such as "{epoch}/{step}" leads into folders below
+        depth = (self.filename or "").count("/")
+        if self.has_named_folder and self.dirpath is not None:
+            return files_in(self.dirpath, self.FILE_EXTENSION, depth)
+        logger = trainer.logger
+        # asking a logger for the folder of a run would fix it, and its version, too early
+        if not isinstance(logger, FolderLogger) or logger.run_folder.is_fixed:
+            files = files_in(_default_folder(trainer), self.FILE_EXTENSION, depth)
+            if files:
+                return files
+        folders = earlier_folders(trainer)
+        return [path for each in folders for path in files_in(each, self.FILE_EXTENSION, depth)]
+
+    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
+        """Reset for a new training; in a resumed one delete files that a killed process left."""
+        if trainer.progress.is_fresh:  # a second fit of the same module goes on instead
+            self.forget()
+        else:
+            self.tracker.delete_left_over(trainer)
+
+    def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
+        """Link to the durable file, and delete the files that it replaces."""
+        self.tracker.complete(trainer, str(path))
+
+    def format_checkpoint_name(
+        self, metrics: Mapping[str, Any], filename: str | None = None, ver: int | None = None
+    ) -> str:
+        """Return the path of a checkpoint with these metrics, inside `dirpath` if it is known.
+
+        Args:
+            metrics: numbers or one-element tensors; a missing one shows as `nan`.
+            filename: template to use instead of this callback's own.
+            ver: a version to append, as in `-v1`.
+        """
+        template = filename or self.filename or f"{{epoch}}{self.CHECKPOINT_JOIN_CHAR}{{step}}"
+        name = fill_template(
+            template, metrics, self.CHECKPOINT_EQUALS_CHAR, self.auto_insert_metric_name
+        )
+        version = "" if ver is None else f"{self.CHECKPOINT_JOIN_CHAR}v{ver}"
+        return join_path(self.dirpath or "", f"{name}{version}{self.FILE_EXTENSION}")
+
+    def file_exists(self, filepath: str, trainer: Trainer) -> bool:
+        """Return whether there is a file at a path or address."""
+        return exists(filepath)
+
+    def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
+        """Delete a file. Override it to move old checkpoints elsewhere instead."""
+        try:
+            remove(path)
+        except (OSError, CheckpointError) as error:
+            warn(
+                f"checkpoint {path!r}: it is no longer among those to keep and cannot be removed "
+                f"({error}). Remove it yourself.",
+                TrainerHooksWarning,
+            )
+
+    def _free_path(
+        self,
+        metrics: Mapping[str, Any],
+        filename: str | None = None,
+        reusable: Collection[str] = (),
+        *,
+        is_versioned: bool = False,
+    ) -> str:
+        """Choose and reserve the path of a new file: an unused one, or one that may be overwritten.
+
+        Args:
+            metrics: numbers or one-element tensors, for the template.
+            filename: template to use instead of this callback's own.
+            reusable: paths that may be overwritten.
+            is_versioned: whether a name that is taken gets a version, whatever the user chose.
+        """
+        template = filename or self.filename or ""
+        gaps = sorted(set(template_names(template)) - set(metrics) - self._gaps_told)
+        if gaps:
+            self._gaps_told.update(gaps)
+            warn(
+                f"metrics {', '.join(gaps)} in filename {template!r} of "
+                f"{type(self).__name__}: not logged when a checkpoint was saved, so they "
+                "show as nan. Log them, or take them out of the filename.",
+                TrainerHooksWarning,
+            )
+        if self.tracker.pending is not None:
+            # until its file is there, the name that a pending save takes would look free
+            self.tracker.pending.save.wait()
+
+        path, version = self.format_checkpoint_name(metrics, filename, None), 0
+        if not self.enable_version_counter and not is_versioned:
+            return path
+        # a reservation and not a look at the disk: another run may choose at the same moment
+        while path not in reusable and not self.tracker.reserved_names.take(path):
+            path = self.format_checkpoint_name(metrics, filename, self.STARTING_VERSION + version)
+            version += 1
+        return path
+
+
+def _default_folder(trainer: Trainer) -> str:
+    """Return the folder for checkpoints of a run if the user passed none; nothing is created."""
+    root = trainer.log_dir if trainer.logger is not None else None
+    return resolved_folder(join_path(root or trainer.default_root_dir, _FOLDER))
+
+
+def earlier_folders(trainer: Trainer) -> list[str]:
+    """Return the default folders of earlier runs.
+
+    A logger gives each run a folder of its own, so those beside this run's belong to earlier runs.
+    The logger is not asked for this run's folder: that would fix its version too early.
+    """
+    folders = [resolved_folder(join_path(trainer.default_root_dir, _FOLDER))]
+    logger = trainer.logger
+    if isinstance(logger, FolderLogger):
+        runs = logger.run_folder.root.resolve()
+    elif logger is not None and logger.log_dir and logger.save_dir:
+        runs, top = Path(logger.log_dir).resolve().parent, Path(logger.save_dir).resolve()
+        if not runs.is_relative_to(top):
+            return folders
+    else:
+        return folders
+    return [*folders, *map(str, runs.glob(f"*/{_FOLDER}"))]
+
+
+def _link_to(target: str, link: str) -> None:
+    """Make `link` point to `target` atomically; where links are not allowed, make it a copy."""
+    if is_remote(link):
+        from trainer_hooks.checkpoint import remote
+
+        remote.copy(target, link)
+        return
+    path = Path(link)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # a new link that is renamed over the old one: at no moment is there none
+    fresh = hidden_beside(path, ".new")
+    fresh.unlink(missing_ok=True)
+    try:
+        # relative if it lies inside, so that both can be moved together
+        source = Path(target)
+        is_near = source.is_relative_to(path.parent)
+        fresh.symlink_to(source.relative_to(path.parent) if is_near else source)
+    except OSError:  # Windows lets only some users create links
+        shutil.copy2(target, fresh)
+    if (
+        path.is_dir() and not path.is_symlink()
+    ):  # a sharded folder, which replace() cannot overwrite
+        remove(link)
+    fresh.replace(path)
