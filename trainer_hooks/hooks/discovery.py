@@ -99,12 +99,14 @@ def iter_plugin_records(
     added: dict[str, HookSpec] = {}
     for plugin in available:
         objection = wanted.objection(plugin, available)
+        # importing it would import the installation that hides it
         if plugin.status == "hidden":
             yield plugin
         elif objection:
             yield replace(plugin, status="blocked", reason=objection)
         else:
             loaded = _load(plugin, is_callback, added, errors)
+            # of two distributions that add one hook, the first in the order of names has it
             added.update(loaded.hooks)
             yield loaded
 
@@ -134,6 +136,7 @@ def _load(
             loaded = replace(plugin, hooks=hooks_of_plugin(target, plugin, added))
         else:
             loaded = replace(plugin, callbacks=create_callbacks(target, plugin, is_callback))
+    # BaseException: a module that calls sys.exit when imported must not end the user's script
     except BaseException as error:
         if is_interruption(error):
             raise
@@ -200,6 +203,7 @@ def report_plugin_error(
     )
     if errors == "raise":
         raise PluginError(message) from cause
+    # the traceback is for the plugin's author, and would only alarm a user who has it installed
     log.debug("%s", message, exc_info=cause)
     warn(message, TrainerHooksWarning)
 
@@ -243,6 +247,7 @@ def create_callbacks(
         )
     _require_no_arguments(factory, plugin)
     made = factory()
+    # first: a callback may be a sequence, too
     if is_callback(made):
         return (made,)
     if isinstance(made, Coroutine):
@@ -265,6 +270,7 @@ def _require_no_arguments(factory: Callable[..., Any], plugin: Plugin) -> None:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):  # some callables written in C have no signature
         return
+    # bound before the call, in which a TypeError could as well be an error of the factory's body
     try:
         signature.bind()
     except TypeError as error:
@@ -360,8 +366,10 @@ def installed_plugins() -> tuple[Plugin, ...]:
             continue
         folder = str(distribution.locate_file(""))
         for plugin in _plugins_of(distribution, text):
+            # `my_plugin` and `My-Plugin` are spellings of one distribution's name
             key = normal_name(plugin.distribution), plugin.value
             first_folder = first_folders.setdefault(key[0], folder)
+            # the groups come in the order of `_READ`, so that the first one's entry stays
             if first_folder == folder:
                 plugins.setdefault(key, plugin)
                 continue

@@ -304,8 +304,10 @@ def tree_branches(
     def branch(step: str | LoopBlock) -> Branch:
         if isinstance(step, str):
             return leaf(step)
+        # by value: one block that stands in several places is one line each time
         if step in shown:
             return Branch(f"{step.text} (as above)", is_faint=is_faint[step])
+        # before the block is noted as shown, since a block is faint by what is inside it
         below = tuple(map(branch, step.steps))
         is_faint[step] = all(line.is_faint for line in below)
         if step.is_shown_once:

@@ -46,7 +46,7 @@ class EvaluatorSchedule:
         """Return the indices of the loaders due after the current batch, inside the epoch."""
         is_requested = self._context.training.progress.is_validation_requested
         default_indices = self._default_due(
-            self._default_schedule.is_due_on_batch(), is_requested=is_requested
+            self._default_schedule.due_on_batch(), is_requested=is_requested
         )
         return sorted({*default_indices, *self._due_by_own_interval(is_last=False)})
 
@@ -57,7 +57,7 @@ class EvaluatorSchedule:
             is_complete: whether all batches of the epoch are done, so that nothing ended it early.
         """
         is_requested = self._context.training.progress.is_validation_requested
-        is_due = self._default_schedule.is_due_after_batches(is_complete=is_complete)
+        is_due = self._default_schedule.due_after_batches(is_complete=is_complete)
         default_indices = self._default_due(is_due, is_requested=is_requested)
         is_last = not is_complete or self._is_last_epoch()
         return sorted({*default_indices, *self._due_by_own_interval(is_last=is_last)})

@@ -15,11 +15,13 @@ import torch
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.registry import collect_callbacks
 from trainer_hooks.context.run_state import RunningStage
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loops.evaluation import EvaluationLoop
-from trainer_hooks.loops.module_steps import has_evaluation, overrides
+from trainer_hooks.loops.module_steps import has_evaluation
 from trainer_hooks.metrics.log_call import LogScope
 from trainer_hooks.metrics.store import MetricStore
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,7 +58,7 @@ def replay_training_batches(context: RunContext) -> int:
         )
     scratch_metrics = MetricStore()
     scratch_metrics.enter(LogScope.TRAIN_BATCH)
-    has_step = overrides(module, "training_step")
+    has_step = defines(module, "training_step", Module)
     # The step's `self.log` writes into metrics that are dropped.
     module.attach(context.trainer, scratch_metrics)
     count = 0

@@ -6,28 +6,43 @@ pseudocode in their docstrings; the helpers below them hold the details.
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.run_state import RunningStage
-from trainer_hooks.errors import StopTraining, add_note
+from trainer_hooks.data.data_hooks import defines
+from trainer_hooks.errors import (
+    OptimizationError,
+    StopTraining,
+    TerminationSignal,
+    TrainerHooksWarning,
+    add_note,
+)
 from trainer_hooks.loops.batch_end import BatchEnd, CheckpointRequests
 from trainer_hooks.loops.batch_fetcher import END, BatchFetcher
 from trainer_hooks.loops.duration import batch_counter, make_duration_limit
-from trainer_hooks.loops.graceful_shutdown import GracefulShutdown
 from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.scheduler_stepper import SchedulerStepper
-from trainer_hooks.loops.step_factory import make_step
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.loops.validation import FitValidation
 from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.module.module import Module
+from trainer_hooks.module.optimization import needs_closure, takes_closure
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.duration import DurationLimit
+    from trainer_hooks.loops.manual_step import ManualStep
     from trainer_hooks.loops.rank_consensus import RankConsensus
 
-__all__ = ["EpochCycles", "FitLoop"]
+__all__ = [
+    "EpochCycles",
+    "FitLoop",
+    "GracefulShutdown",
+    "make_step",
+]
 
 
 class FitLoop:
@@ -371,3 +386,181 @@ class EpochCycles:
         context.hooks.on_iteration_checkpoint(context.trainer, context.module)
         if context.training.progress.is_checkpoint_requested:
             self._requests.save()
+
+
+def make_step(context: RunContext) -> TrainStep | ManualStep:
+    """Return the object that trains one batch, chosen by the module and the options.
+
+    Raises:
+        OptimizationError: several optimizers with automatic optimization, or options that do not
+            work with manual optimization or several ranks.
+    """
+    step = _single_rank_step(context)
+    context.rebind_optimizers = step.refresh_optimizers
+    if context.processes.is_distributed:
+        _connect_ranks(step, context)
+    return step
+
+
+def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
+    """Return the training step of a run, as for a single rank.
+
+    Raises:
+        OptimizationError: several optimizers with automatic optimization, or options that do not
+            work with manual optimization.
+    """
+    module, plan = context.module, context.plan
+    if not module.automatic_optimization:
+        for option, value, unused in (
+            ("gradient_clip_val", plan.gradient_clip_val, None),
+            ("accumulate_grad_batches", plan.accumulate_grad_batches, 1),
+            ("microbatch_size", plan.microbatch_size, None),
+        ):
+            if value != unused:
+                raise OptimizationError(
+                    f"Trainer({option}={value!r}) has no effect with manual optimization, which "
+                    f"{type(module).__qualname__} asks for: leave it out, and do it in "
+                    "training_step (self.clip_gradients(...), or step every n-th batch)."
+                )
+        from trainer_hooks.loops.manual_step import ManualStep
+
+        step = ManualStep(context)
+        module.attach_manual(step)
+        return step
+    overrides_step = defines(module, "optimizer_step", Module)
+    optimizers, is_scaled = (
+        context.training.optimization.optimizers, context.precision.name == "16-mixed"
+    )  # fmt: skip
+    needs_closures = any(map(needs_closure, optimizers))
+    if needs_closures:
+        if plan.accumulate_grad_batches > 1:
+            raise OptimizationError(
+                f"Trainer(accumulate_grad_batches={plan.accumulate_grad_batches}) cannot be used "
+                "with an optimizer that evaluates the loss itself, such as LBFGS: it would need "
+                "all batches of a window again at each evaluation. Use larger batches."
+            )
+        if is_scaled and not overrides_step:
+            raise OptimizationError(
+                "Trainer(precision='16-mixed') cannot be used with an optimizer that evaluates the "
+                "loss itself, such as LBFGS: its gradients cannot be unscaled. Use bf16-mixed."
+            )
+    inner = TrainStep(context) if plan.microbatch_size is None else _microbatch_step(context)
+    offers_closure = not is_scaled and any(map(takes_closure, optimizers))
+    if not (overrides_step or needs_closures or offers_closure):
+        return inner
+    from trainer_hooks.loops.closure_step import ClosureStep
+
+    return ClosureStep(context, inner)
+
+
+def _microbatch_step(context: RunContext) -> TrainStep:
+    """Return the step that runs a batch in microbatches."""
+    from trainer_hooks.loops.microbatches import AutoMicrobatchStep, MicrobatchStep
+
+    is_auto = context.plan.microbatch_size == "auto"
+    return AutoMicrobatchStep(context) if is_auto else MicrobatchStep(context)
+
+
+def _connect_ranks(step: TrainStep | ManualStep, context: RunContext) -> None:
+    """Let a step average its gradients over all ranks.
+
+    Raises:
+        OptimizationError: an option does not work with several ranks.
+    """
+    # Imported here: runs of one rank load none of them, and runs with DDP nothing of FSDP.
+    from trainer_hooks.loops.manual_step import ManualStep
+    from trainer_hooks.runtime.process_group import ProcessGroup
+
+    if context.plan.microbatch_size == "auto":
+        raise OptimizationError(
+            "Trainer(microbatch_size='auto') cannot be used in several processes: a batch that is "
+            "run again where the memory of one is not enough would be out of step with the others. "
+            "Pass a number."
+        )
+    assert isinstance(context.processes, ProcessGroup)
+    is_manual = isinstance(step, ManualStep)
+    arguments = context.module, step.training_step, context.processes
+    if context.processes.is_sharded:
+        from trainer_hooks.runtime.fsdp import ShardedGradientSync
+
+        for optimizer in context.training.optimization.optimizers:
+            if needs_closure(optimizer):
+                raise OptimizationError(
+                    f"{type(optimizer).__qualname__} cannot be used with FSDP: it evaluates the "
+                    "loss itself, and goes by all weights and gradients at once. Use DDP, or "
+                    "another one."
+                )
+        step.attach_sync(ShardedGradientSync(*arguments, is_manual=is_manual))
+    else:
+        from trainer_hooks.runtime.gradient_sync import GradientSync
+
+        step.attach_sync(GradientSync(*arguments, is_manual=is_manual))
+
+
+class GracefulShutdown:
+    """Context around the training that handles a signal raised inside it.
+
+    ::
+
+        the first checkpoint callback that can saves           (save_before_leaving)
+        on_train_end, and then, outside: on_fit_end, teardown, exit with 128 + the signal's number
+
+    The end hooks of the interrupted epoch, iteration and validation are not called: they are called
+    in the process that resumes. So no state can count an interrupted epoch as complete, and the
+    checkpoint is exactly that of the batch. During the sanity check there is nothing to save.
+
+    Args:
+        context: the run context.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        """Do nothing; a signal is handled on exit."""
+
+    def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
+        """Save a checkpoint and call `on_train_end` if a termination signal ended the training."""
+        context = self._context
+        has_begun = context.state.stage != "sanity_check"
+        if isinstance(error, TerminationSignal) and error.is_in_order and has_begun:
+            self._save(signal.Signals(error.signum).name)
+            context.state.stage = RunningStage.TRAINING
+            context.hooks.on_train_end(context.trainer, context.module)
+
+    def after_training(self) -> None:
+        """Raise a signal that arrived after the last batch, as in `on_train_end`.
+
+        A final checkpoint is saved first, unless one of the last batch exists.
+
+        Raises:
+            TerminationSignal: a termination signal is pending.
+            KeyboardInterrupt: Ctrl-C is pending.
+        """
+        training = self._context.training
+        try:
+            self._context.requests.raise_pending_signal()
+        except TerminationSignal as error:
+            # A checkpoint of the last batch may exist already, saved at the end of training.
+            if training.saved_batches != training.progress.batches_completed:
+                self._save(signal.Signals(error.signum).name)
+            raise
+
+    def _save(self, name: str) -> None:
+        """Let one checkpoint callback save: the time before the process is killed may be short."""
+        context = self._context
+        trainer = context.trainer
+        savers = trainer.checkpoint_callbacks
+        for saver in savers:
+            # One file is enough; schedulers such as SLURM kill the process soon after the signal.
+            if saver.save_before_leaving(trainer, context.module):
+                return
+        if not trainer.fast_dev_run:
+            missing = (
+                "checkpoint callback that saves on request" if savers else "checkpoint callback"
+            )
+            warn(
+                f"{name}: this trainer has no {missing}, so nothing was saved: add "
+                "ModelCheckpoint(...) to Trainer(callbacks=[...]).",
+                TrainerHooksWarning,
+            )

@@ -9,19 +9,19 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainer_hooks._log import warn
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import ModuleError, OptimizationError, TrainerHooksWarning
 from trainer_hooks.loops.module_steps import (
     build_training_step,
     check_loss,
     extract_loss,
     hook_outputs,
-    overrides,
 )
+from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
-    from trainer_hooks.module.module import Module
     from trainer_hooks.runtime.fsdp import ShardedGradientSync
     from trainer_hooks.runtime.gradient_sync import GradientSync
 
@@ -72,11 +72,11 @@ class TrainStep:
         self.missing_losses = MissingLossCheck(context)
         self.refresh_optimizers()
         self.accumulate: float = context.plan.accumulate_grad_batches
-        self._overrides_backward = overrides(self.module, "backward")
+        self._overrides_backward = defines(self.module, "backward", Module)
         self._returns_scaled_loss = context.plan.divides_outputs
-        self._overrides_zero_grad = overrides(self.module, "optimizer_zero_grad")
-        self._clips = context.plan.gradient_clip_val is not None or overrides(
-            self.module, "configure_gradient_clipping"
+        self._overrides_zero_grad = defines(self.module, "optimizer_zero_grad", Module)
+        self._clips = context.plan.gradient_clip_val is not None or defines(
+            self.module, "configure_gradient_clipping", Module
         )
 
     def __call__(  # noqa: C901 - a straight line, whose every call would cost each batch
@@ -153,7 +153,15 @@ class TrainStep:
                 old one did not, or the reverse: the step was built for one of the two.
         """
         previous: Optimizer | None = vars(self).get("optimizer")
-        optimizer = _single_optimizer(self.context.training.optimization.optimizers, self.module)
+        optimizers = self.context.training.optimization.optimizers
+        if len(optimizers) > 1:
+            raise OptimizationError(
+                f"{type(self.module).__qualname__}.configure_optimizers returned {len(optimizers)} "
+                "optimizers: automatic optimization takes one. Set self.automatic_optimization = "
+                "False in __init__ and step each in training_step, or put the parameters into "
+                "groups of one."
+            )
+        optimizer = optimizers[0] if optimizers else None
         if previous and optimizer and needs_closure(previous) != needs_closure(optimizer):
             raise OptimizationError(
                 f"trainer.optimizers was set to one of {type(optimizer).__qualname__}, in the "
@@ -161,7 +169,12 @@ class TrainStep:
                 "so that a step is made otherwise. Return it from configure_optimizers."
             )
         self.optimizer = optimizer
-        self._clears_grads_directly = optimizer is not None and _uses_torch_zero_grad(optimizer)
+        # An optimizer with a `zero_grad` of its own, in its class or on the instance, is called.
+        self._clears_grads_directly = (
+            type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)
+            if optimizer is not None
+            else False
+        )
 
     def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
         """Average gradients over the ranks with `sync` from here on."""
@@ -290,6 +303,7 @@ class MissingLossCheck:
                 "loss, unless that is meant.",
                 TrainerHooksWarning,
             )
+        # Each microbatch of a batch comes here; the batch counts once.
         batch_position = (progress.epochs_completed, batch_idx)
         if batch_position == self._last:
             return
@@ -297,7 +311,10 @@ class MissingLossCheck:
             self._num_missing = 0
         self._last = batch_position
         self._num_missing += 1
-        if self._num_missing >= _ENDLESS_LOADER_LIMIT and self._is_endless:
+        # The check at the end of the epoch would never come.
+        if self._num_missing >= _ENDLESS_LOADER_LIMIT and (
+            context.data.stream is not None and context.data.stream.num_batches == math.inf
+        ):
             self.require_one_loss(batch_idx + 1)
 
     def require_one_loss(self, batches: int) -> None:
@@ -315,29 +332,3 @@ class MissingLossCheck:
                 "its end, or set self.automatic_optimization = False in __init__ to optimize by "
                 "yourself."
             )
-
-    @property
-    def _is_endless(self) -> bool:
-        """Whether the training loader has no known length."""
-        stream = self._context.data.stream
-        return stream is not None and stream.num_batches == math.inf
-
-
-def _single_optimizer(optimizers: list[Optimizer], module: Module) -> Optimizer | None:
-    """Return the optimizer, or None if there is none.
-
-    Raises:
-        OptimizationError: there are several.
-    """
-    if len(optimizers) > 1:
-        raise OptimizationError(
-            f"{type(module).__qualname__}.configure_optimizers returned {len(optimizers)} "
-            "optimizers: automatic optimization takes one. Set self.automatic_optimization = False "
-            "in __init__ and step each in training_step, or put the parameters into groups of one."
-        )
-    return optimizers[0] if optimizers else None
-
-
-def _uses_torch_zero_grad(optimizer: Optimizer) -> bool:
-    """Return whether an optimizer's `zero_grad` is torch's own."""
-    return type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)

@@ -146,8 +146,9 @@ def _device_index(devices: int | str | Sequence[int]) -> int:
 
 _OUT_OF_MEMORY_TEXTS = (
     "out of memory",
-    "DefaultCPUAllocator: can't allocate memory",
-    "DefaultCPUAllocator: not enough memory",
+    # torch's CPU allocator raises a plain RuntimeError; the second is its text on Windows.
+    "can't allocate memory",
+    "not enough memory",
     "CUDNN_STATUS_NOT_SUPPORTED",  # cuDNN found no memory for its workspace
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
