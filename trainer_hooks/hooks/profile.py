@@ -22,19 +22,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.hooks.relay import HookRelay
 
-__all__ = [
-    "ALL_HOOKS",
-    "BatchTimer",
-    "CostOwner",
-    "HookCost",
-    "HookCostTable",
-    "HookProfile",
-    "HookTally",
-    "Span",
-    "chrome_trace",
-    "format_duration",
-    "print_costs",
-]
+__all__ = ["HookCost", "HookProfile", "format_duration"]
 
 
 _WARM_UP = 5
@@ -93,17 +81,20 @@ class HookProfile:
                 "it out to remember the last 100000."
             )
         self.budget = budget
+        # two members, as a batch is to enclose the calls of all others; a validation inside it is
+        # left out with all calls of its first and last hook
         self.opening = RelayMember(
             SimpleNamespace(
                 on_before_dataloader=self._begin_batch,
-                on_validation_run_start=self._pause_batch,
+                on_validation_run_start=lambda *_: self._batch.pause(),
                 teardown=self._abandon_batch,
             ),
             "the hook profile",
         )
         self.closing = RelayMember(
             SimpleNamespace(
-                on_validation_run_end=self._resume_batch, on_batch_checkpoint=self._end_batch
+                on_validation_run_end=lambda *_: self._batch.resume(),
+                on_batch_checkpoint=self._end_batch,
             ),
             "the hook profile",
         )
@@ -242,6 +233,7 @@ class HookProfile:
         self, hook: str, member: RelayMember, call: Callable[..., object]
     ) -> Callable[..., Any]:
         """Return a function that calls `call` and counts how long that took."""
+        # looked up once, when the relay connects, so that a call costs two readings of the clock
         tally = self._table.tally(member, hook)
         clock = self._clock
 
@@ -251,6 +243,7 @@ class HookProfile:
             start = clock()
             try:
                 return call(*args)
+            # also after an error, or the enclosing call would count this one's time as its own
             finally:
                 elapsed = clock() - start
                 own = elapsed - self._nested
@@ -270,12 +263,6 @@ class HookProfile:
         self._calls_in_batch.clear()
         self._batch.begin()
 
-    def _pause_batch(self, *_: object) -> None:
-        self._batch.pause()
-
-    def _resume_batch(self, *_: object) -> None:
-        self._batch.resume()
-
     def _abandon_batch(self, *_: object) -> None:
         self._calls_in_batch.clear()
         self._batch.abandon()
@@ -286,6 +273,7 @@ class HookProfile:
             return
         start, length, elapsed = times
         self._record((_BATCHES_LANE, f"batch {self.batches}", start, length))
+        # shares count only now, as a batch that an error cuts off is to count for none
         calls, self._calls_in_batch = self._calls_in_batch, []
         for tally, own in calls:
             tally.add_in_batch(own)
@@ -575,6 +563,7 @@ class HookCostTable:
         owners = self._owners.values()
         named = Counter(owner.name for owner in owners)
         titles = {}
+        # by state_key where classes share a name, and by number where those are equal as well
         for owner in owners:
             title, key = owner.name, owner.state_key
             if named[title] > 1 and key:
