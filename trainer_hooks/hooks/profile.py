@@ -81,6 +81,7 @@ class HookProfile:
                 "it out to remember the last 100000."
             )
         self.budget = budget
+        self._batch = BatchTimer(clock)
         # two members, as a batch is to enclose the calls of all others; a validation inside it is
         # left out with all calls of its first and last hook
         self.opening = RelayMember(
@@ -100,7 +101,6 @@ class HookProfile:
         )
         self._clock = clock
         self._table = HookCostTable()
-        self._batch = BatchTimer(clock)
         self._calls_in_batch: list[tuple[HookTally, int]] = []
         self._spans: deque[Span] = deque(maxlen=max_events)
         self._recorded = 0

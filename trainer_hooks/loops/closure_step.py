@@ -65,6 +65,7 @@ class ClosureStep(TrainStep):
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Train on one batch; see `TrainStep`."""
         inner = self._inner
+        # The closure of the batch before has left these set.
         inner.is_reevaluating = inner.closes_window_next = False
         # Inside a window there is no step yet: the inner step accumulates gradients.
         if not closes_window or self.optimizer is None:
@@ -83,6 +84,7 @@ class ClosureStep(TrainStep):
                     "batches of a window again. Use larger batches."
                 )
             inner.closes_window_next = self.sync is not None
+            # Not as the window's last batch, or the inner step would step the optimizer itself.
             outputs = inner(batch, batch_idx, closes_window=False)
             inner.is_reevaluating = True
             if self.sync is not None:
@@ -103,15 +105,12 @@ class ClosureStep(TrainStep):
         self._steps_made = 0
         self.module.optimizer_step(self.progress.epochs_completed, batch_idx, wrapped, closure)
         if not inner.is_reevaluating:
+            fault = f"{type(optimizer).__qualname__}.step was given it, and ignored it"
             if defines(self.module, "optimizer_step", Module):
-                owner, fault = (
-                    type(self.module),
-                    "optimizer_step neither called it nor passed it on",
-                )
-            else:
-                owner, fault = type(optimizer), "step was given it, and ignored it"
+                name = type(self.module).__qualname__
+                fault = f"{name}.optimizer_step neither called it nor passed it on"
             raise OptimizationError(
-                f"the closure of batch {batch_idx} was never called: {owner.__qualname__}.{fault}. "
+                f"the closure of batch {batch_idx} was never called: {fault}. "
                 "training_step and backward run inside of it, so nothing was learned. In "
                 "optimizer_step call optimizer.step(closure=optimizer_closure), or the closure "
                 "alone where no step is to be made."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from trainer_hooks.metrics.log_call import LogScope
 from trainer_hooks.metrics.scalars import floats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from trainer_hooks.context.context import RunContext
@@ -34,31 +33,17 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.relay import HookRelay
     from trainer_hooks.module.module import Module
 
-    Pick = Callable[[HookRelay], Callable[..., None]]
-
 __all__ = ["EvaluationLoop", "evaluation_mode"]
 
 
-@dataclass(frozen=True, slots=True)
-class _EvaluationHooks:
-    """Getters for the hooks of a stage, applied to the relay at the moment a hook is called."""
-
-    start: Pick
-    epoch_start: Pick
-    batch_start: Pick
-    batch_end: Pick
-    epoch_end: Pick
-    end: Pick
-
-    @classmethod
-    def named(cls, name: str) -> _EvaluationHooks:
-        """Return the getters for the hooks `on_<name>_start`, `on_<name>_epoch_start` and so on."""
-        suffixes = ("start", "epoch_start", "batch_start", "batch_end", "epoch_end", "end")
-        return cls(*(attrgetter(f"on_{name}_{suffix}") for suffix in suffixes))
-
-
 _STAGE_NAMES = {"validate": "validation", "test": "test", "predict": "predict"}
-_EVALUATION_HOOKS = {stage: _EvaluationHooks.named(name) for stage, name in _STAGE_NAMES.items()}
+_SUFFIXES = ("start", "epoch_start", "batch_start", "batch_end", "epoch_end", "end")
+_HOOKS = {
+    # Getters, which are applied to the relay when a hook is called: its functions may be replaced.
+    stage: {suffix: attrgetter(f"on_{name}_{suffix}") for suffix in _SUFFIXES}
+    for stage, name in _STAGE_NAMES.items()
+}
+"""Getters for the hooks of a stage, such as `on_test_start`."""
 
 
 class EvaluationLoop:
@@ -76,7 +61,7 @@ class EvaluationLoop:
         self.data = context.data.evaluation[stage]
         self._hooks = context.hooks if hooks is None else hooks
         self._step = build_evaluation_step(context, stage, self._hooks)
-        self._getters = _EVALUATION_HOOKS[stage]
+        self._getters = _HOOKS[stage]
         # A stop that was requested before this validation does not cut it short: the weights of the
         # end are validated. Only a StopTraining raised inside does.
         self._stops_before = context.requests.stop_requests if context.state.fn == "fit" else 0
@@ -98,6 +83,7 @@ class EvaluationLoop:
         trainer, module, hooks, metrics = (
             context.trainer, context.module, self._hooks, context.training.metrics
         )  # fmt: skip
+        # A validation may run in the middle of a training epoch, whose scope goes on afterwards.
         scope = metrics.scope
         is_in_fit = context.state.fn == "fit"
         metrics.enter(LogScope.CLOSED)
@@ -107,9 +93,9 @@ class EvaluationLoop:
             metrics.enter(
                 LogScope.EVALUATION_EPOCH, is_held=is_in_fit and not self._is_sanity_check
             )
-            get.start(hooks)(trainer, module)
+            get["start"](hooks)(trainer, module)
             hooks.on_epoch_start(trainer, module)
-            get.epoch_start(hooks)(trainer, module)
+            get["epoch_start"](hooks)(trainer, module)
             for index in range(len(self.data.loaders)):
                 if self.data.is_chosen(index):
                     self._enter_loader(index)
@@ -118,7 +104,7 @@ class EvaluationLoop:
             context.batch.loader_label = ""
             metrics.enter(LogScope.EVALUATION_EPOCH)
             metrics.refresh(LogScope.EVALUATION_EPOCH)
-            get.epoch_end(hooks)(trainer, module)
+            get["epoch_end"](hooks)(trainer, module)
             hooks.on_epoch_end(trainer, module)
             metrics.share(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
             results = self._results()
@@ -126,7 +112,7 @@ class EvaluationLoop:
             metrics.enter(LogScope.CLOSED)
             if not self._is_sanity_check:
                 flush_metrics(context, *reduced)
-            get.end(hooks)(trainer, module)
+            get["end"](hooks)(trainer, module)
         metrics.enter(scope)
         return results
 
@@ -164,6 +150,7 @@ class EvaluationLoop:
                         return
         except StopTraining as request:
             context.stop_by(request)
+        # Also after an error: gathered weights would take the memory of the whole model.
         finally:
             context.processes.end_uneven_forwards(context.module)
 
@@ -209,9 +196,10 @@ class EvaluationLoop:
             context.trainer, context.module, self._hooks, context.training.metrics
         )  # fmt: skip
         metrics.batch = batch
+        # What the end hook gets if the start hook or the step asked to stop.
         output = None
         try:
-            get.batch_start(hooks)(trainer, module, batch, batch_idx, *extra)
+            get["batch_start"](hooks)(trainer, module, batch, batch_idx, *extra)
             with context.precision.forward_context():
                 output = step(batch, batch_idx, *extra)
         except StopTraining as request:
@@ -219,7 +207,7 @@ class EvaluationLoop:
         except Exception as error:
             add_note(error, self._describe_batch(batch_idx, index))
             raise
-        get.batch_end(hooks)(trainer, module, output, batch, batch_idx, *extra)
+        get["batch_end"](hooks)(trainer, module, output, batch, batch_idx, *extra)
         self._finish_batch(index, output)
 
     def _finish_batch(self, index: int, output: Any) -> None:  # noqa: ARG002 - for predictions

@@ -43,6 +43,7 @@ def replay_training_batches(context: RunContext) -> int:
         UsageError: the module uses manual optimization, or the epoch has no known end.
     """
     module, stream = context.module, context.data.stream
+    # For samplers that shuffle by the number of the epoch, such as torch's DistributedSampler.
     last_epoch = max(context.training.progress.epochs_completed - 1, 0)
     name = type(module).__qualname__
     if not module.automatic_optimization:
@@ -120,12 +121,14 @@ def validate_again(
             f"prefix {prefix!r} of {_METHOD}: it must be a text, or the metrics would take the "
             "place of those of the epoch's own validation. Pass one, such as 'ema_'."
         )
+    # Callbacks of the run are attached to the module already, and stay so.
     extra_callbacks = [
         callback
         for callback in collect_callbacks(callbacks)
         if callback not in context.connector.callbacks
     ]
     hooks = context.connector.separate_relay(callbacks)
+    # The relay is a new one, which would raise a `StopTraining` of a hook instead.
     hooks.on_stop = context.stop_by
     for callback in extra_callbacks:
         callback.attach_module(context.module)

@@ -37,12 +37,7 @@ if TYPE_CHECKING:
     from trainer_hooks.loops.manual_step import ManualStep
     from trainer_hooks.loops.rank_consensus import RankConsensus
 
-__all__ = [
-    "EpochCycles",
-    "FitLoop",
-    "GracefulShutdown",
-    "make_step",
-]
+__all__ = ["FitLoop", "GracefulShutdown"]
 
 
 class FitLoop:
@@ -57,6 +52,7 @@ class FitLoop:
         self._consensus: RankConsensus | None = None
         self._step = make_step(context)
         self._schedulers = SchedulerStepper(context)
+        # One object for batches and cycles: its warning is given once in a fit.
         self._requests = CheckpointRequests(context)
         self._cycles = EpochCycles(context, self._requests)
         self._validation = FitValidation(context, self._reach_consensus)
@@ -85,7 +81,7 @@ class FitLoop:
                 on_epoch_start, on_train_epoch_start                  (_begin_epoch)
                 batches, with validations that are due on one         (_epoch)
                 on_train_batches_end                                  (_close_batches)
-                the epoch's own validation                            (_validate_epoch)
+                the epoch's own validation                            (FitValidation)
                 on_train_epoch_end, on_epoch_end, on_epoch_checkpoint (_end_epoch)
             on_train_end
 
@@ -108,6 +104,7 @@ class FitLoop:
                     progress.complete_epoch()
                 hooks.on_train_start(trainer, module)
                 context.training.metrics.enter(LogScope.CLOSED)
+                # `on_train_start` may have requested a stop on one rank alone.
                 self._reach_consensus()
                 self._validation.start()
                 self._resume()
@@ -120,18 +117,16 @@ class FitLoop:
                         self._begin_epoch()
                     if progress.stage is EpochStage.BATCHES:
                         self._epoch()
-                        self._close_batches()
-                    if progress.stage is EpochStage.VALIDATING:
-                        self._validate_epoch()
-                    if progress.stage is EpochStage.CLOSING:
-                        self._end_epoch()
-                    self._complete_epoch()
+                    self._finish_epoch()
                 context.requests.raise_pending_signal()
+            # From code between the hooks, as the transfer of a batch: the relay and the loops hand
+            # those of hooks and steps to `stop_by`.
             except StopTraining as request:
                 if self._consensus is not None:
                     self._consensus.reject_lone_stop(request)
                 self._stop_between_hooks(request)
             self._cycles.close()
+        # Outside of `shutdown`, which would call it a second time for a signal inside it.
         hooks.on_train_end(trainer, module)
         context.training.timekeeper.stopwatch.stop()
         shutdown.after_training()
@@ -171,6 +166,7 @@ class FitLoop:
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress, metrics = context.training.progress, context.training.metrics
         accumulate = context.plan.accumulate_grad_batches
+        # With several ranks this also wraps parameters that were replaced since the last epoch.
         step.set_window(accumulate)
         steps_schedulers = self._schedulers.has_step_schedulers
         outputs: dict[str, Any] = {}
@@ -187,6 +183,7 @@ class FitLoop:
             closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
             try:
                 hooks.on_train_batch_start(trainer, module, batch, batch_idx)
+                # Cleared first, so that an error in the skip does not skip the next batch as well.
                 if context.requests.skips_batch:
                     context.requests.skips_batch = False
                     outputs = step.skip(batch_idx, closes_window)
@@ -204,6 +201,7 @@ class FitLoop:
             except Exception as error:
                 add_note(error, f"in epoch {progress.epochs_completed}, training batch {batch_idx}")
                 raise
+            # Before the end hook: a checkpoint saved in it must hold this batch as trained.
             progress.count_batch(closes_window, samples, tokens)
             context.batch.is_taken = False
             if steps_schedulers and closes_window:
@@ -212,6 +210,7 @@ class FitLoop:
                 self._schedulers.after_batches()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
             self._batch_end.finish(closes_window, outputs)
+        # Once more for a run that never flushes; the wait for the device is one in an epoch.
         self._batch_end.loss_check.check(outputs)
 
     def _begin_epoch(self) -> None:
@@ -245,6 +244,8 @@ class FitLoop:
         is_complete = self._is_complete()
         if is_complete and isinstance(self._step, TrainStep):
             self._step.missing_losses.require_one_loss(context.training.progress.batches_in_epoch)
+        # Before the validation, so that its workers do not run beside those of the training, unless
+        # those are persistent.
         self._fetcher.close(is_complete=is_complete)
         context.batch.is_taken = False
         context.training.progress.abandon_window()
@@ -255,11 +256,6 @@ class FitLoop:
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
         context.training.progress.stage = EpochStage.VALIDATING
         context.hooks.on_train_batches_end(context.trainer, context.module)
-
-    def _validate_epoch(self) -> None:
-        """Validate at the end of the epoch's batches, if a validation is due."""
-        self._validation.after_batches(is_complete=self._is_complete())
-        self.context.training.progress.stage = EpochStage.CLOSING
 
     def _end_epoch(self) -> None:
         """Call the epoch's end hooks, step its schedulers, flush metrics, offer a checkpoint."""
@@ -290,11 +286,22 @@ class FitLoop:
         if context.training.progress.is_checkpoint_requested:
             self._requests.save()
 
-    def _complete_epoch(self) -> None:
-        """Count the epoch as completed."""
-        self.context.training.progress.complete_epoch()
-        self._cycles.after_epoch()
-        self._reach_consensus()
+    def _finish_epoch(self) -> None:
+        """Run the parts after an epoch's batches, from the stage on in which the epoch is."""
+        progress = self.context.training.progress
+        if progress.stage is EpochStage.BATCHES:
+            self._close_batches()
+        if progress.stage is EpochStage.VALIDATING:
+            self._validation.after_batches(is_complete=self._is_complete())
+            progress.stage = EpochStage.CLOSING
+        if progress.stage is EpochStage.CLOSING:
+            self._end_epoch()
+        # Counted after the checkpoint hook: a file saved there holds the epoch as ended, and its
+        # resume begins with the count.
+        if progress.stage is EpochStage.ENDED:
+            progress.complete_epoch()
+            self._cycles.after_epoch()
+            self._reach_consensus()
 
     def _reach_consensus(self) -> None:
         """Share the requests of every rank, in a run of several ranks."""
@@ -304,6 +311,7 @@ class FitLoop:
     def _resume(self) -> None:
         """Restore the position in the epoch at which the checkpoint was saved."""
         context, progress = self.context, self.context.training.progress
+        # Taken out, so that the content of the file does not stay in memory for the whole fit.
         checkpoint, context.resumed = context.resumed, {}
         if not checkpoint:
             return
@@ -325,17 +333,12 @@ class FitLoop:
         """Close the open batch and epoch after `StopTraining` was raised between two hooks."""
         context, progress = self.context, self.context.training.progress
         context.stop_by(request)
+        # A validation that was cut off has left these.
         context.state.stage = RunningStage.TRAINING
         context.validation.snapshot = {}
+        # The batch is given up, so a resume must not finish it.
         progress.is_batch_open = False
-        if progress.stage is EpochStage.BATCHES:
-            self._close_batches()
-        if progress.stage is EpochStage.VALIDATING:
-            self._validate_epoch()
-        if progress.stage is EpochStage.CLOSING:
-            self._end_epoch()
-        if progress.stage is EpochStage.ENDED:
-            self._complete_epoch()
+        self._finish_epoch()
 
 
 class EpochCycles:
@@ -381,6 +384,7 @@ class EpochCycles:
         context = self._context
         if self._length is None or not self._cycle.is_open:
             return
+        # First, so that a checkpoint of the hooks below does not call them again on a resume.
         self._cycle.is_open = False
         context.hooks.on_iteration_end(context.trainer, context.module)
         context.hooks.on_iteration_checkpoint(context.trainer, context.module)
@@ -396,6 +400,7 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
             work with manual optimization or several ranks.
     """
     step = _single_rank_step(context)
+    # For `trainer.optimizers = ...`: the step holds the optimizer itself, not where it is kept.
     context.rebind_optimizers = step.refresh_optimizers
     if context.processes.is_distributed:
         _connect_ranks(step, context)
@@ -425,6 +430,7 @@ def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
         from trainer_hooks.loops.manual_step import ManualStep
 
         step = ManualStep(context)
+        # `self.manual_backward` and `self.optimizers()` of the module lead to the step.
         module.attach_manual(step)
         return step
     overrides_step = defines(module, "optimizer_step", Module)
@@ -523,6 +529,7 @@ class GracefulShutdown:
         """Save a checkpoint and call `on_train_end` if a termination signal ended the training."""
         context = self._context
         has_begun = context.state.stage != "sanity_check"
+        # A second signal is not in order: it acts at once, also in the middle of a batch.
         if isinstance(error, TerminationSignal) and error.is_in_order and has_begun:
             self._save(signal.Signals(error.signum).name)
             context.state.stage = RunningStage.TRAINING

@@ -62,6 +62,7 @@ class SchedulerStepper:
 
     def _step_epoch_schedulers(self, on_plateau: bool) -> None:
         """Step the schedulers that count epochs, with or without a monitored metric."""
+        # The epoch that ends is not counted yet.
         count = self._context.training.progress.epochs_completed + 1
         for config in self._configs:
             if (

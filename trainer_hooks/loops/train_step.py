@@ -178,10 +178,12 @@ class TrainStep:
 
     def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
         """Average gradients over the ranks with `sync` from here on."""
+        # With DDP the step runs in its forward, which prepares the reduction of the backward.
         self.sync, self.training_step = sync, sync.step
 
     def set_window(self, batches: int) -> None:
         """Set the number of batches of an accumulation window, at the start of an epoch."""
+        # At each epoch: a callback may have changed the number.
         self.accumulate = batches
         if self.sync is not None:
             self.sync.refresh(is_window_open=self.progress.batches_in_window > 0)
@@ -189,6 +191,7 @@ class TrainStep:
     def backward_synced(self, loss: Tensor) -> None:
         """Run the backward of one rank of several."""
         assert self.sync is not None
+        # A module's own backward cannot take the flag of the ranks along, so it is sent before.
         if self._overrides_backward:
             self.sync.before_backward(loss)
             self.module.backward(loss)
@@ -200,12 +203,14 @@ class TrainStep:
         """End a batch of one rank of several: complete the reduction of its window."""
         progress = self.progress
         assert self.sync is not None
+        # All ranks step or none: one with gradients makes those without step with zeros.
         progress.has_gradients = self.sync.end(
             closes_window, progress.has_gradients, progress.batches_completed
         )
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Skip a batch; its accumulation window begins and ends as if it had been trained."""
+        # A batch that a step broke off has opened its window already.
         if self.progress.batches_in_window == 0 and (
             self.sync is None or not self.sync.is_batch_open
         ):
@@ -221,6 +226,7 @@ class TrainStep:
         """Start an accumulation window: clear the gradients of the one before."""
         optimizer, hooks, progress = self.optimizer, self.hooks, self.progress
         progress.has_gradients = False
+        # A closure that is called again runs the same window, of which the hook has been told.
         if not self.is_reevaluating:
             hooks.on_before_train_batch(self.trainer, self.module)
         if optimizer is None:
@@ -260,6 +266,7 @@ class TrainStep:
             # Before the hook and clipping, which work on the true gradients.
             self.precision.unscale(optimizer)
         hooks.on_before_optimizer_step(trainer, module, optimizer)
+        # After the hook, so that it sees the gradients as they are, as in Lightning.
         if self._clips:
             module.configure_gradient_clipping(
                 optimizer,
@@ -324,6 +331,7 @@ class MissingLossCheck:
             ModuleError: none had.
         """
         epoch = self._context.training.progress.epochs_completed
+        # A stop may have cut off batches that would have had a loss.
         is_all = self._last[0] == epoch and self._num_missing >= batches
         if is_all and not self._context.requests.is_stopping:
             raise ModuleError(

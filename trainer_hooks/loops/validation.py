@@ -122,12 +122,14 @@ class FitValidation:
             context.validation.snapshot = context.state_registry.snapshot()
             context.state.stage = RunningStage.VALIDATING
             context.training.timekeeper.stopwatch.start_evaluating()
+            # Each rank's forwards have changed its own buffers: all must evaluate the same model.
             if context.processes.is_distributed:
                 context.processes.broadcast_module_buffers(module)
             # Inside a window the gradients are accumulated training state, which must survive.
             if progress.batches_in_window == 0:
                 module.on_validation_model_zero_grad()
             hooks.on_validation_run_start(trainer, module)
+            # A callback may have set the limit in the start hook, for this validation alone.
             EvaluationLoop(context, "validate").run(context.validation.limit)
             context.validation.limit = None
             hooks.on_validation_run_end(trainer, module)

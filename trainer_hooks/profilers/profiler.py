@@ -84,6 +84,7 @@ class Profiler(ABC):
     def profile(self, action_name: str) -> Iterator[str]:
         """Measure the body of a `with` statement as an action, also if it raises."""
         self.start(action_name)
+        # ended after an error too, or the same name could not be started again
         try:
             yield action_name
         finally:
@@ -98,6 +99,7 @@ class Profiler(ABC):
         text = self.summary()
         if not text:
             return
+        # each rank has a file of its own, but they share the terminal
         if self.filename is None:
             if self._rank == 0:
                 log.info("%s", text)
@@ -211,6 +213,7 @@ class SimpleProfiler(Profiler):
         Raises:
             UsageError: the action was not started.
         """
+        # first, so that the look-ups below are not part of the action
         end = time.perf_counter()
         start = self.current_actions.pop(action_name, None)
         if start is None:

@@ -157,6 +157,7 @@ class ShardedGroup(ProcessGroup):
     def checkpoint_group(self) -> Any:
         """The process group in which checkpoints are written, also while training continues."""
         self.start()
+        # A group of its own: a writing thread's collectives must not meet those of the training.
         if self._checkpoint_group is None:
             self._checkpoint_group = dist.new_group(backend="gloo", timeout=self.options.timeout)
         return self._checkpoint_group
@@ -289,6 +290,7 @@ def shard(
             device cannot initialise its weights.
         OptionError: the policy selects no layer.
     """
+    # `configure_model` has sharded it, or it is fitted again.
     if isinstance(module, FSDPModule):
         materialize(module, device, is_filled=is_filled)
         return
@@ -368,6 +370,7 @@ def _layers_by_size(layer: nn.Module, min_parameters: int) -> tuple[list[nn.Modu
         inner, remaining = _layers_by_size(child, min_parameters)
         selected_layers += inner
         num_left += remaining
+    # Counted without the children that are gathered themselves.
     if num_left >= min_parameters and not isinstance(layer, _CONTAINERS):
         return [*selected_layers, layer], 0
     return selected_layers, num_left
@@ -502,6 +505,7 @@ class ShardedGradientSync:
             self._module.set_requires_gradient_sync(is_synced)
             self._is_synced = is_synced
         self.is_batch_open, self._has_run, self._is_reduced = True, False, False
+        # From here on any layer of the forward may wait for its weights.
         self._watchdog.begin_computing_wait("weights or gradients")
 
     def finish_backward(self) -> None:

@@ -227,6 +227,7 @@ class GradientSync:
         """Wrap the step in DistributedDataParallel, for the current parameters."""
         self._parameters = list(self._module.parameters())
         self._flags = [parameter.requires_grad for parameter in self._parameters]
+        # The old wrapper first: two of them would both hook into the parameters' gradients.
         self._ddp, self._request_flag, self._any_rank_requests = None, None, True
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
         if trained:
@@ -254,6 +255,7 @@ class GradientSync:
                 f"rank {self._processes.global_rank} left a batch out, but "
                 "DDPStrategy(static_graph=True) says that all steps are alike: leave it out."
             )
+        # The other ranks wait in their backward until each gradient has come from every rank.
         zero = _zero_loss(self._module)
         self._ddp.require_backward_grad_sync = True
         self._prepare_reducer([zero])
@@ -390,6 +392,7 @@ def _averages_plainly(options: DDPStrategy) -> bool:
     A hook that compresses more than the dtype, or that averages on some steps or ranks only, may
     not give it; then no flag can be sent with the gradients.
     """
+    # Without a hook DDP divides the sum of all ranks by their number.
     if options.ddp_comm_hook is None:
         return True
     return options.ddp_comm_wrapper is None and _is_torch_default_hook(options.ddp_comm_hook)

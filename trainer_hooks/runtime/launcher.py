@@ -119,6 +119,7 @@ class LaunchedProcesses:
 
         A rank that failed comes before one that succeeded.
         """
+        # `poll` also reaps the process, which would stay a zombie.
         exit_codes = [(rank, process.poll()) for rank, process in self._processes.items()]
         for rank, code in sorted(exit_codes, key=lambda rank_and_code: not rank_and_code[1]):
             if code is not None:
@@ -169,6 +170,7 @@ class LaunchedProcesses:
         if has_failed:
             self.terminate(_EXIT_S)
         for rank, process in self._processes.items():
+            # Without a line the user would see a prompt that does not come back, and not why.
             _wait(process, _LOG_AFTER_S)
             if process.poll() is None:
                 print(f"rank 0: waiting for rank {rank} to end", file=sys.stderr, flush=True)

@@ -84,9 +84,11 @@ class RankWatchdog:
                 "a process failed in the run before, so that the processes do not find together "
                 "any more: start them anew."
             )
+        # Of all trainers: a key of the store must not be one of an earlier run's.
         RankWatchdog._runs_begun += 1
         self.run = RankWatchdog._runs_begun
         self._wait_detector = WaitDetector(threading.get_ident())
+        # A new event: the thread of the run before may still be about to read its own.
         self._stopped = threading.Event()
         self._has_failed.clear()
         self._declared_wait = None
@@ -116,6 +118,7 @@ class RankWatchdog:
         """Report that a rank failed, which may have died without a report of its own."""
         # The rank that hosts the store may be gone; then the other ranks see a lost connection.
         with suppress(RuntimeError):
+            # Sets the key only if it is missing: later failures follow from the first.
             self._store.compare_set(self._key("error"), "", f"{rank}\n{text}")
 
     def remote_failure(self) -> str:
@@ -154,6 +157,7 @@ class RankWatchdog:
     def _read_failure(self) -> tuple[int, str]:
         """Return rank and text of the first reported error; -1 and an empty text if none."""
         key = self._key("error")
+        # Asked first, as `get` waits for a key that is missing.
         if not self._store.check([key]):
             return -1, ""
         rank, text = self._store.get(key).decode().split("\n", 1)
@@ -195,6 +199,7 @@ class RankWatchdog:
         if wait is not None and time.monotonic() - wait.since >= self._patience:
             hook = current_hook_and_callback(self._wait_detector.frame())
             message = f"{wait.since}:{wait.purpose}{f' in {hook}' if hook else ''}"
+        # Only a change, so that a run which goes on sends nothing to the store.
         if message != self._published_wait:
             self._store.set(self._key(f"waits/{self._rank}"), message)
             self._published_wait = message

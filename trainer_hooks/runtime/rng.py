@@ -187,6 +187,7 @@ class SeparateRandomState:
             random.setstate(self._python)
             torch.set_rng_state(self._torch)
         if numpy is not None:
+            # MT19937 is the bit generator of NumPy's global functions.
             self._numpy = self._numpy or numpy.random.MT19937(self._seed)
             numpy.random.set_bit_generator(self._numpy)
 

@@ -156,6 +156,7 @@ class CheckpointSharder:
     ) -> dict[str, Any]:
         """Return an optimizer's saved state, sharded like the parameters it belongs to."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        # A saved state knows parameters by number, in the order of the groups.
         numbers = [number for group in state["param_groups"] for number in group["params"]]
         result = dict(state.get("state", {}))
         for number, parameter in zip(numbers, parameters, strict=True):
@@ -171,6 +172,7 @@ class CheckpointSharder:
                     parameter_state[name] = self._shard_like(
                         value, parameter, tensor_path, value.dtype
                     )
+                # Of another shape, as Adafactor's row and column means: whole on every rank.
                 elif isinstance(parameter, DTensor):
                     parameter_state[name] = self._shard_like(value, value, tensor_path, value.dtype)
                     self._replicated.append((parameter_state, name, parameter))

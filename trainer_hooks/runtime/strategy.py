@@ -195,6 +195,7 @@ def _require_matching_counts(
     """
     count = _requested_device_count(devices)
     local_world_size = topology.local_world_size
+    # The launched ranks run the whole script, and so make every trainer in it.
     if topology.launcher == SCRIPT and count != local_world_size:
         raise OptionError(
             f"Trainer(devices={devices!r}): this script has started {local_world_size} processes "

@@ -262,6 +262,7 @@ class _FailingCallback(Callback):
 
 def check_failing_run(harness: CallbackHarness) -> Findings:
     """Yield a defect if the callback fails in turn when another callback's error ends a run."""
+    # the failing one comes second, so that the callback has had its turn at the hook
     callback, failing = harness.make(), _FailingCallback()
     with harness.new_folder():
         trainer = harness.make_trainer(callback, failing)
@@ -292,6 +293,7 @@ def check_state_key(harness: CallbackHarness) -> Findings:
         yield Defect("two callbacks of one factory have the same state_key", seen, remedy)
         return
     address = _ADDRESS.search(first.state_key)
+    # each of them differs from process to process, so that a resume would find no state
     transient = {
         "an address": address[0] if address else None,
         "the id of the callback": str(id(first)),
@@ -338,6 +340,7 @@ def check_state_round_trip(harness: CallbackHarness) -> Findings:
             return
         trainer.close()
         saved = load_checkpoint(path)["callbacks"]
+        # of a new callback: one that was saved here would have the state anyway
         second = harness.make_trainer(reader, fresh)
         second.fit(harness.make_module(), ckpt_path=path)
         second.close()

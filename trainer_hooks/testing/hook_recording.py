@@ -132,6 +132,7 @@ def run_hooks(
     validate_callback(callback, "what run_hooks was given")
     recording = RecordingCallback()
     options = {"max_epochs": 1, **(trainer_options or {})}
+    # a folder of its own, as a callback may write where the trainer's root is
     with tempfile.TemporaryDirectory(prefix="callback-hooks-") as folder:
         harness = CallbackHarness(
             lambda: callback, module, options, frozenset(), Path(folder).resolve()

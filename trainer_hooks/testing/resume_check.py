@@ -85,6 +85,7 @@ def check_resumes(harness: CallbackHarness) -> Findings:
     """
     archive = harness.folder / "archive"
     with harness.new_folder() as folder:
+        # a first run shows which moments there are: they depend on the module's loaders
         cuts = _choose_cuts(trace_fit(harness, folder).held)
     # both uncut runs save at the cuts, for a callback may act on a save
     with harness.new_folder() as folder:
@@ -95,6 +96,7 @@ def check_resumes(harness: CallbackHarness) -> Findings:
     lost: dict[str, tuple[str, LostAttribute]] = {}
     differing: dict[str, dict[str, str]] = {part: {} for part in _PARTS}
     for cut in uncut.marks:
+        # what the uncut run wrote after the cut must not be there
         shutil.rmtree(folder)
         # the folder must have the same name, since states hold paths of files
         shutil.copytree(archive / cut, folder)
@@ -333,6 +335,7 @@ def trace_fit(
             "stop_reason": trainer.stop_reason,
         }
         trace.metrics = {name: value.clone() for name, value in trainer.callback_metrics.items()}
+        # before the kit's own checkpoint is among them
         trace.files = _file_digests(folder)
         trainer.save_checkpoint(folder / "end.ckpt")
         trainer.close()
@@ -446,6 +449,7 @@ class TraceDiff:
         self, first: RunTrace, second: RunTrace, moments: Iterable[str]
     ) -> Iterator[LostAttribute]:
         for moment in moments:
+            # a resumed run has no moments from before its cut
             if moment in first.held and moment in second.held:
                 yield from self._lost_at(moment, first.held[moment], second.held[moment])
 
