@@ -161,28 +161,27 @@ def _uncallable(
     """
     method = _attribute(implementer, name)
     arguments = spec.arguments[skip:]
-    expected = f"{name}({', '.join(('self', *arguments))})"
+    expected, fault = f"{name}({', '.join(('self', *arguments))})", ""
     if not callable(method):
-        yield (
-            f"the {kind} {name!r} is no method but {method!r}, so it cannot be called. Define "
-            f"{expected}, or leave it out."
+        fault = (
+            f"is no method but {method!r}, so it cannot be called. Define {expected}, or leave it "
+            "out."
         )
     # calling a coroutine or generator function runs none of its body, and raises nothing
     elif inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-        yield (
-            f"the {kind} {name!r} is `async`, so it would never run: hooks are called, not "
-            f"awaited. Define it with a plain `def`."
+        fault = (
+            "is `async`, so it would never run: hooks are called, not awaited. Define it with a "
+            "plain `def`."
         )
     elif inspect.isgeneratorfunction(method):
-        yield (
-            f"the {kind} {name!r} has a `yield`, so it would never run: hooks are called, not "
-            f"iterated. Define it without."
+        fault = (
+            "has a `yield`, so it would never run: hooks are called, not iterated. Define it "
+            "without."
         )
     elif not _takes(method, arguments):
-        yield (
-            f"the {kind} {name!r} cannot take what it is called with, positionally. Define "
-            f"{expected}."
-        )
+        fault = f"cannot take what it is called with, positionally. Define {expected}."
+    if fault:
+        yield f"the {kind} {name!r} {fault}"
 
 
 def _is_composer_method(name: str, method: object) -> bool:

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
@@ -117,6 +118,7 @@ def installed_hooks() -> dict[str, HookSpec]:
     wanted = PluginFilter.of(True)
     added: dict[str, HookSpec] = {}
     for plugin in available:
+        # in this group there are no callbacks, so that nothing asks whether an object is one
         if not wanted.objection(plugin):
             added.update(_load(plugin, lambda item: False, added, "warn").hooks)  # noqa: ARG005
     return added
@@ -214,6 +216,7 @@ def _require_installed(wanted: PluginFilter, available: Sequence[Plugin]) -> Non
     if not chosen and not wanted.blocked:
         return
     known = {normal_name(name) for p in available for name in (p.distribution, p.name)}
+    # a misspelt name would silently load nothing, or block nothing
     for names, source in ((chosen, "Trainer(plugins=[...])"), (wanted.blocked, BLOCK)):
         for name in sorted(names - known):
             raise PluginError(
@@ -286,17 +289,17 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
+_MISTAKES: tuple[tuple[type, str], ...] = (
+    (NoneType, " (is a `return` missing?)"),
+    (type, " (a class: return an instance)"),
+    (Iterator, " (it can be read only once: return a list)"),
+    (Coroutine, " (define the factory with a plain `def`: it is called, not awaited)"),
+)
+"""Wrong return values of a factory, and the likely mistake behind each, for a message."""
+
+
 def _hint(made: object) -> str:
-    """Return the likely mistake behind a wrong return value of a factory, for a message."""
-    if made is None:
-        return " (is a `return` missing?)"
-    if isinstance(made, type):
-        return " (a class: return an instance)"
-    if isinstance(made, Iterator):
-        return " (it can be read only once: return a list)"
-    if isinstance(made, Coroutine):
-        return " (define the factory with a plain `def`: it is called, not awaited)"
-    return ""
+    return next((mistake for kind, mistake in _MISTAKES if isinstance(made, kind)), "")
 
 
 def hooks_of_plugin(

@@ -120,23 +120,19 @@ def check_event(event: str, hooks: Mapping[str, HookSpec], reserved: Collection[
         UsageError: the event is a hook that trainer_hooks fires itself, has a reserved name, or
             looks like a hook and is none.
     """
+    fault = ""
     if event in HOOKS or event in ALIASES:
-        raise UsageError(
-            f"event {event!r} of call_event: is a hook, which the trainer fires itself. Give an "
-            "event of your own another name."
+        fault = "is a hook, which the trainer fires itself. Give an event of your own another name."
+    elif event.startswith("_") or event in reserved:
+        fault = "is no event but a part of every callback. Give an event of your own another name."
+    elif event.startswith("on_") and event not in hooks:
+        fault = (
+            f"begins with 'on_' and is no hook.{did_you_mean(event, hooks)} Give an event of your "
+            "own a name that does not begin with 'on_', or add a hook: install a package that "
+            "registers a subclass of Hooks in the entry-point group 'trainer_hooks.hooks'."
         )
-    if event.startswith("_") or event in reserved:
-        raise UsageError(
-            f"event {event!r} of call_event: is no event but a part of every callback. Give an "
-            "event of your own another name."
-        )
-    if event.startswith("on_") and event not in hooks:
-        raise UsageError(
-            f"event {event!r} of call_event: begins with 'on_' and is no hook."
-            f"{did_you_mean(event, hooks)} Give an event of your own a name that does not begin "
-            "with 'on_', or add a hook: install a package that registers a subclass of Hooks in "
-            "the entry-point group 'trainer_hooks.hooks'."
-        )
+    if fault:
+        raise UsageError(f"event {event!r} of call_event: {fault}")
 
 
 def positional_arguments(spec: HookSpec, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

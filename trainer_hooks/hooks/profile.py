@@ -276,7 +276,8 @@ class HookProfile:
         # shares count only now, as a batch that an error cuts off is to count for none
         calls, self._calls_in_batch = self._calls_in_batch, []
         for tally, own in calls:
-            tally.add_in_batch(own)
+            tally.calls_in_batches += 1
+            tally.in_batches += own
         self._batches_seen += 1
         if self._batches_seen > _WARM_UP:
             self._budget_ns += elapsed
@@ -499,11 +500,6 @@ class HookTally:
         self.calls += 1
         self.total += elapsed
         self.longest = max(self.longest, elapsed)
-
-    def add_in_batch(self, elapsed: int) -> None:
-        """Count a call, which `add` has counted, as one inside a training batch that has ended."""
-        self.calls_in_batches += 1
-        self.in_batches += elapsed
 
     def clear(self) -> None:
         """Forget all calls."""

@@ -116,6 +116,7 @@ class RelayMember:
             arguments: the method's keyword arguments.
             positional: the method's positional arguments.
         """
+        # a `run_event` has no names for the arguments: they come in the order of the caller's
         if self.routes_events:
             return partial(self._event_receiver(event), *leading, *positional, *arguments.values())
         method = getattr(self.implementer, event, None)
@@ -289,7 +290,7 @@ class HookRelay(Hooks):
         self._connect_pending()
         listeners: list[_Listener] = []
         for member in self._members:
-            # the module has no events of others: its methods of such names are its own
+            # events are for callbacks: a module's method of that name is its own
             if member.skip == 0:
                 call = member.event_listener(event, leading, arguments, positional)
                 if call is not None:

@@ -62,6 +62,8 @@ class EvaluationLoop:
         self._hooks = context.hooks if hooks is None else hooks
         self._step = build_evaluation_step(context, stage, self._hooks)
         self._getters = _HOOKS[stage]
+        # The loop of the sanity check is made after the fit has entered that stage.
+        self._is_sanity_check = context.state.stage == "sanity_check"
         # A stop that was requested before this validation does not cut it short: the weights of the
         # end are validated. Only a StopTraining raised inside does.
         self._stops_before = context.requests.stop_requests if context.state.fn == "fit" else 0
@@ -218,11 +220,6 @@ class EvaluationLoop:
                 f"{metrics.prefix}{context.state.fn}/{self.stage}/{index}"
             )
             flush_metrics(context, *metrics.step_metrics(), step=position)
-
-    @property
-    def _is_sanity_check(self) -> bool:
-        """Whether this evaluation is the sanity check before training."""
-        return self.context.state.stage == "sanity_check"
 
     def _is_stopped(self) -> bool:
         """Return whether `StopTraining` was raised in this evaluation."""

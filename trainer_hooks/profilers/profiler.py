@@ -1,4 +1,4 @@
-"""Profiler: the base class of all profilers, and the one that measures nothing."""
+"""Profiler: the base class of all profilers, one that measures nothing, and one of durations."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = [
-    "PassThroughProfiler",
-    "Profiler",
-    "SimpleProfiler",
-]
+__all__ = ["PassThroughProfiler", "Profiler", "SimpleProfiler"]
 
 
 _RULES = {

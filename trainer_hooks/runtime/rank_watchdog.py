@@ -67,7 +67,7 @@ class RankWatchdog:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._patience = patience
-        self._declared_wait: DeclaredWait | None = None
+        self._declared_wait: Wait | None = None
         self._wait_detector = WaitDetector(0)
         self._published_wait = ""
         self._has_failed = threading.Event()
@@ -136,7 +136,7 @@ class RankWatchdog:
     @contextmanager
     def waiting(self, purpose: str) -> Iterator[None]:
         """Declare that this rank waits for the others, for the time of the context."""
-        self._declared_wait = DeclaredWait(purpose, time.monotonic())
+        self._declared_wait = Wait(purpose, time.monotonic())
         try:
             yield
         finally:
@@ -144,7 +144,7 @@ class RankWatchdog:
 
     def begin_computing_wait(self, purpose: str) -> None:
         """Declare that this rank computes and then waits for the others, from here on."""
-        self._declared_wait = DeclaredWait(purpose, 0.0, computes=True)
+        self._declared_wait = Wait(purpose, 0.0, computes=True)
 
     def end_computing_wait(self) -> None:
         """Declare that the wait is over."""
@@ -251,26 +251,18 @@ _IDLE_CPU_FRACTION = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredWait:
-    """A wait that a rank has declared itself.
+class Wait:
+    """A wait of a rank for the others: declared by the rank itself, or detected.
 
     Attributes:
         purpose: reason of the wait, for messages.
         since: its start, by `time.monotonic`.
-        computes: whether the rank computes first, so that it may not wait yet.
+        computes: whether the rank has declared that it computes first, so that it may not wait yet.
     """
 
     purpose: str
     since: float
     computes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DetectedWait:
-    """A wait that was detected: a declared one that holds, or a call of torch.distributed."""
-
-    purpose: str
-    since: float
 
 
 class WaitDetector:
@@ -289,7 +281,7 @@ class WaitDetector:
         self._instruction = -1
         self._since = self._cpu_time = 0.0
 
-    def detect(self, declared: DeclaredWait | None) -> DetectedWait | None:
+    def detect(self, declared: Wait | None) -> Wait | None:
         """Sample the thread's stack and return its wait, or None.
 
         Args:
@@ -297,7 +289,7 @@ class WaitDetector:
         """
         if declared is not None and not declared.computes:
             self._frame = None
-            return DetectedWait(declared.purpose, declared.since)
+            return declared
         frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - documented
         if frame is None or not frame.f_code.co_filename.startswith(
             (_DISTRIBUTED_CODE, *_BACKWARD_CODE)
@@ -310,26 +302,17 @@ class WaitDetector:
         # sample.
         if frame is not self._frame or frame.f_lasti != self._instruction:
             # The frame itself is kept, not its id: a new frame could get the same id.
-            self._frame, self._instruction, self._since, self._cpu_time = (
-                frame,
-                frame.f_lasti,
-                now,
-                cpu_time,
-            )
+            self._frame, self._instruction = frame, frame.f_lasti
+            self._since, self._cpu_time = now, cpu_time
         if frame.f_code.co_filename.startswith(_DISTRIBUTED_CODE):
             name = _outermost_function(frame)
-            return (
-                None
-                if name in _POINT_TO_POINT
-                else DetectedWait(f"torch.distributed.{name}", self._since)
-            )
-        if (
-            declared is None
-            or cpu_time - self._cpu_time
-            > _IDLE_CPU_FRACTION * (now - self._since) + _IDLE_CPU_FRACTION
-        ):
+            is_wait = name not in _POINT_TO_POINT
+            return Wait(f"torch.distributed.{name}", self._since) if is_wait else None
+        # A fraction of the time, and as many seconds for what the samples themselves cost.
+        idle_cpu = _IDLE_CPU_FRACTION * (now - self._since) + _IDLE_CPU_FRACTION
+        if declared is None or cpu_time - self._cpu_time > idle_cpu:
             return None
-        return DetectedWait(declared.purpose, self._since)
+        return Wait(declared.purpose, self._since)
 
     def frame(self) -> FrameType | None:
         """Return the frame that the thread executes."""

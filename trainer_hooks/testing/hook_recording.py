@@ -79,17 +79,11 @@ class RecordingCallback(Callback):
     def run_event(self, event: str, *args: Any) -> None:
         """Record the call, then run the hook if a subclass defines it."""
         trainer, _, *hook_args = args
-        arguments = tuple(hook_args)
-        if event in ("on_init_start", "on_init_end"):  # the counters do not exist before
-            self.calls.append(HookCall(event, arguments))
-        else:
+        counts: tuple[int, ...] = ()
+        if event not in ("on_init_start", "on_init_end"):  # the counters do not exist before
             done = trainer.progress
-            self.calls.append(
-                HookCall(
-                    event, arguments, done.epochs_completed, done.batches_completed,
-                    done.steps_completed,
-                )
-            )  # fmt: skip
+            counts = done.epochs_completed, done.batches_completed, done.steps_completed
+        self.calls.append(HookCall(event, tuple(hook_args), *counts))
         super().run_event(event, *args)
 
 

@@ -32,14 +32,7 @@ if TYPE_CHECKING:
     from trainer_hooks.testing.harness import CallbackHarness
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = [
-    "THE_END",
-    "LostAttribute",
-    "RunTrace",
-    "TraceDiff",
-    "check_resumes",
-    "trace_fit",
-]
+__all__ = ["check_resumes"]
 
 
 _MAX_ATTRIBUTES = 6
