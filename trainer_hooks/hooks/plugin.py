@@ -151,4 +151,5 @@ def _names(text: str) -> frozenset[str]:
 
 def normal_name(name: str) -> str:
     """Return a distribution's name in the one form that all its spellings normalize to."""
+    # the rule by which package indexes compare names
     return re.sub(r"[-_.]+", "-", name.strip()).lower()

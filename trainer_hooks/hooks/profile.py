@@ -294,6 +294,7 @@ class HookProfile:
             budget: the share of the training batches' time that a callback may take.
         """
         for owner in owners:
+            # the module's hooks are a part of the training, which has no budget
             is_callback = owner.member.skip == 0
             if is_callback and not owner.is_reported and owner.budget_ns > budget * self._budget_ns:
                 owner.is_reported = True
@@ -470,6 +471,7 @@ class CostOwner:
     def state_key(self) -> str:
         """The callback's state_key, or an empty string."""
         key = getattr(self.member.implementer, "state_key", "")
+        # a module's attribute of that name may be anything
         return key if isinstance(key, str) else ""
 
 
@@ -581,6 +583,7 @@ def _cost(hook: str, tallies: list[HookTally], title: str, batch_ns: int) -> Hoo
     owner = tallies[0].owner
     calls = sum(tally.calls for tally in tallies)
     total = sum(tally.total for tally in tallies)
+    # a hook outside of training batches has no share, which is not the same as a share of 0
     is_in_batches = batch_ns and any(tally.calls_in_batches for tally in tallies)
     return HookCost(
         name=title,

@@ -201,6 +201,7 @@ class HookRelay(Hooks):
         self.listened: frozenset[str] = frozenset()
         self.on_stop: Callable[[StopTraining], None] | None = None
         self.on_end_epoch: Callable[[], None] | None = None
+        # a hook of a batch would otherwise warn thousands of times
         self._warned_returns: set[tuple[str, str]] = set()
         self._monitors: tuple[HookMonitor, ...] = ()
         self._members: Sequence[RelayMember] = ()

@@ -434,9 +434,8 @@ def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
         module.attach_manual(step)
         return step
     overrides_step = defines(module, "optimizer_step", Module)
-    optimizers, is_scaled = (
-        context.training.optimization.optimizers, context.precision.name == "16-mixed"
-    )  # fmt: skip
+    optimizers = context.training.optimization.optimizers
+    is_scaled = context.precision.name == "16-mixed"
     needs_closures = any(map(needs_closure, optimizers))
     if needs_closures:
         if plan.accumulate_grad_batches > 1:
@@ -450,21 +449,19 @@ def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
                 "Trainer(precision='16-mixed') cannot be used with an optimizer that evaluates the "
                 "loss itself, such as LBFGS: its gradients cannot be unscaled. Use bf16-mixed."
             )
-    inner = TrainStep(context) if plan.microbatch_size is None else _microbatch_step(context)
+    if plan.microbatch_size is None:
+        inner = TrainStep(context)
+    else:
+        from trainer_hooks.loops.microbatches import AutoMicrobatchStep, MicrobatchStep
+
+        is_auto = plan.microbatch_size == "auto"
+        inner = AutoMicrobatchStep(context) if is_auto else MicrobatchStep(context)
     offers_closure = not is_scaled and any(map(takes_closure, optimizers))
     if not (overrides_step or needs_closures or offers_closure):
         return inner
     from trainer_hooks.loops.closure_step import ClosureStep
 
     return ClosureStep(context, inner)
-
-
-def _microbatch_step(context: RunContext) -> TrainStep:
-    """Return the step that runs a batch in microbatches."""
-    from trainer_hooks.loops.microbatches import AutoMicrobatchStep, MicrobatchStep
-
-    is_auto = context.plan.microbatch_size == "auto"
-    return AutoMicrobatchStep(context) if is_auto else MicrobatchStep(context)
 
 
 def _connect_ranks(step: TrainStep | ManualStep, context: RunContext) -> None:

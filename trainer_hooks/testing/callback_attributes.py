@@ -106,7 +106,7 @@ def public_values(callback: Callback, module: nn.Module) -> AttributeValues:
     return {
         path: value
         for path, value in values.items()
-        if not any(step.startswith("_") for step in path.split("."))
+        if not any(name.startswith("_") for name in path.split("."))
     }
 
 

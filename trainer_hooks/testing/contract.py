@@ -211,6 +211,7 @@ def _run_checks(
 
 
 def _run_check(check: Check, harness: CallbackHarness, subject: str) -> ContractResult:
+    # defects that a check has yielded before an error stay
     defects, notes = [], []
     try:
         with restored_process_state():

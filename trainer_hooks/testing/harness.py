@@ -157,6 +157,7 @@ class CallbackHarness:
             "iteration_length": 2,
             "log_every_n_steps": 1,
         }
+        # a check's own options come last: its epochs and limits are what it checks by
         return Trainer(callbacks=list(callbacks), **{**defaults, **self.options, **options})
 
 
@@ -268,6 +269,7 @@ class FirstRun:
             self.errors["Trainer"] = error
             return
         module = harness.make_module()
+        # the others also after an error, so that the author learns of all at once
         for part in (*self.entry_points, "close"):
             try:
                 if part == "close":

@@ -462,8 +462,8 @@ class TraceDiff:
 
     def _may_differ(self, name: str) -> bool:
         """Return whether a name, or the name of an object that it is a part of, may differ."""
-        steps = name.split(".")
-        paths = {name, *(".".join(steps[:count]) for count in range(1, len(steps)))}
+        names = name.split(".")
+        paths = {".".join(names[:count]) for count in range(1, len(names) + 1)}
         return any(path in self._unsteady or self._is_ignored(path) for path in paths)
 
     def _is_ignored(self, name: object) -> bool:
