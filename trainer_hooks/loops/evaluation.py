@@ -252,20 +252,15 @@ def evaluation_mode(module: Module, stage: str, inference: bool) -> Iterator[Non
         inference: whether to use `torch.inference_mode` in place of `torch.no_grad`.
     """
     training_flags = [(submodule, submodule.training) for submodule in module.modules()]
-    setters = {
-        "validate": (module.on_validation_model_eval, module.on_validation_model_train),
-        "test": (module.on_test_model_eval, module.on_test_model_train),
-        "predict": (module.on_predict_model_eval, module.on_predict_model_train),
-    }
-    to_eval, to_train = setters[stage]
+    hook = f"on_{_STAGE_NAMES[stage]}_model"
     try:
         # Inside fit only no_grad: tensors made in inference mode cannot enter autograd later.
         with torch.inference_mode() if inference else torch.no_grad():
-            to_eval()
+            getattr(module, f"{hook}_eval")()
             yield
     finally:
         for submodule, mode in training_flags:
             # Set directly: Module.train() would recurse and overwrite the modes of frozen
             # submodules.
             submodule.training = mode
-        to_train()
+        getattr(module, f"{hook}_train")()

@@ -63,12 +63,12 @@ class ActionMonitor:
         # two callbacks of one class are two actions, as far as their state keys differ
         key = getattr(member.implementer, "state_key", kind)
         owner = f"[Module]{kind}" if member.skip else f"[Callback]{key}"
-        return self.measured(f"{owner}.{hook}", call)
+        return self.as_action(f"{owner}.{hook}", call)
 
-    def measured(self, action: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def as_action(self, action: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that runs `call` as an action, unless the same action is open."""
 
-        def measured_call(*args: Any) -> Any:
+        def measured(*args: Any) -> Any:
             # a nested call is part of the outer one
             if action in self._open:
                 return call(*args)
@@ -78,7 +78,7 @@ class ActionMonitor:
             finally:
                 self._end(action)
 
-        return measured_call
+        return measured
 
     def _begin(self, action: str, *_: object) -> None:
         self._end(action)  # an action whose end hook an error has skipped
