@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.event import Event
     from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
-    from trainer_hooks.runtime.ddp_strategy import DDPStrategy
-    from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
     from trainer_hooks.runtime.rank_zero import (
         rank_zero_deprecation,
         rank_zero_info,
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
         rank_zero_warn,
     )
     from trainer_hooks.runtime.rng import seed_everything
+    from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
     from trainer_hooks.trainer.trainer import Trainer
     from trainer_hooks.trainer.tuner import Tuner
 
@@ -88,8 +87,8 @@ __getattr__ = loader_of(
         "Callback": "callback",
         "Clock": "clock.clock",
         "CombinedLoader": "data.combined_loader",
-        "DDPStrategy": "runtime.ddp_strategy",
-        "FSDPStrategy": "runtime.fsdp_strategy",
+        "DDPStrategy": "runtime.strategy_options",
+        "FSDPStrategy": "runtime.strategy_options",
         "DataModule": "module.datamodule",
         "Evaluator": "data.evaluator",
         "Event": "hooks.event",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import wraps
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
-from trainer_hooks.hooks.argument_aliases import accept_argument_aliases, add_empty_hooks
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.spec import HOOKS
+from trainer_hooks.hooks.spec import ARGUMENT_ALIASES, HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Callback"]
 
@@ -63,7 +64,7 @@ class Callback(Hooks):
         super().__init_subclass__(**kwargs)
         # the users' own classes stay as they wrote them
         if cls.__module__.startswith(_PACKAGE):
-            accept_argument_aliases(cls)
+            _accept_argument_aliases(cls)
 
     @classmethod
     def __subclasses__(cls) -> list[type[Callback]]:
@@ -230,4 +231,37 @@ class Callback(Hooks):
         )
 
 
-add_empty_hooks(Callback)
+def _accept_argument_aliases(kind: type) -> None:
+    """Wrap the hooks that a class defines itself, so that they accept the aliases as keywords.
+
+    The relay calls the method as it was written (`declared_hook`), so that a run pays for no
+    wrapper.
+    """
+    for name in HOOKS.keys() & vars(kind).keys():
+        method, spec = vars(kind)[name], HOOKS[name]
+        # a class that switches off its base's hook does so with the catalogue's own empty method,
+        # which must stay that very object: `overrides` compares by identity
+        is_own = isfunction(method) and method is not spec.declared
+        if is_own and spec.takes_module and not hasattr(method, "declared_hook"):
+            setattr(kind, name, _accepting_aliases(method))
+
+
+def _accepting_aliases(declared: Callable[..., None]) -> Callable[..., None]:
+    @wraps(declared)
+    def hook(self: object, *args: Any, **kwargs: Any) -> None:
+        for alias, name in ARGUMENT_ALIASES.items():
+            if alias in kwargs:
+                kwargs[name] = kwargs.pop(alias)
+        declared(self, *args, **kwargs)
+
+    hook.__dict__["declared_hook"] = declared
+    return hook
+
+
+# the base class itself: `__init_subclass__` is not called for it
+for _name, _spec in HOOKS.items():
+    if _spec.takes_module and _spec.declared is not None:
+        _empty_hook = _accepting_aliases(_spec.declared)
+        # another function than the catalogue's, so that `overrides` cannot know it by identity
+        _empty_hook.__dict__["is_empty_hook"] = True
+        setattr(Callback, _name, _empty_hook)

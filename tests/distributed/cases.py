@@ -31,7 +31,7 @@ from torch.utils.data.distributed import DistributedSampler
 from trainer_hooks import Callback, Module, StopTraining, Trainer, rank_zero_only
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard
 from trainer_hooks.errors import TrainerHooksError
-from trainer_hooks.runtime.ddp_strategy import DDPStrategy
+from trainer_hooks.runtime.strategy_options import DDPStrategy
 
 RANK = int(os.environ["RANK"])
 torch.manual_seed(7)

@@ -30,7 +30,7 @@ from torch.utils.data.distributed import DistributedSampler
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint, NaNGuard, StochasticWeightAveraging
 from trainer_hooks.errors import TrainerHooksError
-from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
+from trainer_hooks.runtime.strategy_options import FSDPStrategy
 
 if TYPE_CHECKING:
     from pathlib import Path

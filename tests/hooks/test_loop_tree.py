@@ -49,52 +49,52 @@ class Walk:
     def fits(self, part: LoopBlock) -> bool:
         return len(self.names) in self.after(part, {0})
 
-    def after(self, step: str | LoopBlock, starts, entries=NOWHERE) -> set[int]:
+    def after(self, part: str | LoopBlock, starts, entries=NOWHERE) -> set[int]:
         starts = starts | entries
         self.reached |= starts
-        if isinstance(step, str):
-            ends = {i + 1 for i in starts if i < len(self.names) and self.names[i] == step}
+        if isinstance(part, str):
+            ends = {i + 1 for i in starts if i < len(self.names) and self.names[i] == part}
             self.reached |= ends
             return ends
-        if "on_exception" in step.steps:
-            return self.after_all(step.steps, set(self.reached)) if self.is_cut else starts
-        if "on_train_epoch_start" in step.steps and self.is_resumed:
+        if "on_exception" in part.parts:
+            return self.after_all(part.parts, set(self.reached)) if self.is_cut else starts
+        if "on_train_epoch_start" in part.parts and self.is_resumed:
             entries = starts
-        ends = self.after_all(step.steps, starts, entries)
-        if step.runs is Repetition.ONCE:
+        ends = self.after_all(part.parts, starts, entries)
+        if part.runs is Repetition.ONCE:
             return ends
         found, fresh = starts | ends, ends
-        while step.runs is Repetition.REPEATEDLY and fresh:
-            ends = self.after_all(step.steps, fresh)
+        while part.runs is Repetition.REPEATEDLY and fresh:
+            ends = self.after_all(part.parts, fresh)
             found, fresh = found | ends, ends - found
         return found
 
-    def after_all(self, steps, starts, entries=NOWHERE) -> set[int]:
-        for step in steps:
-            starts = self.after(step, starts, entries)
+    def after_all(self, parts, starts, entries=NOWHERE) -> set[int]:
+        for part in parts:
+            starts = self.after(part, starts, entries)
         return starts
 
 
-def with_two_steps_swapped(block: LoopBlock):
+def with_two_parts_swapped(block: LoopBlock):
     """Give every block that differs from `block` in the order of two neighbours."""
-    steps = block.steps
-    for i in range(len(steps) - 1):
-        yield replace(block, steps=(*steps[:i], steps[i + 1], steps[i], *steps[i + 2 :]))
-    for i, step in enumerate(steps):
-        if isinstance(step, LoopBlock):
-            for changed in with_two_steps_swapped(step):
-                yield replace(block, steps=(*steps[:i], changed, *steps[i + 1 :]))
+    parts = block.parts
+    for i in range(len(parts) - 1):
+        yield replace(block, parts=(*parts[:i], parts[i + 1], parts[i], *parts[i + 2 :]))
+    for i, part in enumerate(parts):
+        if isinstance(part, LoopBlock):
+            for changed in with_two_parts_swapped(part):
+                yield replace(block, parts=(*parts[:i], changed, *parts[i + 1 :]))
 
 
 def with_one_hook_less(block: LoopBlock):
     """Give every block that differs from `block` in that a hook is missing."""
-    steps = block.steps
-    for i, step in enumerate(steps):
-        if isinstance(step, str):
-            yield replace(block, steps=(*steps[:i], *steps[i + 1 :]))
+    parts = block.parts
+    for i, part in enumerate(parts):
+        if isinstance(part, str):
+            yield replace(block, parts=(*parts[:i], *parts[i + 1 :]))
         else:
-            for changed in with_one_hook_less(step):
-                yield replace(block, steps=(*steps[:i], changed, *steps[i + 1 :]))
+            for changed in with_one_hook_less(part):
+                yield replace(block, parts=(*parts[:i], changed, *parts[i + 1 :]))
 
 
 # --- recorded runs ---
@@ -313,7 +313,7 @@ def test_every_recorded_run_goes_along_the_tree(runs) -> None:
 def test_no_other_order_would_do(fn, runs) -> None:
     """With any two neighbours swapped, some recorded run does not fit the tree any more."""
     own = [run for run in runs if run.fn == fn]
-    for changed in with_two_steps_swapped(FUNCTIONS[fn]):
+    for changed in with_two_parts_swapped(FUNCTIONS[fn]):
         assert not all(run.fits(changed) for run in own), changed
 
 
@@ -327,12 +327,12 @@ def test_no_hook_could_be_left_out(fn, runs) -> None:
 
 def test_what_has_no_place_comes_in_its_order(runs) -> None:
     """A checkpoint is saved after it was built; metrics and stops come by themselves."""
-    saving = next(step for step in ANY_MOMENT.steps if "on_save_checkpoint" in step.steps)
-    names = [name for run in runs for name in run.names if name in set(saving.steps)]
+    saving = next(part for part in ANY_MOMENT.parts if "on_save_checkpoint" in part.parts)
+    names = [name for run in runs for name in run.names if name in set(saving.parts)]
     assert len(names) >= 2 * len(SAVED_AT)
     repeated = replace(saving, runs=Repetition.REPEATEDLY)
     assert Walk(names).fits(repeated)
-    for changed in with_two_steps_swapped(repeated):
+    for changed in with_two_parts_swapped(repeated):
         assert not Walk(names).fits(changed)
 
 
@@ -343,7 +343,7 @@ def test_a_trainers_life_begins_and_ends_as_declared(tmp_path) -> None:
     begun = list(recorder.names)
     recorder.names.clear()
     trainer.close()
-    assert (begun, recorder.names) == (list(LOOP[0].steps), list(LOOP[-1].steps))
+    assert (begun, recorder.names) == (list(LOOP[0].parts), list(LOOP[-1].parts))
     assert [part.text for part in LOOP] == [
         "Trainer(...)", *FUNCTIONS, ANY_MOMENT.text, "trainer.close()"
     ]  # fmt: skip

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from trainer_hooks.errors import ModuleError, OptionError
-from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
 from trainer_hooks.runtime.module_init import materialize
+from trainer_hooks.runtime.strategy_options import FSDPStrategy
 
 
 @pytest.mark.parametrize(

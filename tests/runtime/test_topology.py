@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trainer_hooks.errors import OptionError
-from trainer_hooks.runtime.ddp_strategy import DDPStrategy
 from trainer_hooks.runtime.strategy import resolve_strategy
+from trainer_hooks.runtime.strategy_options import DDPStrategy
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology, first_host, read_topology
 
 TORCHRUN = {

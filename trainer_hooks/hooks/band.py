@@ -38,4 +38,5 @@ _T = TypeVar("_T", bound=_Banded)
 
 def in_order(callbacks: Iterable[_T]) -> tuple[_T, ...]:
     """Return `callbacks` sorted by band; their order inside a band is kept."""
+    # `sorted` is stable, which keeps the order inside a band
     return tuple(sorted(callbacks, key=lambda callback: callback.band))

@@ -63,6 +63,7 @@ def hook_warnings(
         known: other names starting with `on_` that are called on such an object.
         skip: number of leading arguments that its hooks do not take: 2 for a module.
     """
+    # `dir` of the class: that of a module of torch lists parameters and submodules, too
     names = {*dir(type(implementer)), *getattr(implementer, "__dict__", ())}
     warnings = [
         f"nothing calls the hook {spec.name!r} of a module, as it fires while the trainer is made, "
@@ -70,6 +71,7 @@ def hook_warnings(
         for spec in hooks.values()
         if skip and not spec.takes_module and overrides(implementer, spec.name, hooks)
     ]
+    # `close` and `init` do not begin with `on_`, so that the check below would not see them
     for name in sorted((names & _COMPOSER_METHODS.keys()).difference(hooks, known)):
         if _is_composer_method(name, _attribute(implementer, name)):
             warnings.append(
@@ -106,6 +108,7 @@ def hook_errors(
 def _hook_errors(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> Iterator[str]:
     if skip:
         for name, instead in _REMOVED.items():
+            # in the class alone: an attribute of the instance is data of that name, as a submodule
             if callable(getattr(type(implementer), name, None)):
                 yield (
                     f"the method {name!r} is of Lightning 1.x, and nothing calls it. Define "
@@ -131,6 +134,7 @@ def _run_event_errors(implementer: object) -> Iterator[str]:
         return
     method = _attribute(implementer, "run_event")
     spec = HookSpec("run_event", ("event", "trainer", "module"), "")
+    # first with the arguments that every event has, for the clearer message
     errors = tuple(_uncallable(implementer, "run_event", "method", spec, 0))
     yield from errors
     longest = ("event", *(f"argument {n}" for n in range(_MAX_ARGUMENTS)))
@@ -157,27 +161,27 @@ def _uncallable(
     """
     method = _attribute(implementer, name)
     arguments = spec.arguments[skip:]
-    expected = f"{name}({', '.join(('self', *arguments))})"
+    expected, fault = f"{name}({', '.join(('self', *arguments))})", ""
     if not callable(method):
-        yield (
-            f"the {kind} {name!r} is no method but {method!r}, so it cannot be called. Define "
-            f"{expected}, or leave it out."
+        fault = (
+            f"is no method but {method!r}, so it cannot be called. Define {expected}, or leave it "
+            "out."
         )
+    # calling a coroutine or generator function runs none of its body, and raises nothing
     elif inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-        yield (
-            f"the {kind} {name!r} is `async`, so it would never run: hooks are called, not "
-            f"awaited. Define it with a plain `def`."
+        fault = (
+            "is `async`, so it would never run: hooks are called, not awaited. Define it with a "
+            "plain `def`."
         )
     elif inspect.isgeneratorfunction(method):
-        yield (
-            f"the {kind} {name!r} has a `yield`, so it would never run: hooks are called, not "
-            f"iterated. Define it without."
+        fault = (
+            "has a `yield`, so it would never run: hooks are called, not iterated. Define it "
+            "without."
         )
     elif not _takes(method, arguments):
-        yield (
-            f"the {kind} {name!r} cannot take what it is called with, positionally. Define "
-            f"{expected}."
-        )
+        fault = f"cannot take what it is called with, positionally. Define {expected}."
+    if fault:
+        yield f"the {kind} {name!r} {fault}"
 
 
 def _is_composer_method(name: str, method: object) -> bool:
@@ -206,6 +210,7 @@ def _takes(method: object, arguments: tuple[str, ...]) -> bool:
         signature = inspect.signature(method)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # some callables written in C have no signature
         return True
+    # a run passes the index only where there are several loaders
     needed = [name for name in arguments if name != "dataloader_idx"]
     for names in (arguments, needed):
         try:

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
@@ -99,12 +100,14 @@ def iter_plugin_records(
     added: dict[str, HookSpec] = {}
     for plugin in available:
         objection = wanted.objection(plugin, available)
+        # importing it would import the installation that hides it
         if plugin.status == "hidden":
             yield plugin
         elif objection:
             yield replace(plugin, status="blocked", reason=objection)
         else:
             loaded = _load(plugin, is_callback, added, errors)
+            # of two distributions that add one hook, the first in the order of names has it
             added.update(loaded.hooks)
             yield loaded
 
@@ -115,6 +118,7 @@ def installed_hooks() -> dict[str, HookSpec]:
     wanted = PluginFilter.of(True)
     added: dict[str, HookSpec] = {}
     for plugin in available:
+        # in this group there are no callbacks, so that nothing asks whether an object is one
         if not wanted.objection(plugin):
             added.update(_load(plugin, lambda item: False, added, "warn").hooks)  # noqa: ARG005
     return added
@@ -134,6 +138,7 @@ def _load(
             loaded = replace(plugin, hooks=hooks_of_plugin(target, plugin, added))
         else:
             loaded = replace(plugin, callbacks=create_callbacks(target, plugin, is_callback))
+    # BaseException: a module that calls sys.exit when imported must not end the user's script
     except BaseException as error:
         if is_interruption(error):
             raise
@@ -200,6 +205,7 @@ def report_plugin_error(
     )
     if errors == "raise":
         raise PluginError(message) from cause
+    # the traceback is for the plugin's author, and would only alarm a user who has it installed
     log.debug("%s", message, exc_info=cause)
     warn(message, TrainerHooksWarning)
 
@@ -210,6 +216,7 @@ def _require_installed(wanted: PluginFilter, available: Sequence[Plugin]) -> Non
     if not chosen and not wanted.blocked:
         return
     known = {normal_name(name) for p in available for name in (p.distribution, p.name)}
+    # a misspelt name would silently load nothing, or block nothing
     for names, source in ((chosen, "Trainer(plugins=[...])"), (wanted.blocked, BLOCK)):
         for name in sorted(names - known):
             raise PluginError(
@@ -243,6 +250,7 @@ def create_callbacks(
         )
     _require_no_arguments(factory, plugin)
     made = factory()
+    # first: a callback may be a sequence, too
     if is_callback(made):
         return (made,)
     if isinstance(made, Coroutine):
@@ -265,6 +273,7 @@ def _require_no_arguments(factory: Callable[..., Any], plugin: Plugin) -> None:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):  # some callables written in C have no signature
         return
+    # bound before the call, in which a TypeError could as well be an error of the factory's body
     try:
         signature.bind()
     except TypeError as error:
@@ -280,17 +289,17 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
+_MISTAKES: tuple[tuple[type, str], ...] = (
+    (NoneType, " (is a `return` missing?)"),
+    (type, " (a class: return an instance)"),
+    (Iterator, " (it can be read only once: return a list)"),
+    (Coroutine, " (define the factory with a plain `def`: it is called, not awaited)"),
+)
+"""Wrong return values of a factory, and the likely mistake behind each, for a message."""
+
+
 def _hint(made: object) -> str:
-    """Return the likely mistake behind a wrong return value of a factory, for a message."""
-    if made is None:
-        return " (is a `return` missing?)"
-    if isinstance(made, type):
-        return " (a class: return an instance)"
-    if isinstance(made, Iterator):
-        return " (it can be read only once: return a list)"
-    if isinstance(made, Coroutine):
-        return " (define the factory with a plain `def`: it is called, not awaited)"
-    return ""
+    return next((mistake for kind, mistake in _MISTAKES if isinstance(made, kind)), "")
 
 
 def hooks_of_plugin(
@@ -360,8 +369,10 @@ def installed_plugins() -> tuple[Plugin, ...]:
             continue
         folder = str(distribution.locate_file(""))
         for plugin in _plugins_of(distribution, text):
+            # `my_plugin` and `My-Plugin` are spellings of one distribution's name
             key = normal_name(plugin.distribution), plugin.value
             first_folder = first_folders.setdefault(key[0], folder)
+            # the groups come in the order of `_READ`, so that the first one's entry stays
             if first_folder == folder:
                 plugins.setdefault(key, plugin)
                 continue

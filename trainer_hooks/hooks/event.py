@@ -38,15 +38,18 @@ class Event(StrEnum, metaclass=_EventMeta):
     """
 
     _ignore_ = ["hook", "known", "alias"]  # noqa: RUF012 - the enum takes it out
+    # `vars()` is the mapping in which the enum's metaclass collects the members of the body
     for hook in HOOKS:
         vars()[hook.upper()] = hook
     for known, alias in EVENT_NAMES.items():
-        # validation and test share the eval events; the member is the first one's, validation's
+        # a second name with the value of a member is an alias of it, and no further member;
+        # validation and test share the eval events, whose member is the first one's, validation's
         if alias.upper() not in vars():
             vars()[alias.upper()] = known
 
     @classmethod
     def _missing_(cls, value: object) -> Event | None:
+        # called for a value that no member has: another case, Composer's name, or an older one
         if not isinstance(value, str):
             return None
         name = value.lower()
@@ -87,6 +90,7 @@ class Event(StrEnum, metaclass=_EventMeta):
 
     def _counterpart(self, own_side: int, other_side: int) -> str | None:
         """Return the other hook of the pair in which this one has the mark of `own_side`."""
+        # only a hook that exists: `on_fit_start` has a counterpart, `on_before_zero_grad` has none
         for marks in _MARKS:
             other = self.value.replace(marks[own_side], marks[other_side])
             if other != self.value and other in HOOKS:
@@ -116,23 +120,19 @@ def check_event(event: str, hooks: Mapping[str, HookSpec], reserved: Collection[
         UsageError: the event is a hook that trainer_hooks fires itself, has a reserved name, or
             looks like a hook and is none.
     """
+    fault = ""
     if event in HOOKS or event in ALIASES:
-        raise UsageError(
-            f"event {event!r} of call_event: is a hook, which the trainer fires itself. Give an "
-            "event of your own another name."
+        fault = "is a hook, which the trainer fires itself. Give an event of your own another name."
+    elif event.startswith("_") or event in reserved:
+        fault = "is no event but a part of every callback. Give an event of your own another name."
+    elif event.startswith("on_") and event not in hooks:
+        fault = (
+            f"begins with 'on_' and is no hook.{did_you_mean(event, hooks)} Give an event of your "
+            "own a name that does not begin with 'on_', or add a hook: install a package that "
+            "registers a subclass of Hooks in the entry-point group 'trainer_hooks.hooks'."
         )
-    if event.startswith("_") or event in reserved:
-        raise UsageError(
-            f"event {event!r} of call_event: is no event but a part of every callback. Give an "
-            "event of your own another name."
-        )
-    if event.startswith("on_") and event not in hooks:
-        raise UsageError(
-            f"event {event!r} of call_event: begins with 'on_' and is no hook."
-            f"{did_you_mean(event, hooks)} Give an event of your own a name that does not begin "
-            "with 'on_', or add a hook: install a package that registers a subclass of Hooks in "
-            "the entry-point group 'trainer_hooks.hooks'."
-        )
+    if fault:
+        raise UsageError(f"event {event!r} of call_event: {fault}")
 
 
 def positional_arguments(spec: HookSpec, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -145,6 +145,7 @@ def positional_arguments(spec: HookSpec, arguments: Mapping[str, Any]) -> tuple[
     Raises:
         UsageError: some are missing, or are not the hook's.
     """
+    # without the trainer and the module, which `call_event` passes itself
     names = spec.arguments[2:]
     if set(names) != set(arguments):
         raise UsageError(

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Repetition(Enum):
-    """How often the steps of a block run, each time the loop reaches the block."""
+    """How often the parts of a block run, each time the loop reaches the block."""
 
     ONCE = "once"
     MAYBE = "maybe"
@@ -48,24 +48,24 @@ class LoopBlock:
 
     Attributes:
         text: the line.
-        steps: names of hooks, and blocks, in the order in which they run.
-        runs: how often the steps run.
-        is_shown_once: whether a rendering shows the steps where the block appears first only, and
+        parts: names of hooks, and blocks, in the order in which they run.
+        runs: how often the parts run.
+        is_shown_once: whether a rendering shows the parts where the block appears first only, and
             refers to that place where it appears again.
     """
 
     text: str
-    steps: tuple[str | LoopBlock, ...]
+    parts: tuple[str | LoopBlock, ...]
     runs: Repetition = Repetition.ONCE
     is_shown_once: bool = False
 
 
-def _if(text: str, *steps: str | LoopBlock) -> LoopBlock:
-    return LoopBlock(text, steps, Repetition.MAYBE)
+def _if(text: str, *parts: str | LoopBlock) -> LoopBlock:
+    return LoopBlock(text, parts, Repetition.MAYBE)
 
 
-def _each(text: str, *steps: str | LoopBlock) -> LoopBlock:
-    return LoopBlock(text, steps, Repetition.REPEATEDLY)
+def _each(text: str, *parts: str | LoopBlock) -> LoopBlock:
+    return LoopBlock(text, parts, Repetition.REPEATEDLY)
 
 
 _PREPARATION = (
@@ -220,8 +220,8 @@ _FIT = LoopBlock(
 )
 
 
-def _run_of(fn: str, *steps: str | LoopBlock) -> LoopBlock:
-    return LoopBlock(fn, (*_PREPARATION, *steps, *_ENDING))
+def _run_of(fn: str, *parts: str | LoopBlock) -> LoopBlock:
+    return LoopBlock(fn, (*_PREPARATION, *parts, *_ENDING))
 
 
 FUNCTIONS = {
@@ -281,13 +281,13 @@ def positions_of(hook: str) -> tuple[HookPosition, ...]:
     return tuple(positions)
 
 
-def hooks_in(steps: Sequence[str | LoopBlock]) -> Iterator[str]:
-    """Yield the name of each hook in `steps` and the blocks below, in order, with repetitions."""
-    for step in steps:
-        if isinstance(step, LoopBlock):
-            yield from hooks_in(step.steps)
+def hooks_in(parts: Sequence[str | LoopBlock]) -> Iterator[str]:
+    """Yield the name of each hook in `parts` and the blocks below, in order, with repetitions."""
+    for part in parts:
+        if isinstance(part, LoopBlock):
+            yield from hooks_in(part.parts)
         else:
-            yield step
+            yield part
 
 
 def tree_branches(
@@ -301,16 +301,18 @@ def tree_branches(
     """
     shown: set[LoopBlock] = set()
 
-    def branch(step: str | LoopBlock) -> Branch:
-        if isinstance(step, str):
-            return leaf(step)
-        if step in shown:
-            return Branch(f"{step.text} (as above)", is_faint=is_faint[step])
-        below = tuple(map(branch, step.steps))
-        is_faint[step] = all(line.is_faint for line in below)
-        if step.is_shown_once:
-            shown.add(step)
-        return Branch(step.text, below, is_faint[step])
+    def branch(part: str | LoopBlock) -> Branch:
+        if isinstance(part, str):
+            return leaf(part)
+        # by value: one block that stands in several places is one line each time
+        if part in shown:
+            return Branch(f"{part.text} (as above)", is_faint=is_faint[part])
+        # before the block is noted as shown, since a block is faint by what is inside it
+        below = tuple(map(branch, part.parts))
+        is_faint[part] = all(line.is_faint for line in below)
+        if part.is_shown_once:
+            shown.add(part)
+        return Branch(part.text, below, is_faint[part])
 
     is_faint: dict[LoopBlock, bool] = {}
     return tuple(map(branch, parts))
@@ -318,8 +320,8 @@ def tree_branches(
 
 def _lines(block: LoopBlock, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     here = (*path, block.text)
-    for step in block.steps:
-        if isinstance(step, LoopBlock):
-            yield from _lines(step, here)
+    for part in block.parts:
+        if isinstance(part, LoopBlock):
+            yield from _lines(part, here)
         else:
-            yield step, here
+            yield part, here

@@ -100,6 +100,7 @@ class PluginFilter:
         cls, plugins: bool | str | Iterable[str], environ: Mapping[str, str] = os.environ
     ) -> PluginFilter:
         """Combine a `Trainer(plugins=...)` value with the environment; a string is one name."""
+        # a string is iterable: its letters would be taken for names
         names = [plugins] if isinstance(plugins, str) else plugins
         wanted = names if isinstance(names, bool) else frozenset(map(normal_name, names))
         allowed = environ.get(_ALLOW)
@@ -123,6 +124,7 @@ class PluginFilter:
             plugin: the plugin.
             siblings: all plugins. The hooks of a distribution are loaded if a callback of it is.
         """
+        # the environment first: an administrator's variables outrank what a script asks for
         if self.disabled:
             return f"the environment variable {_DISABLE} is set"
         if plugin.is_named_in(self.blocked):
@@ -135,6 +137,7 @@ class PluginFilter:
             if plugin.group in LIGHTNING_GROUPS:
                 return "a Lightning plugin: name it in Trainer(plugins=[...]) to load it"
             return ""
+        # a distribution's callbacks may listen to its hooks, which are then needed as well
         beside = [p for p in siblings if p.distribution == plugin.distribution]
         is_wanted = plugin.group == HOOKS_GROUP and any(p.is_named_in(self.wanted) for p in beside)
         if is_wanted or plugin.is_named_in(self.wanted):
@@ -148,4 +151,5 @@ def _names(text: str) -> frozenset[str]:
 
 def normal_name(name: str) -> str:
     """Return a distribution's name in the one form that all its spellings normalize to."""
+    # the rule by which package indexes compare names
     return re.sub(r"[-_.]+", "-", name.strip()).lower()

@@ -5,31 +5,25 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import deque
-from dataclasses import asdict
+from collections import Counter, deque
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import warn
+from trainer_hooks._text import show_table
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
-from trainer_hooks.hooks.costs import (
-    CostOwner,
-    HookCost,
-    HookCostTable,
-    HookTally,
-    format_duration,
-    print_costs,
-)
 from trainer_hooks.hooks.relay import RelayMember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trainer_hooks.hooks.relay import HookRelay
 
-__all__ = ["BatchTimer", "HookProfile", "Span", "chrome_trace"]
+__all__ = ["HookCost", "HookProfile", "format_duration"]
+
 
 _WARM_UP = 5
 """First training batches that do not count for the budget: one-time work is done in them."""
@@ -87,23 +81,26 @@ class HookProfile:
                 "it out to remember the last 100000."
             )
         self.budget = budget
+        self._batch = BatchTimer(clock)
+        # two members, as a batch is to enclose the calls of all others; a validation inside it is
+        # left out with all calls of its first and last hook
         self.opening = RelayMember(
             SimpleNamespace(
                 on_before_dataloader=self._begin_batch,
-                on_validation_run_start=self._pause_batch,
+                on_validation_run_start=lambda *_: self._batch.pause(),
                 teardown=self._abandon_batch,
             ),
             "the hook profile",
         )
         self.closing = RelayMember(
             SimpleNamespace(
-                on_validation_run_end=self._resume_batch, on_batch_checkpoint=self._end_batch
+                on_validation_run_end=lambda *_: self._batch.resume(),
+                on_batch_checkpoint=self._end_batch,
             ),
             "the hook profile",
         )
         self._clock = clock
         self._table = HookCostTable()
-        self._batch = BatchTimer(clock)
         self._calls_in_batch: list[tuple[HookTally, int]] = []
         self._spans: deque[Span] = deque(maxlen=max_events)
         self._recorded = 0
@@ -236,6 +233,7 @@ class HookProfile:
         self, hook: str, member: RelayMember, call: Callable[..., object]
     ) -> Callable[..., Any]:
         """Return a function that calls `call` and counts how long that took."""
+        # looked up once, when the relay connects, so that a call costs two readings of the clock
         tally = self._table.tally(member, hook)
         clock = self._clock
 
@@ -245,6 +243,7 @@ class HookProfile:
             start = clock()
             try:
                 return call(*args)
+            # also after an error, or the enclosing call would count this one's time as its own
             finally:
                 elapsed = clock() - start
                 own = elapsed - self._nested
@@ -264,12 +263,6 @@ class HookProfile:
         self._calls_in_batch.clear()
         self._batch.begin()
 
-    def _pause_batch(self, *_: object) -> None:
-        self._batch.pause()
-
-    def _resume_batch(self, *_: object) -> None:
-        self._batch.resume()
-
     def _abandon_batch(self, *_: object) -> None:
         self._calls_in_batch.clear()
         self._batch.abandon()
@@ -280,9 +273,11 @@ class HookProfile:
             return
         start, length, elapsed = times
         self._record((_BATCHES_LANE, f"batch {self.batches}", start, length))
+        # shares count only now, as a batch that an error cuts off is to count for none
         calls, self._calls_in_batch = self._calls_in_batch, []
         for tally, own in calls:
-            tally.add_in_batch(own)
+            tally.calls_in_batches += 1
+            tally.in_batches += own
         self._batches_seen += 1
         if self._batches_seen > _WARM_UP:
             self._budget_ns += elapsed
@@ -299,6 +294,7 @@ class HookProfile:
             budget: the share of the training batches' time that a callback may take.
         """
         for owner in owners:
+            # the module's hooks are a part of the training, which has no budget
             is_callback = owner.member.skip == 0
             if is_callback and not owner.is_reported and owner.budget_ns > budget * self._budget_ns:
                 owner.is_reported = True
@@ -413,3 +409,222 @@ def chrome_trace(
         for lane, name, start, length in ordered
     ]
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(other_data)}
+
+
+ALL_HOOKS = "all hooks"
+"""The hook name in a record that is the total of one callback's hooks."""
+
+_HEADER = ("callback", "from", "hook", "calls", "total", "mean", "max", "share")
+_FLUSH_RIGHT = range(3, len(_HEADER))
+
+
+@dataclass(frozen=True, slots=True)
+class HookCost:
+    """The cost of one callback at one hook. Times are in seconds, and the host's.
+
+    Attributes:
+        name: the callback's class, and its state_key or a number if several have that class name.
+        state_key: the callback's state_key; empty for the module.
+        supplier: who supplied the callback, in words.
+        hook: the hook, or `"all hooks"`.
+        calls: number of calls.
+        total: time of all calls, without other listeners that were called inside them.
+        mean: mean time of a call.
+        max: time of the longest call.
+        share: the calls inside training batches, as a share of the time of those batches, from 0
+            to 1; None if no call was inside one.
+    """
+
+    name: str
+    state_key: str
+    supplier: str
+    hook: str
+    calls: int
+    total: float
+    mean: float
+    max: float
+    share: float | None
+
+
+@dataclass(slots=True, eq=False)
+class CostOwner:
+    """A callback, or the module, whose calls are tallied.
+
+    Attributes:
+        member: the callback. Tallies are keyed by its id, which a kept object gives to no other.
+        lane: its number in the trace, from 1 on.
+        budget_ns: its time in the training batches that count for the budget, in ns.
+        is_reported: whether a warning about its budget was given.
+    """
+
+    member: RelayMember
+    lane: int
+    budget_ns: int = 0
+    is_reported: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the callback's class."""
+        return type(self.member.implementer).__qualname__
+
+    @property
+    def state_key(self) -> str:
+        """The callback's state_key, or an empty string."""
+        key = getattr(self.member.implementer, "state_key", "")
+        # a module's attribute of that name may be anything
+        return key if isinstance(key, str) else ""
+
+
+@dataclass(slots=True, eq=False)
+class HookTally:
+    """The time of one callback at one hook, in ns.
+
+    Attributes:
+        owner: the callback.
+        hook: the hook.
+        calls: number of calls.
+        total: time of all calls.
+        longest: time of the longest call.
+        calls_in_batches: number of calls inside training batches that ended.
+        in_batches: time of those.
+    """
+
+    owner: CostOwner
+    hook: str
+    calls: int = 0
+    total: int = 0
+    longest: int = 0
+    calls_in_batches: int = 0
+    in_batches: int = 0
+
+    def add(self, elapsed: int) -> None:
+        """Count one call."""
+        self.calls += 1
+        self.total += elapsed
+        self.longest = max(self.longest, elapsed)
+
+    def clear(self) -> None:
+        """Forget all calls."""
+        self.calls = self.total = self.longest = self.calls_in_batches = self.in_batches = 0
+
+
+class HookCostTable:
+    """The tallies of all callbacks and hooks, and the records made of them."""
+
+    def __init__(self) -> None:
+        self._owners: dict[int, CostOwner] = {}
+        self._tallies: dict[tuple[int, str], HookTally] = {}
+
+    def tally(self, member: RelayMember, hook: str) -> HookTally:
+        """Return the one tally of a member's implementer at a hook; make it if it is missing."""
+        # by the implementer: the relay makes new members whenever its callbacks change
+        key = id(member.implementer), hook
+        if key not in self._tallies:
+            owner = self._owners.setdefault(key[0], CostOwner(member, len(self._owners) + 1))
+            self._tallies[key] = HookTally(owner, hook)
+        return self._tallies[key]
+
+    def clear(self) -> None:
+        """Forget all calls; the times that count for the budget stay."""
+        for tally in self._tallies.values():
+            tally.clear()
+
+    def costliest(self, owner: CostOwner) -> HookTally:
+        """Return the hook in which a callback spent most of its time in training batches."""
+        own = [tally for tally in self._tallies.values() if tally.owner is owner]
+        return max(own, key=lambda tally: tally.in_batches)
+
+    def costs(self, batch_ns: int) -> tuple[HookCost, ...]:
+        """Return a record for each callback and hook that was called, most time first.
+
+        Args:
+            batch_ns: the time of the training batches, in ns, to compute shares of.
+        """
+        titles = self.titles()
+        used = [tally for tally in self._tallies.values() if tally.calls]
+        return _by_time(_cost(t.hook, [t], titles[t.owner], batch_ns) for t in used)
+
+    def totals(self, batch_ns: int) -> tuple[HookCost, ...]:
+        """Return a record for each callback over all its hooks, most time first; see `costs`."""
+        titles = self.titles()
+        tallies_of: dict[CostOwner, list[HookTally]] = {}
+        for tally in self._tallies.values():
+            if tally.calls:
+                tallies_of.setdefault(tally.owner, []).append(tally)
+        return _by_time(
+            _cost(ALL_HOOKS, tallies, titles[owner], batch_ns)
+            for owner, tallies in tallies_of.items()
+        )
+
+    def titles(self) -> dict[CostOwner, str]:
+        """Return a unique title for each callback: class, and state_key or number if needed."""
+        owners = self._owners.values()
+        named = Counter(owner.name for owner in owners)
+        titles = {}
+        # by state_key where classes share a name, and by number where those are equal as well
+        for owner in owners:
+            title, key = owner.name, owner.state_key
+            if named[title] > 1 and key:
+                title = key if key.startswith(title) else f"{title} {key}"
+            titles[owner] = title
+        same, numbers = Counter(titles.values()), Counter[str]()
+        for owner, title in titles.items():
+            if same[title] > 1:
+                numbers[title] += 1
+                titles[owner] = f"{title} #{numbers[title]}"
+        return titles
+
+
+def _by_time(costs: Iterable[HookCost]) -> tuple[HookCost, ...]:
+    return tuple(sorted(costs, key=lambda cost: cost.total, reverse=True))
+
+
+def _cost(hook: str, tallies: list[HookTally], title: str, batch_ns: int) -> HookCost:
+    owner = tallies[0].owner
+    calls = sum(tally.calls for tally in tallies)
+    total = sum(tally.total for tally in tallies)
+    # a hook outside of training batches has no share, which is not the same as a share of 0
+    is_in_batches = batch_ns and any(tally.calls_in_batches for tally in tallies)
+    return HookCost(
+        name=title,
+        state_key=owner.state_key,
+        supplier=owner.member.supplier,
+        hook=hook,
+        calls=calls,
+        total=total / 1e9,
+        mean=total / calls / 1e9,
+        max=max(tally.longest for tally in tallies) / 1e9,
+        share=sum(t.in_batches for t in tallies) / batch_ns if is_in_batches else None,
+    )
+
+
+def print_costs(
+    records: Sequence[HookCost], totals: Sequence[HookCost], title: str, file: TextIO | None
+) -> None:
+    """Print a table of costs, most time first, with a total where a callback has several records.
+
+    Args:
+        records: a cost for each callback and hook.
+        totals: a cost for each callback over all its hooks.
+        title: a line above the table.
+        file: the stream to write to; standard output if None.
+    """
+    hooks_of = Counter(record.name for record in records)
+    several = [total for total in totals if hooks_of[total.name] > 1]
+    rows = [_row(cost) for cost in _by_time([*several, *records])]
+    show_table(_HEADER, rows, title=title, right=_FLUSH_RIGHT, file=file)
+
+
+def format_duration(seconds: float) -> str:
+    """Return a time as text in s, ms or us, the largest unit in which it is at least 1."""
+    # "us" and not the Greek letter: every terminal and log file can show it
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.2f} {unit}"
+    return f"{seconds * 1e6:.2f} us"
+
+
+def _row(cost: HookCost) -> tuple[str, ...]:
+    times = (format_duration(seconds) for seconds in (cost.total, cost.mean, cost.max))
+    share = "-" if cost.share is None else f"{cost.share:.2%}"
+    return (cost.name, cost.supplier, cost.hook, str(cost.calls), *times, share)

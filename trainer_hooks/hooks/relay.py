@@ -95,6 +95,7 @@ class RelayMember:
         # a foreign callback: its adapter says which function to call
         if hook in getattr(type(self.implementer), "translated_hooks", ()):
             return self.implementer.translated(hook)  # type: ignore[attr-defined, no-any-return]
+        # the present name first: a class with both is meant for old and new releases
         for name in (hook, _OLDER_NAMES.get(hook)):
             if name is not None and overrides(self.implementer, name, hooks):
                 return _without_argument_aliases(getattr(self.implementer, name))
@@ -115,6 +116,7 @@ class RelayMember:
             arguments: the method's keyword arguments.
             positional: the method's positional arguments.
         """
+        # a `run_event` has no names for the arguments: they come in the order of the caller's
         if self.routes_events:
             return partial(self._event_receiver(event), *leading, *positional, *arguments.values())
         method = getattr(self.implementer, event, None)
@@ -132,7 +134,7 @@ class RelayMember:
 
 
 def _without_argument_aliases(method: Callable[..., object]) -> Callable[..., object]:
-    """Return a hook as its class defines it, without the wrapper of `hooks.argument_aliases`.
+    """Return a hook as its class defines it, without the wrapper of `ARGUMENT_ALIASES`.
 
     The relay passes arguments by position, so that the wrapper would be a frame for nothing.
     """
@@ -199,6 +201,7 @@ class HookRelay(Hooks):
         self.listened: frozenset[str] = frozenset()
         self.on_stop: Callable[[StopTraining], None] | None = None
         self.on_end_epoch: Callable[[], None] | None = None
+        # a hook of a batch would otherwise warn thousands of times
         self._warned_returns: set[tuple[str, str]] = set()
         self._monitors: tuple[HookMonitor, ...] = ()
         self._members: Sequence[RelayMember] = ()
@@ -208,6 +211,7 @@ class HookRelay(Hooks):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the functions that fire hooks and the monitors out of copies and pickles."""
+        # the usual table as None: a mappingproxy cannot be pickled
         hooks = None if self.hooks is HOOKS else dict(self.hooks)
         return {"hooks": hooks, "members": (self._pending_members or (lambda: self._members))()}
 
@@ -220,12 +224,12 @@ class HookRelay(Hooks):
         """Replace all members."""
         self._pending_members = None
         self._members = members
+        # each monitor outside of those before it, as its `watched` wraps theirs
         for monitor in self._monitors:
             members = (monitor.opening, *members, monitor.closing)
         fan_outs = {}
         for hook, listeners in self._listeners(members).items():
-            fan_out = _fan_out_to_all if hook in _ISOLATED else _fan_out
-            fan_outs[hook] = fan_out(
+            fan_outs[hook] = _fan_out(
                 hook, tuple(listeners), self._handle_stop, self._handle_return_value
             )
         # instance attributes shadow the catalogue's methods: without one the empty method is called
@@ -241,6 +245,7 @@ class HookRelay(Hooks):
         one connection and not for a thousand.
         """
         self._pending_members = members
+        # a stub at every hook: which of them have listeners is not known before the connection
         self.__dict__.update(self._stubs)
         self.listened = frozenset(self._stubs)
 
@@ -254,6 +259,7 @@ class HookRelay(Hooks):
 
     def _set_monitors(self, monitors: tuple[HookMonitor, ...]) -> None:
         self._monitors = monitors
+        # members that were announced and not yet connected must not be lost
         members = self._members
         self.connect_later(self._pending_members or (lambda: members))
 
@@ -285,6 +291,7 @@ class HookRelay(Hooks):
         self._connect_pending()
         listeners: list[_Listener] = []
         for member in self._members:
+            # events are for callbacks: a module's method of that name is its own
             if member.skip == 0:
                 call = member.event_listener(event, leading, arguments, positional)
                 if call is not None:
@@ -306,11 +313,13 @@ class HookRelay(Hooks):
         call = member.listener(hook, self.hooks)
         if call is None:
             return None
+        # the shield is outermost: a monitor must see the error that it takes away
         return member.shielded(self._watched(hook, member, call), hook), member.skip, member.label
 
     def _watched(
         self, hook: str, member: RelayMember, call: Callable[..., object]
     ) -> Callable[..., object]:
+        # the monitors' own members bring the moments, and must not be counted as callbacks
         if any(member is one.opening or member is one.closing for one in self._monitors):
             return call
         for monitor in self._monitors:
@@ -323,12 +332,14 @@ class HookRelay(Hooks):
 
     def _connect_and_fire(self, hook: str, *args: Any) -> None:
         self._connect_pending()
+        # by name: the connection has replaced this stub, or taken it away
         self.fire(hook, *args)
 
     def _handle_return_value(self, hook: str, listener: _Listener, result: object) -> None:
         """End the epoch where the module returned -1 as in Lightning; warn of any other value."""
         call, skip, label = listener
-        # Lightning's protocol of this one hook; no other return value means anything
+        # Lightning's protocol of this one hook; no other return value means anything. The type
+        # first: `==` of a tensor would be a tensor, whose truth waits for the device
         is_end = hook == "on_train_batch_start" and isinstance(result, int) and result == -1
         if is_end and skip and self.on_end_epoch is not None:
             self.on_end_epoch()
@@ -337,6 +348,7 @@ class HookRelay(Hooks):
         if (hook, label) in self._warned_returns or not (skip or ismethod(call)):
             return
         self._warned_returns.add((hook, label))
+        # not the repr of a tensor, which copies its values from the device
         shown = repr(result) if isinstance(result, int) else f"a {type(result).__qualname__}"
         warn(
             f"the hook {hook!r} of {label} returned {shown}: hooks return None, and nothing is "
@@ -361,65 +373,38 @@ def _fan_out(
     handle_stop: Callable[[str, StopTraining], None],
     handle_return_value: Callable[[str, _Listener, object], None],
 ) -> Callable[..., None]:
-    """Return a function that calls `listeners` in turn and stops at the first error.
+    """Return a function that calls `listeners` in turn.
 
-    A `StopTraining` is no error: the remaining listeners still have their turn, then `handle_stop`
-    receives the first of them.
+    It stops at the first error; in an isolated hook it calls every listener, then raises the first
+    error, with the others as notes. A `StopTraining` is no error: the remaining listeners still
+    have their turn, then `handle_stop` receives the first of them, unless there is an error.
     """
+    is_isolated = hook in _ISOLATED
 
     # `current_hook` reads `hook` and `label` from the frames of this function
     def fire(*args: Any) -> None:
-        request: StopTraining | None = None
+        pending: BaseException | None = None
         for call, skip, label in listeners:
             try:
+                # one frame between the loop and the callback: nothing is wrapped around the call
                 if (result := call(*args[skip:])) is not None:
                     handle_return_value(hook, (call, skip, label), result)
-            except StopTraining as error:
-                add_note(error, f"raised in hook {hook!r} of {label}")
-                request = request or error
             except BaseException as error:
                 add_note(error, f"raised in hook {hook!r} of {label}")
-                raise
-        if request is not None:
-            handle_stop(hook, request)
-
-    return fire
-
-
-def _fan_out_to_all(
-    hook: str,
-    listeners: tuple[_Listener, ...],
-    handle_stop: Callable[[str, StopTraining], None],
-    handle_return_value: Callable[[str, _Listener, object], None],
-) -> Callable[..., None]:
-    """Return a function that calls every listener, then raises the first error, noting the others.
-
-    `handle_stop` receives the first `StopTraining`, unless there is an error.
-    """
-
-    # `current_hook` reads `hook` and `label` from the frames of this function
-    def fire(*args: Any) -> None:
-        errors = []
-        request: StopTraining | None = None
-        for call, skip, label in listeners:
-            try:
-                if (result := call(*args[skip:])) is not None:
-                    handle_return_value(hook, (call, skip, label), result)
-            except StopTraining as error:
-                add_note(error, f"raised in hook {hook!r} of {label}")
-                request = request or error
-            except BaseException as error:  # noqa: BLE001 - collected, and raised below
-                add_note(error, f"raised in hook {hook!r} of {label}")
-                errors.append(error)
-        if errors:
-            first, *others = errors
-            for other in others:
-                if other is first:  # an `on_exception` that raises the exception it received
-                    continue
-                add_note(first, f"and then, of the same hook: {error_summary_with_notes(other)}")
-            raise first
-        if request is not None:
-            handle_stop(hook, request)
+                if isinstance(error, StopTraining):
+                    pending = pending or error
+                elif not is_isolated:
+                    raise
+                elif pending is None or isinstance(pending, StopTraining):
+                    pending = error
+                elif error is not pending:  # an `on_exception` may raise the one it received
+                    note = f"and then, of the same hook: {error_summary_with_notes(error)}"
+                    add_note(pending, note)
+        # one comparison where nothing was raised, which is each firing but a few
+        if pending is not None:
+            if not isinstance(pending, StopTraining):
+                raise pending
+            handle_stop(hook, pending)
 
     return fire
 
@@ -431,6 +416,7 @@ def call_and_note_errors(
     try:
         call(*arguments)
     except BaseException as other:  # noqa: BLE001 - noted on the error that is raised
+        # a hook may raise the very error that it was told of
         if other is not error:
             add_note(error, f"and then, while it was reported: {error_summary_with_notes(other)}")
 
@@ -468,7 +454,7 @@ def current_hook_and_callback(frame: FrameType | None) -> str:
 
 
 def _firing_frame(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and frame.f_code not in _FIRING_CODE:
+    while frame is not None and frame.f_code is not _FIRING_CODE:
         frame = frame.f_back
     return frame
 
@@ -483,8 +469,5 @@ def is_isolated(hook: str) -> bool:
     return hook in _ISOLATED
 
 
-_FIRING_CODE = (
-    _fan_out("", (), print, print).__code__,
-    _fan_out_to_all("", (), print, print).__code__,
-)
-"""The code objects of the functions that fire a hook; their frames are found on the stack."""
+_FIRING_CODE = _fan_out("", (), print, print).__code__
+"""The code object of the functions that fire a hook; their frames are found on the stack."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIASES",
+    "ARGUMENT_ALIASES",
     "EVENT_NAMES",
     "HOOKS",
     "HookSpec",
@@ -24,6 +25,13 @@ __all__ = [
 
 ALIASES: Mapping[str, str] = MappingProxyType({"on_configure_sharded_model": "on_configure_model"})
 """Older names that are accepted for a hook, and the hook of each."""
+
+ARGUMENT_ALIASES: Mapping[str, str] = MappingProxyType({"pl_module": "module"})
+"""Keywords that the package's own hooks accept for an argument, and the argument of each.
+
+Scripts written for Lightning call `super().on_fit_start(trainer=trainer, pl_module=pl_module)` on
+`Callback` and on the built-in callbacks, whose hooks are wrapped when their classes are made.
+"""
 
 EVENT_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -112,6 +120,7 @@ def specs_of(catalogue: type[Hooks], supplier: str = "") -> dict[str, HookSpec]:
         catalogue: `Hooks`, or a subclass that adds hooks.
         supplier: the distribution that the class belongs to.
     """
+    # `vars` of the class, not `dir`: what is inherited is another catalogue's, and `dir` sorts
     return {
         name: HookSpec(
             name,
@@ -137,6 +146,7 @@ def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HO
         hook: the hook's name, or an older name of one.
         hooks: all known hooks by name.
     """
+    # not `hasattr` of the instance: a foreign class's `__getattr__` may answer any name
     own = getattr(implementer, "__dict__", {})
     if hook in own:
         return own[hook] is not None
@@ -158,6 +168,7 @@ def empty_hook(hook: str) -> Callable[..., None]:
     def method(self: object, *args: object) -> None:
         pass
 
+    # a function of its own for each hook: name and docstring are the hook's
     method.__name__ = hook
     method.__doc__ = HOOKS[hook].summary
     method.__dict__["is_empty_hook"] = True

@@ -77,6 +77,7 @@ class BatchEnd:
             )
         accumulate = context.plan.accumulate_grad_batches
         closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
+        # Not left out of the count: its place in the window is that of a batch, on all ranks.
         self._step.skip(progress.batches_in_epoch, closes_window)
         progress.count_batch(closes_window, 0, 0)
         context.batch.is_taken = False
@@ -171,6 +172,7 @@ class CheckpointRequests:
                 "Trainer(callbacks=[...]), and leave out enable_checkpointing=False.",
                 TrainerHooksWarning,
             )
+        # Every saver, also after one that asked to stop: each has files of its own.
         for saver in savers:
             try:
                 with context.connector.handling_errors(saver, "save_now"):
@@ -189,6 +191,7 @@ def discard_unserved_requests(progress: Progress, warns: bool) -> None:
         progress: the counters, which hold the requests.
         warns: whether to warn of a request that was discarded.
     """
+    # A validation at this very batch has served the request.
     is_validated = progress.validated_at == progress.batches_completed
     is_validation_lost = progress.is_validation_requested and not is_validated
     is_checkpoint_lost = progress.is_checkpoint_requested
@@ -237,7 +240,11 @@ class NonFiniteLossCheck:
         ):
             return
         self._has_warned = True
-        if self._has_guard():
+        # By the names of classes: importing them would load callbacks that the run does not have.
+        guards = (
+            cls.__name__ for c in self._context.connector.callbacks for cls in type(c).__mro__
+        )
+        if not _GUARD_CLASSES.isdisjoint(guards):
             return
         progress = self._context.training.progress
         warn(
@@ -246,13 +253,4 @@ class NonFiniteLossCheck:
             "Lower the learning rate, or add the callback NaNGuard(), which stops at such a step, "
             "skips it or goes back.",
             TrainerHooksWarning,
-        )
-
-    def _has_guard(self) -> bool:
-        """Return whether a callback of the run checks the loss itself."""
-        callbacks = self._context.connector.callbacks
-        return any(
-            cls.__name__ in _GUARD_CLASSES
-            for callback in callbacks
-            for cls in type(callback).__mro__
         )

@@ -56,8 +56,18 @@ class BatchFetcher:
 
     def open(self) -> None:
         """Open the epoch's iterator, at the position where a resumed run left off."""
-        self._stream = self._context.data.train_stream
-        self._iterator = self._open_iterator()
+        context = self._context
+        # A hook may have replaced the loaders since the last epoch, and the stream with them.
+        self._stream = context.data.train_stream
+        loader = self._stream.loader
+        self._iterator = context.data.batches(context.training.progress.epochs_completed)
+        workers = getattr(loader, "num_workers", None)
+        if self._has_timed_loader or workers is None:
+            return
+        self._has_timed_loader = True
+        # One CPU is the main process's: where the workers have all others, more cannot help.
+        if workers + 1 < usable_cpus():
+            self._iterator = time_first_batches(self._iterator, loader, context.trainer.device)
 
     def fetch(self) -> Any:
         """Return the next batch on its device, None if the loader yielded None, or `END`.
@@ -122,19 +132,6 @@ class BatchFetcher:
         # Dropping the last reference to a DataLoader's iterator shuts its workers down.
         self._iterator = iter(())
         self._stream.close(is_complete=is_complete)
-
-    def _open_iterator(self) -> Iterator[Any]:
-        """Return the epoch's batches; time the first of a fit where more workers are possible."""
-        context, loader = self._context, self._stream.loader
-        iterator = context.data.batches(context.training.progress.epochs_completed)
-        workers = getattr(loader, "num_workers", None)
-        if self._has_timed_loader or workers is None:
-            return iterator
-        self._has_timed_loader = True
-
-        if workers + 1 >= usable_cpus():
-            return iterator
-        return time_first_batches(iterator, loader, context.trainer.device)
 
     def _end_early(self) -> None:
         """Handle a loader that gave fewer batches than its length: step with the open window."""

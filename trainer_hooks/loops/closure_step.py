@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import OptimizationError
-from trainer_hooks.loops.module_steps import overrides
 from trainer_hooks.loops.train_step import TrainStep
+from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import ManualOptimizer, needs_closure, takes_closure
 
 if TYPE_CHECKING:
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["ClosureStep"]
 
 
-def offers_closure(context: RunContext) -> bool:
-    """Return whether an optimizer gets the closure although it can step without.
-
-    With a loss scaler it does not: the scaler calls the step itself, without a closure.
-    """
-    if context.precision.name == "16-mixed":
-        return False
-    return any(map(takes_closure, context.training.optimization.optimizers))
-
-
 class ClosureStep(TrainStep):
     """Automatic optimization with the forward and backward inside a closure.
 
@@ -45,8 +36,13 @@ class ClosureStep(TrainStep):
         """Wrap `inner`, which runs the forward and backward of a batch."""
         self._inner = inner
         self._steps_made = 0
-        self._offers_closure = offers_closure(context)
+        # With a loss scaler an optimizer that can step without the closure does not get it: the
+        # scaler calls the step itself, without one.
+        self._offers_closure = context.precision.name != "16-mixed" and any(
+            map(takes_closure, context.training.optimization.optimizers)
+        )
         super().__init__(context)
+        # One counter: the loop asks this step, and the inner one meets the missing losses.
         self.missing_losses = inner.missing_losses
         # The closure returns the loss to the optimizer, from the outputs of the inner step.
         inner.always_returns_outputs = True
@@ -69,6 +65,7 @@ class ClosureStep(TrainStep):
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Train on one batch; see `TrainStep`."""
         inner = self._inner
+        # The closure of the batch before has left these set.
         inner.is_reevaluating = inner.closes_window_next = False
         # Inside a window there is no step yet: the inner step accumulates gradients.
         if not closes_window or self.optimizer is None:
@@ -87,6 +84,7 @@ class ClosureStep(TrainStep):
                     "batches of a window again. Use larger batches."
                 )
             inner.closes_window_next = self.sync is not None
+            # Not as the window's last batch, or the inner step would step the optimizer itself.
             outputs = inner(batch, batch_idx, closes_window=False)
             inner.is_reevaluating = True
             if self.sync is not None:
@@ -98,7 +96,7 @@ class ClosureStep(TrainStep):
             evaluates = needs_closure(optimizer) or self._offers_closure
             if self.sync is not None and loss is not None and evaluates:
                 # All ranks must make the same decisions, as in a line search.
-                return self.sync.mean(loss)
+                return self.context.processes.reduce(loss)
             return loss
 
         # An override of optimizer_step calls optimizer.step(closure); the wrapper routes that to
@@ -107,9 +105,12 @@ class ClosureStep(TrainStep):
         self._steps_made = 0
         self.module.optimizer_step(self.progress.epochs_completed, batch_idx, wrapped, closure)
         if not inner.is_reevaluating:
+            fault = f"{type(optimizer).__qualname__}.step was given it, and ignored it"
+            if defines(self.module, "optimizer_step", Module):
+                name = type(self.module).__qualname__
+                fault = f"{name}.optimizer_step neither called it nor passed it on"
             raise OptimizationError(
-                f"the closure of batch {batch_idx} was never called: "
-                f"{self._describe_unused_closure()}. "
+                f"the closure of batch {batch_idx} was never called: {fault}. "
                 "training_step and backward run inside of it, so nothing was learned. In "
                 "optimizer_step call optimizer.step(closure=optimizer_closure), or the closure "
                 "alone where no step is to be made."
@@ -120,19 +121,14 @@ class ClosureStep(TrainStep):
             self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
         return outputs
 
-    def _describe_unused_closure(self) -> str:
-        """Return a phrase that names the code which did not call the closure."""
-        if overrides(self.module, "optimizer_step"):
-            name = type(self.module).__qualname__
-            return f"{name}.optimizer_step neither called it nor passed it on"
-        return f"{type(self.optimizer).__qualname__}.step was given it, and ignored it"
-
     def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
         """Step as `optimizer.step(closure)` would, with the loss scaling of the run."""
         if needs_closure(optimizer) or (closure is not None and self._offers_closure):
             result = optimizer.step(closure)
         else:
+            # The scaler's step takes no closure, so the gradients are computed before it.
             result = closure() if closure is not None else None
+            # Every loss was skipped, so there is nothing to step with.
             if closure is not None and not self.progress.has_gradients:
                 return result
             self.precision.step(optimizer)

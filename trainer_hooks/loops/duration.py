@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.context.plan import IN_OTHER_LIMITS
 from trainer_hooks.data.batch_counts import checked_counter, count_samples_and_tokens
-from trainer_hooks.loops.module_steps import overrides
+from trainer_hooks.data.data_hooks import defines
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks.context.context import RunContext
-    from trainer_hooks.module.module import Module
 
 __all__ = ["DurationLimit", "batch_counter", "make_duration_limit"]
 
@@ -29,7 +29,7 @@ def batch_counter(module: Module) -> Callable[[Any], tuple[int, int]]:
 
     It calls the module's `num_samples` and `num_tokens` if the module overrides one of them.
     """
-    if overrides(module, "num_samples") or overrides(module, "num_tokens"):
+    if defines(module, "num_samples", Module) or defines(module, "num_tokens", Module):
         return checked_counter(module.num_samples, module.num_tokens, type(module).__qualname__)
     return count_samples_and_tokens
 

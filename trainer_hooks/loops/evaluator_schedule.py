@@ -44,11 +44,7 @@ class EvaluatorSchedule:
 
     def due_on_batch(self) -> list[int]:
         """Return the indices of the loaders due after the current batch, inside the epoch."""
-        is_requested = self._context.training.progress.is_validation_requested
-        default_indices = self._default_due(
-            self._default_schedule.is_due_on_batch(), is_requested=is_requested
-        )
-        return sorted({*default_indices, *self._due_by_own_interval(is_last=False)})
+        return self._due(self._default_schedule.due_on_batch(), is_last=False)
 
     def due_after_batches(self, *, is_complete: bool) -> list[int]:
         """Return the indices of the loaders due at the end of the epoch's batches.
@@ -56,11 +52,12 @@ class EvaluatorSchedule:
         Args:
             is_complete: whether all batches of the epoch are done, so that nothing ended it early.
         """
-        is_requested = self._context.training.progress.is_validation_requested
-        is_due = self._default_schedule.is_due_after_batches(is_complete=is_complete)
-        default_indices = self._default_due(is_due, is_requested=is_requested)
-        is_last = not is_complete or self._is_last_epoch()
-        return sorted({*default_indices, *self._due_by_own_interval(is_last=is_last)})
+        plan, progress = self._context.plan, self._context.training.progress
+        is_due = self._default_schedule.due_after_batches(is_complete=is_complete)
+        is_last_epoch = (
+            self._context.should_stop or 0 <= plan.max_epochs <= progress.epochs_completed + 1
+        )
+        return self._due(is_due, is_last=not is_complete or is_last_epoch)
 
     def includes_default_loaders(self, chosen: list[int]) -> bool:
         """Return whether `chosen` includes all loaders that follow the trainer's options."""
@@ -72,26 +69,23 @@ class EvaluatorSchedule:
             if index in self._schedules:
                 self._schedules[index].mark_done()
 
-    def _default_due(self, is_due: bool, *, is_requested: bool) -> list[int]:
-        """Return the indices to run in a validation that the trainer's options make due.
+    def _due(self, is_due: bool, *, is_last: bool) -> list[int]:
+        """Return the indices of the loaders to run now.
 
-        A requested validation runs all loaders. If no loader follows the options, there is nothing
-        to do.
+        A requested validation runs all loaders.
+
+        Args:
+            is_due: whether the trainer's options make a validation due.
+            is_last: whether the training ends here, which makes all with an interval due.
         """
+        progress = self._context.training.progress
+        batches, is_requested = progress.batches_completed, progress.is_validation_requested
         if is_due and not is_requested and not self._default_indices:
+            # No loader follows the options, so that no validation would tell them it was done.
             self._default_schedule.mark_done()
-        return [] if not is_due else self._all_indices if is_requested else self._default_indices
-
-    def _due_by_own_interval(self, *, is_last: bool) -> list[int]:
-        """Return the indices whose interval has passed; at the end of training, all with one."""
-        batches = self._context.training.progress.batches_completed
         due = [index for index, schedule in self._schedules.items() if schedule.is_due() or is_last]
         done = [index for index in due if self._schedules[index].done_at == batches]
         # Otherwise a resume would find them due once more.
         self.mark_done(done)
-        return [index for index in due if index not in done]
-
-    def _is_last_epoch(self) -> bool:
-        """Return whether the training ends with the current epoch."""
-        plan, progress = self._context.plan, self._context.training.progress
-        return self._context.should_stop or 0 <= plan.max_epochs <= progress.epochs_completed + 1
+        default_due = self._all_indices if is_requested else self._default_indices
+        return sorted({*set(due).difference(done), *(default_due if is_due else ())})

@@ -15,11 +15,13 @@ import torch
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.registry import collect_callbacks
 from trainer_hooks.context.run_state import RunningStage
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loops.evaluation import EvaluationLoop
-from trainer_hooks.loops.module_steps import has_evaluation, overrides
+from trainer_hooks.loops.module_steps import has_evaluation
 from trainer_hooks.metrics.log_call import LogScope
 from trainer_hooks.metrics.store import MetricStore
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,6 +43,7 @@ def replay_training_batches(context: RunContext) -> int:
         UsageError: the module uses manual optimization, or the epoch has no known end.
     """
     module, stream = context.module, context.data.stream
+    # For samplers that shuffle by the number of the epoch, such as torch's DistributedSampler.
     last_epoch = max(context.training.progress.epochs_completed - 1, 0)
     name = type(module).__qualname__
     if not module.automatic_optimization:
@@ -56,7 +59,7 @@ def replay_training_batches(context: RunContext) -> int:
         )
     scratch_metrics = MetricStore()
     scratch_metrics.enter(LogScope.TRAIN_BATCH)
-    has_step = overrides(module, "training_step")
+    has_step = defines(module, "training_step", Module)
     # The step's `self.log` writes into metrics that are dropped.
     module.attach(context.trainer, scratch_metrics)
     count = 0
@@ -118,12 +121,14 @@ def validate_again(
             f"prefix {prefix!r} of {_METHOD}: it must be a text, or the metrics would take the "
             "place of those of the epoch's own validation. Pass one, such as 'ema_'."
         )
+    # Callbacks of the run are attached to the module already, and stay so.
     extra_callbacks = [
         callback
         for callback in collect_callbacks(callbacks)
         if callback not in context.connector.callbacks
     ]
     hooks = context.connector.separate_relay(callbacks)
+    # The relay is a new one, which would raise a `StopTraining` of a hook instead.
     hooks.on_stop = context.stop_by
     for callback in extra_callbacks:
         callback.attach_module(context.module)

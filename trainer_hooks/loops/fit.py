@@ -6,28 +6,38 @@ pseudocode in their docstrings; the helpers below them hold the details.
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.run_state import RunningStage
-from trainer_hooks.errors import StopTraining, add_note
+from trainer_hooks.data.data_hooks import defines
+from trainer_hooks.errors import (
+    OptimizationError,
+    StopTraining,
+    TerminationSignal,
+    TrainerHooksWarning,
+    add_note,
+)
 from trainer_hooks.loops.batch_end import BatchEnd, CheckpointRequests
 from trainer_hooks.loops.batch_fetcher import END, BatchFetcher
 from trainer_hooks.loops.duration import batch_counter, make_duration_limit
-from trainer_hooks.loops.graceful_shutdown import GracefulShutdown
 from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.scheduler_stepper import SchedulerStepper
-from trainer_hooks.loops.step_factory import make_step
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.loops.validation import FitValidation
 from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.module.module import Module
+from trainer_hooks.module.optimization import needs_closure, takes_closure
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.duration import DurationLimit
+    from trainer_hooks.loops.manual_step import ManualStep
     from trainer_hooks.loops.rank_consensus import RankConsensus
 
-__all__ = ["EpochCycles", "FitLoop"]
+__all__ = ["FitLoop", "GracefulShutdown"]
 
 
 class FitLoop:
@@ -42,6 +52,7 @@ class FitLoop:
         self._consensus: RankConsensus | None = None
         self._step = make_step(context)
         self._schedulers = SchedulerStepper(context)
+        # One object for batches and cycles: its warning is given once in a fit.
         self._requests = CheckpointRequests(context)
         self._cycles = EpochCycles(context, self._requests)
         self._validation = FitValidation(context, self._reach_consensus)
@@ -70,7 +81,7 @@ class FitLoop:
                 on_epoch_start, on_train_epoch_start                  (_begin_epoch)
                 batches, with validations that are due on one         (_epoch)
                 on_train_batches_end                                  (_close_batches)
-                the epoch's own validation                            (_validate_epoch)
+                the epoch's own validation                            (FitValidation)
                 on_train_epoch_end, on_epoch_end, on_epoch_checkpoint (_end_epoch)
             on_train_end
 
@@ -93,6 +104,7 @@ class FitLoop:
                     progress.complete_epoch()
                 hooks.on_train_start(trainer, module)
                 context.training.metrics.enter(LogScope.CLOSED)
+                # `on_train_start` may have requested a stop on one rank alone.
                 self._reach_consensus()
                 self._validation.start()
                 self._resume()
@@ -105,18 +117,16 @@ class FitLoop:
                         self._begin_epoch()
                     if progress.stage is EpochStage.BATCHES:
                         self._epoch()
-                        self._close_batches()
-                    if progress.stage is EpochStage.VALIDATING:
-                        self._validate_epoch()
-                    if progress.stage is EpochStage.CLOSING:
-                        self._end_epoch()
-                    self._complete_epoch()
+                    self._finish_epoch()
                 context.requests.raise_pending_signal()
+            # From code between the hooks, as the transfer of a batch: the relay and the loops hand
+            # those of hooks and steps to `stop_by`.
             except StopTraining as request:
                 if self._consensus is not None:
                     self._consensus.reject_lone_stop(request)
                 self._stop_between_hooks(request)
             self._cycles.close()
+        # Outside of `shutdown`, which would call it a second time for a signal inside it.
         hooks.on_train_end(trainer, module)
         context.training.timekeeper.stopwatch.stop()
         shutdown.after_training()
@@ -156,6 +166,7 @@ class FitLoop:
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress, metrics = context.training.progress, context.training.metrics
         accumulate = context.plan.accumulate_grad_batches
+        # With several ranks this also wraps parameters that were replaced since the last epoch.
         step.set_window(accumulate)
         steps_schedulers = self._schedulers.has_step_schedulers
         outputs: dict[str, Any] = {}
@@ -172,6 +183,7 @@ class FitLoop:
             closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
             try:
                 hooks.on_train_batch_start(trainer, module, batch, batch_idx)
+                # Cleared first, so that an error in the skip does not skip the next batch as well.
                 if context.requests.skips_batch:
                     context.requests.skips_batch = False
                     outputs = step.skip(batch_idx, closes_window)
@@ -189,6 +201,7 @@ class FitLoop:
             except Exception as error:
                 add_note(error, f"in epoch {progress.epochs_completed}, training batch {batch_idx}")
                 raise
+            # Before the end hook: a checkpoint saved in it must hold this batch as trained.
             progress.count_batch(closes_window, samples, tokens)
             context.batch.is_taken = False
             if steps_schedulers and closes_window:
@@ -197,6 +210,7 @@ class FitLoop:
                 self._schedulers.after_batches()
             hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
             self._batch_end.finish(closes_window, outputs)
+        # Once more for a run that never flushes; the wait for the device is one in an epoch.
         self._batch_end.loss_check.check(outputs)
 
     def _begin_epoch(self) -> None:
@@ -230,6 +244,8 @@ class FitLoop:
         is_complete = self._is_complete()
         if is_complete and isinstance(self._step, TrainStep):
             self._step.missing_losses.require_one_loss(context.training.progress.batches_in_epoch)
+        # Before the validation, so that its workers do not run beside those of the training, unless
+        # those are persistent.
         self._fetcher.close(is_complete=is_complete)
         context.batch.is_taken = False
         context.training.progress.abandon_window()
@@ -240,11 +256,6 @@ class FitLoop:
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
         context.training.progress.stage = EpochStage.VALIDATING
         context.hooks.on_train_batches_end(context.trainer, context.module)
-
-    def _validate_epoch(self) -> None:
-        """Validate at the end of the epoch's batches, if a validation is due."""
-        self._validation.after_batches(is_complete=self._is_complete())
-        self.context.training.progress.stage = EpochStage.CLOSING
 
     def _end_epoch(self) -> None:
         """Call the epoch's end hooks, step its schedulers, flush metrics, offer a checkpoint."""
@@ -275,11 +286,22 @@ class FitLoop:
         if context.training.progress.is_checkpoint_requested:
             self._requests.save()
 
-    def _complete_epoch(self) -> None:
-        """Count the epoch as completed."""
-        self.context.training.progress.complete_epoch()
-        self._cycles.after_epoch()
-        self._reach_consensus()
+    def _finish_epoch(self) -> None:
+        """Run the parts after an epoch's batches, from the stage on in which the epoch is."""
+        progress = self.context.training.progress
+        if progress.stage is EpochStage.BATCHES:
+            self._close_batches()
+        if progress.stage is EpochStage.VALIDATING:
+            self._validation.after_batches(is_complete=self._is_complete())
+            progress.stage = EpochStage.CLOSING
+        if progress.stage is EpochStage.CLOSING:
+            self._end_epoch()
+        # Counted after the checkpoint hook: a file saved there holds the epoch as ended, and its
+        # resume begins with the count.
+        if progress.stage is EpochStage.ENDED:
+            progress.complete_epoch()
+            self._cycles.after_epoch()
+            self._reach_consensus()
 
     def _reach_consensus(self) -> None:
         """Share the requests of every rank, in a run of several ranks."""
@@ -289,6 +311,7 @@ class FitLoop:
     def _resume(self) -> None:
         """Restore the position in the epoch at which the checkpoint was saved."""
         context, progress = self.context, self.context.training.progress
+        # Taken out, so that the content of the file does not stay in memory for the whole fit.
         checkpoint, context.resumed = context.resumed, {}
         if not checkpoint:
             return
@@ -310,17 +333,12 @@ class FitLoop:
         """Close the open batch and epoch after `StopTraining` was raised between two hooks."""
         context, progress = self.context, self.context.training.progress
         context.stop_by(request)
+        # A validation that was cut off has left these.
         context.state.stage = RunningStage.TRAINING
         context.validation.snapshot = {}
+        # The batch is given up, so a resume must not finish it.
         progress.is_batch_open = False
-        if progress.stage is EpochStage.BATCHES:
-            self._close_batches()
-        if progress.stage is EpochStage.VALIDATING:
-            self._validate_epoch()
-        if progress.stage is EpochStage.CLOSING:
-            self._end_epoch()
-        if progress.stage is EpochStage.ENDED:
-            self._complete_epoch()
+        self._finish_epoch()
 
 
 class EpochCycles:
@@ -366,8 +384,187 @@ class EpochCycles:
         context = self._context
         if self._length is None or not self._cycle.is_open:
             return
+        # First, so that a checkpoint of the hooks below does not call them again on a resume.
         self._cycle.is_open = False
         context.hooks.on_iteration_end(context.trainer, context.module)
         context.hooks.on_iteration_checkpoint(context.trainer, context.module)
         if context.training.progress.is_checkpoint_requested:
             self._requests.save()
+
+
+def make_step(context: RunContext) -> TrainStep | ManualStep:
+    """Return the object that trains one batch, chosen by the module and the options.
+
+    Raises:
+        OptimizationError: several optimizers with automatic optimization, or options that do not
+            work with manual optimization or several ranks.
+    """
+    step = _single_rank_step(context)
+    # For `trainer.optimizers = ...`: the step holds the optimizer itself, not where it is kept.
+    context.rebind_optimizers = step.refresh_optimizers
+    if context.processes.is_distributed:
+        _connect_ranks(step, context)
+    return step
+
+
+def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
+    """Return the training step of a run, as for a single rank.
+
+    Raises:
+        OptimizationError: several optimizers with automatic optimization, or options that do not
+            work with manual optimization.
+    """
+    module, plan = context.module, context.plan
+    if not module.automatic_optimization:
+        for option, value, unused in (
+            ("gradient_clip_val", plan.gradient_clip_val, None),
+            ("accumulate_grad_batches", plan.accumulate_grad_batches, 1),
+            ("microbatch_size", plan.microbatch_size, None),
+        ):
+            if value != unused:
+                raise OptimizationError(
+                    f"Trainer({option}={value!r}) has no effect with manual optimization, which "
+                    f"{type(module).__qualname__} asks for: leave it out, and do it in "
+                    "training_step (self.clip_gradients(...), or step every n-th batch)."
+                )
+        from trainer_hooks.loops.manual_step import ManualStep
+
+        step = ManualStep(context)
+        # `self.manual_backward` and `self.optimizers()` of the module lead to the step.
+        module.attach_manual(step)
+        return step
+    overrides_step = defines(module, "optimizer_step", Module)
+    optimizers = context.training.optimization.optimizers
+    is_scaled = context.precision.name == "16-mixed"
+    needs_closures = any(map(needs_closure, optimizers))
+    if needs_closures:
+        if plan.accumulate_grad_batches > 1:
+            raise OptimizationError(
+                f"Trainer(accumulate_grad_batches={plan.accumulate_grad_batches}) cannot be used "
+                "with an optimizer that evaluates the loss itself, such as LBFGS: it would need "
+                "all batches of a window again at each evaluation. Use larger batches."
+            )
+        if is_scaled and not overrides_step:
+            raise OptimizationError(
+                "Trainer(precision='16-mixed') cannot be used with an optimizer that evaluates the "
+                "loss itself, such as LBFGS: its gradients cannot be unscaled. Use bf16-mixed."
+            )
+    if plan.microbatch_size is None:
+        inner = TrainStep(context)
+    else:
+        from trainer_hooks.loops.microbatches import AutoMicrobatchStep, MicrobatchStep
+
+        is_auto = plan.microbatch_size == "auto"
+        inner = AutoMicrobatchStep(context) if is_auto else MicrobatchStep(context)
+    offers_closure = not is_scaled and any(map(takes_closure, optimizers))
+    if not (overrides_step or needs_closures or offers_closure):
+        return inner
+    from trainer_hooks.loops.closure_step import ClosureStep
+
+    return ClosureStep(context, inner)
+
+
+def _connect_ranks(step: TrainStep | ManualStep, context: RunContext) -> None:
+    """Let a step average its gradients over all ranks.
+
+    Raises:
+        OptimizationError: an option does not work with several ranks.
+    """
+    # Imported here: runs of one rank load none of them, and runs with DDP nothing of FSDP.
+    from trainer_hooks.loops.manual_step import ManualStep
+    from trainer_hooks.runtime.process_group import ProcessGroup
+
+    if context.plan.microbatch_size == "auto":
+        raise OptimizationError(
+            "Trainer(microbatch_size='auto') cannot be used in several processes: a batch that is "
+            "run again where the memory of one is not enough would be out of step with the others. "
+            "Pass a number."
+        )
+    assert isinstance(context.processes, ProcessGroup)
+    is_manual = isinstance(step, ManualStep)
+    arguments = context.module, step.training_step, context.processes
+    if context.processes.is_sharded:
+        from trainer_hooks.runtime.fsdp import ShardedGradientSync
+
+        for optimizer in context.training.optimization.optimizers:
+            if needs_closure(optimizer):
+                raise OptimizationError(
+                    f"{type(optimizer).__qualname__} cannot be used with FSDP: it evaluates the "
+                    "loss itself, and goes by all weights and gradients at once. Use DDP, or "
+                    "another one."
+                )
+        step.attach_sync(ShardedGradientSync(*arguments, is_manual=is_manual))
+    else:
+        from trainer_hooks.runtime.gradient_sync import GradientSync
+
+        step.attach_sync(GradientSync(*arguments, is_manual=is_manual))
+
+
+class GracefulShutdown:
+    """Context around the training that handles a signal raised inside it.
+
+    ::
+
+        the first checkpoint callback that can saves           (save_before_leaving)
+        on_train_end, and then, outside: on_fit_end, teardown, exit with 128 + the signal's number
+
+    The end hooks of the interrupted epoch, iteration and validation are not called: they are called
+    in the process that resumes. So no state can count an interrupted epoch as complete, and the
+    checkpoint is exactly that of the batch. During the sanity check there is nothing to save.
+
+    Args:
+        context: the run context.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        """Do nothing; a signal is handled on exit."""
+
+    def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
+        """Save a checkpoint and call `on_train_end` if a termination signal ended the training."""
+        context = self._context
+        has_begun = context.state.stage != "sanity_check"
+        # A second signal is not in order: it acts at once, also in the middle of a batch.
+        if isinstance(error, TerminationSignal) and error.is_in_order and has_begun:
+            self._save(signal.Signals(error.signum).name)
+            context.state.stage = RunningStage.TRAINING
+            context.hooks.on_train_end(context.trainer, context.module)
+
+    def after_training(self) -> None:
+        """Raise a signal that arrived after the last batch, as in `on_train_end`.
+
+        A final checkpoint is saved first, unless one of the last batch exists.
+
+        Raises:
+            TerminationSignal: a termination signal is pending.
+            KeyboardInterrupt: Ctrl-C is pending.
+        """
+        training = self._context.training
+        try:
+            self._context.requests.raise_pending_signal()
+        except TerminationSignal as error:
+            # A checkpoint of the last batch may exist already, saved at the end of training.
+            if training.saved_batches != training.progress.batches_completed:
+                self._save(signal.Signals(error.signum).name)
+            raise
+
+    def _save(self, name: str) -> None:
+        """Let one checkpoint callback save: the time before the process is killed may be short."""
+        context = self._context
+        trainer = context.trainer
+        savers = trainer.checkpoint_callbacks
+        for saver in savers:
+            # One file is enough; schedulers such as SLURM kill the process soon after the signal.
+            if saver.save_before_leaving(trainer, context.module):
+                return
+        if not trainer.fast_dev_run:
+            missing = (
+                "checkpoint callback that saves on request" if savers else "checkpoint callback"
+            )
+            warn(
+                f"{name}: this trainer has no {missing}, so nothing was saved: add "
+                "ModelCheckpoint(...) to Trainer(callbacks=[...]).",
+                TrainerHooksWarning,
+            )

@@ -43,6 +43,7 @@ class ManualStep:
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
         """Train on one batch and return the outputs for hooks."""
         self.hooks.on_before_train_batch(self.trainer, self.module)
+        # Each batch is a window: whether the module steps in it is known to the module alone.
         if self.sync is not None:
             self.sync.begin(closes_window=True)
         with self.precision.forward_context():
@@ -56,6 +57,7 @@ class ManualStep:
 
     def refresh_optimizers(self) -> None:
         """Wrap the optimizers that the run has now."""
+        # Wrapped, so that `optimizer.step()` in the module counts the step and calls the hooks.
         self.optimizers = [ManualOptimizer(o, self) for o in self._optimization.optimizers]
 
     def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
@@ -82,6 +84,7 @@ class ManualStep:
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients, with the hooks before and after."""
+        # The hook gets the loss that is differentiated, as with automatic optimization.
         scaled = self.precision.scale(loss)
         self.hooks.on_before_backward(self.trainer, self.module, scaled)
         if self.sync is not None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainer_hooks._log import log
 from trainer_hooks.data.batch_splitting import samples_in
-from trainer_hooks.errors import UsageError, add_note, error_message
+from trainer_hooks.errors import UsageError, add_note
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.metrics.microbatches import LogSnapshot, MicrobatchValues
 from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.device import is_out_of_memory
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
 
-__all__ = ["AutoMicrobatchStep", "MicrobatchStep", "is_out_of_memory"]
+__all__ = ["AutoMicrobatchStep", "MicrobatchStep"]
 
 
 class MicrobatchStep(TrainStep):
@@ -38,6 +39,7 @@ class MicrobatchStep(TrainStep):
     microbatches are removed and the later microbatches are not run.
     """
 
+    # The joined outputs need the loss of each microbatch.
     always_returns_outputs = True
 
     def __init__(self, context: RunContext) -> None:
@@ -65,6 +67,7 @@ class MicrobatchStep(TrainStep):
 
     def run_microbatches(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Run the forward and backward of each microbatch and return their joined outputs."""
+        # Changed for each microbatch below, and restored for a closure that runs the batch again.
         closes_window_next = self.closes_window_next
         microbatches = self.module.split_batch(batch, self.size)
         sizes = [samples_in(microbatch) for microbatch in microbatches]
@@ -74,6 +77,8 @@ class MicrobatchStep(TrainStep):
         self._opens_window = True
         if self.progress.batches_in_window == 0:
             self.open_window(batch_idx)
+        # `TrainStep.__call__` opens a window for each microbatch while the counter is at 0, which
+        # would clear the gradients of the microbatches before: only the call above may.
         self._opens_window = self.has_skipped_loss = False
         state_before = self._gradients_if_skippable(len(microbatches))
         for microbatch, size in zip(microbatches, sizes, strict=True):
@@ -106,8 +111,7 @@ class MicrobatchStep(TrainStep):
         """
         if microbatches == 1 or "on_before_backward" not in self.hooks.listened:
             return None
-        gradients = [None if p.grad is None else p.grad.clone() for p in self.module.parameters()]
-        return self.progress.has_gradients, gradients
+        return self.progress.has_gradients, _copied_gradients(self.module)
 
     def _restore_gradients(
         self, state_before: tuple[bool, list[Tensor | None]] | None, *, has_other_gradients: bool
@@ -174,21 +178,19 @@ class AutoMicrobatchStep(MicrobatchStep):
             # Outside the `except`: the frames of the error refer to the tensors that were too
             # large.
             state_before.restore()
-            self._halve_size(samples)
-
-    def _halve_size(self, samples: int) -> None:
-        """Halve the microbatch size and free cached memory."""
-        tried_size = min(self.size, samples)
-        self.size = self.progress.microbatch_size = (tried_size + 1) // 2
-        # The allocator's cache is split into blocks for the larger size.
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        log.warning(
-            "microbatch_size='auto': %d samples do not fit into the memory: going on with %d at "
-            "a time.",
-            tried_size,
-            self.size,
-        )
+            # The last batch of an epoch may be smaller than the size, which then says nothing.
+            tried_size = min(self.size, samples)
+            # Kept in the progress too, so that a resume does not begin with the whole batch again.
+            self.size = self.progress.microbatch_size = (tried_size + 1) // 2
+            # The allocator's cache is split into blocks for the larger size.
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            log.warning(
+                "microbatch_size='auto': %d samples do not fit into the memory: going on with %d "
+                "at a time.",
+                tried_size,
+                self.size,
+            )
 
 
 class _StateBeforeBatch:
@@ -202,12 +204,7 @@ class _StateBeforeBatch:
         self._buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
         # At the start of a window gradients are cleared anyway, so there is nothing to copy.
         is_open = progress.batches_in_window > 0
-        self._gradients: dict[str, Tensor | None] | None = None
-        if is_open:
-            self._gradients = {
-                name: None if p.grad is None else p.grad.clone()
-                for name, p in module.named_parameters()
-            }
+        self._gradients = _copied_gradients(module) if is_open else None
         self._has_gradients = progress.has_gradients
         self._logged = LogSnapshot(step.metrics, module)
 
@@ -218,24 +215,17 @@ class _StateBeforeBatch:
             for name, buffer in module.named_buffers():
                 if name in self._buffers:
                     buffer.copy_(self._buffers[name])
-            for name, parameter in module.named_parameters():
-                parameter.grad = None if self._gradients is None else self._gradients[name]
+            for index, parameter in enumerate(module.parameters()):
+                parameter.grad = None if self._gradients is None else self._gradients[index]
         progress.has_gradients = self._has_gradients
         self._logged.restore(self._step.device)
         rng.restore(self._rng)
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error reports that memory ran out, on a device or the host."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    text = error_message(error)
-    return isinstance(error, RuntimeError) and (
-        "out of memory" in text
-        or "can't allocate memory" in text
-        or "not enough memory" in text
-        or "CUBLAS_STATUS_ALLOC_FAILED" in text
-    )
+def _copied_gradients(module: nn.Module) -> list[Tensor | None]:
+    """Return copies of a module's gradients, in the order of its parameters."""
+    # Copies: the backward accumulates into `.grad` in place.
+    return [None if p.grad is None else p.grad.clone() for p in module.parameters()]
 
 
 def _join_outputs(outputs_of_parts: list[dict[str, Any]], sizes: list[int]) -> dict[str, Any]:

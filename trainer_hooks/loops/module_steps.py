@@ -23,20 +23,16 @@ if TYPE_CHECKING:
 __all__ = [
     "adapt_to_signature",
     "build_evaluation_step",
-    "build_predict_step",
     "build_training_step",
     "check_loss",
     "extract_loss",
     "has_evaluation",
     "hook_outputs",
-    "overrides",
 ]
 
 
-_STEPS = {"validate": "validation_step", "test": "test_step"}
+_STEPS = {"validate": "validation_step", "test": "test_step", "predict": "predict_step"}
 _LOSSES = {"validate": "val_loss", "test": "test_loss"}
-
-
 _ARGUMENTS = ("batch", "batch_idx", "dataloader_idx")
 
 
@@ -47,14 +43,15 @@ def build_training_step(context: RunContext) -> Step:
         ModuleError: the module has no `training_step` and lacks `forward` or `loss`; or the
             signature of its `training_step` is wrong.
     """
-    return context.steps.watched("training_step", _module_training_step(context))
+    if defines(context.module, "training_step", Module):
+        own_step = adapt_to_signature(context.module, "training_step")
+        return context.steps.watched("training_step", context.steps.compile(own_step))
+    return context.steps.watched("training_step", _default_training_step(context))
 
 
-def _module_training_step(context: RunContext) -> Step:
-    """Return the module's `training_step`, or the default of forward and loss."""
+def _default_training_step(context: RunContext) -> Step:
+    """Return the training step of a module that has a forward and a loss alone."""
     module = context.module
-    if overrides(module, "training_step"):
-        return context.steps.compile(adapt_to_signature(module, "training_step"))
     if not _has_default(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no training_step: define training_step(batch, "
@@ -80,33 +77,37 @@ def _module_training_step(context: RunContext) -> Step:
 
 def has_evaluation(module: Module, stage: str) -> bool:
     """Return whether a module can be validated or tested, by its own step or the default."""
-    return overrides(module, _STEPS[stage]) or (
-        _has_default(module) and not overrides(module, "training_step")
+    return defines(module, _STEPS[stage], Module) or (
+        _has_default(module) and not defines(module, "training_step", Module)
     )
 
 
 def build_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
-    """Return the function that runs a validation or test batch.
+    """Return the function that runs a validation, test or prediction batch.
 
     Args:
         context: the run context.
-        stage: `"validate"` or `"test"`.
+        stage: `"validate"`, `"test"` or `"predict"`.
         hooks: the relay on which the hooks of the forward are called.
 
     Raises:
-        ModuleError: the module has no such step and lacks `forward` or `loss`; or the signature of
-            its step is wrong.
+        ModuleError: the module has no such step and lacks `forward`, or `loss` where it is needed;
+            or the signature of its step is wrong.
     """
-    return context.steps.watched(_STEPS[stage], _module_evaluation_step(context, stage, hooks))
-
-
-def _module_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
-    """Return the module's validation or test step, or the default of forward and loss."""
-    module = context.module
-    name = _STEPS[stage]
-    if overrides(module, name):
+    module, name = context.module, _STEPS[stage]
+    if defines(module, name, Module):
         loaders = len(context.data.evaluation[stage].loaders)
-        return context.steps.compile(adapt_to_signature(module, name, loaders))
+        step = context.steps.compile(adapt_to_signature(module, name, loaders))
+    elif stage == "predict":
+        step = _default_predict_step(context, hooks)
+    else:
+        step = _default_evaluation_step(context, stage, hooks)
+    return context.steps.watched(name, step)
+
+
+def _default_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
+    """Return the validation or test step of a module that has a forward and a loss alone."""
+    module, name = context.module, _STEPS[stage]
     if not _has_default(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no {name}: define {name}(batch, batch_idx), or "
@@ -131,27 +132,14 @@ def _module_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -
     return step
 
 
-def build_predict_step(context: RunContext) -> Step:
-    """Return the function that runs a predict batch: `predict_step` or the forward.
-
-    Raises:
-        ModuleError: the module has neither, or the signature of its step is wrong.
-    """
-    return context.steps.watched("predict_step", _module_predict_step(context))
-
-
-def _module_predict_step(context: RunContext) -> Step:
-    """Return the module's `predict_step`, or the default of its forward."""
+def _default_predict_step(context: RunContext, hooks: HookRelay) -> Step:
+    """Return the prediction step of a module that has a forward alone."""
     module = context.module
-    if overrides(module, "predict_step"):
-        loaders = len(context.data.evaluation["predict"].loaders)
-        return context.steps.compile(adapt_to_signature(module, "predict_step", loaders))
     if not _has_forward(module):
         raise ModuleError(
             f"{type(module).__qualname__} has no predict_step and no forward: define one of them."
         )
-    trainer, hooks = context.trainer, context.hooks
-    forward = context.steps.forward_of(module)
+    trainer, forward = context.trainer, context.steps.forward_of(module)
 
     def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001
         hooks.on_predict_before_forward(trainer, module)
@@ -209,6 +197,7 @@ def hook_outputs(output: Any, loss: Tensor | None) -> dict[str, Any]:
     """Return the outputs of a training step for hooks: the detached loss and further outputs."""
     if loss is None:
         return {}
+    # Detached, or a callback that keeps outputs would keep the graph of every batch.
     outputs: dict[str, Any] = {"loss": loss.detach()}
     if isinstance(output, dict):
         extra_outputs = {name: value for name, value in output.items() if name != "loss"}
@@ -216,13 +205,9 @@ def hook_outputs(output: Any, loss: Tensor | None) -> dict[str, Any]:
     return outputs
 
 
-def overrides(module: Module, name: str) -> bool:
-    """Return whether a module overrides `name`, in its class or on the instance."""
-    return defines(module, name, Module)
-
-
 def _has_forward(module: Module) -> bool:
     """Return whether the module's class defines a forward."""
+    # nn.Module has an attribute of that name as well, which raises NotImplementedError.
     return type(module).forward is not nn.Module.forward
 
 
@@ -271,6 +256,7 @@ def adapt_to_signature(module: Module, name: str, num_loaders: int = 1) -> Calla
             f"{where}(dataloader_iter): a step takes no batches from the loader here, it is given "
             f"one after another. Write def {name}(self, batch, batch_idx)."
         )
+    # Only then is it wrapped: the frame of the lambda would be one more in each batch.
     if len(positional) == 1:
         return lambda batch, *_: step(batch)
     return step

@@ -112,10 +112,8 @@ class RankConsensus:
         stops, has_stop_request, over, steps, validates, saves, ends, signum, *seconds = (
             wanted.tolist()
         )
-        requests.is_stopping, requests.stop_requests = (
-            bool(stops),
-            max(requests.stop_requests, int(has_stop_request)),
-        )
+        requests.is_stopping = bool(stops)
+        requests.stop_requests = max(requests.stop_requests, int(has_stop_request))
         progress.is_validation_requested |= bool(validates)
         progress.is_checkpoint_requested |= bool(saves)
         progress.is_epoch_end_requested |= bool(ends)
@@ -153,10 +151,8 @@ class RankConsensus:
 
     def _own_requests(self) -> list[float]:
         """Return this rank's requests: four that last, then four that are served once."""
-        local_requests, aggregators = (
-            self._context.local_requests,
-            self._context.training.metrics.current_aggregators(),
-        )
+        local_requests = self._context.local_requests
+        aggregators = self._context.training.metrics.current_aggregators()
         return [
             local_requests.is_stopping,
             local_requests.stop_requests > 0,

@@ -6,8 +6,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import MetricError, StopTraining, TrainerHooksWarning, did_you_mean
-from trainer_hooks.loops.module_steps import overrides
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
@@ -32,7 +33,7 @@ class SchedulerStepper:
         self._steps = context.training.progress.steps_completed
         # An overridden `lr_scheduler_step` is called between batches, where a logged value would
         # belong to none: `closed` makes logging there an error.
-        is_overridden = overrides(context.module, "lr_scheduler_step")
+        is_overridden = defines(context.module, "lr_scheduler_step", Module)
         self._closed_metrics = context.training.metrics.closed if is_overridden else nullcontext
 
     def after_step(self) -> None:
@@ -61,6 +62,7 @@ class SchedulerStepper:
 
     def _step_epoch_schedulers(self, on_plateau: bool) -> None:
         """Step the schedulers that count epochs, with or without a monitored metric."""
+        # The epoch that ends is not counted yet.
         count = self._context.training.progress.epochs_completed + 1
         for config in self._configs:
             if (

@@ -9,19 +9,19 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainer_hooks._log import warn
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import ModuleError, OptimizationError, TrainerHooksWarning
 from trainer_hooks.loops.module_steps import (
     build_training_step,
     check_loss,
     extract_loss,
     hook_outputs,
-    overrides,
 )
+from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
-    from trainer_hooks.module.module import Module
     from trainer_hooks.runtime.fsdp import ShardedGradientSync
     from trainer_hooks.runtime.gradient_sync import GradientSync
 
@@ -72,11 +72,11 @@ class TrainStep:
         self.missing_losses = MissingLossCheck(context)
         self.refresh_optimizers()
         self.accumulate: float = context.plan.accumulate_grad_batches
-        self._overrides_backward = overrides(self.module, "backward")
+        self._overrides_backward = defines(self.module, "backward", Module)
         self._returns_scaled_loss = context.plan.divides_outputs
-        self._overrides_zero_grad = overrides(self.module, "optimizer_zero_grad")
-        self._clips = context.plan.gradient_clip_val is not None or overrides(
-            self.module, "configure_gradient_clipping"
+        self._overrides_zero_grad = defines(self.module, "optimizer_zero_grad", Module)
+        self._clips = context.plan.gradient_clip_val is not None or defines(
+            self.module, "configure_gradient_clipping", Module
         )
 
     def __call__(  # noqa: C901 - a straight line, whose every call would cost each batch
@@ -153,7 +153,15 @@ class TrainStep:
                 old one did not, or the reverse: the step was built for one of the two.
         """
         previous: Optimizer | None = vars(self).get("optimizer")
-        optimizer = _single_optimizer(self.context.training.optimization.optimizers, self.module)
+        optimizers = self.context.training.optimization.optimizers
+        if len(optimizers) > 1:
+            raise OptimizationError(
+                f"{type(self.module).__qualname__}.configure_optimizers returned {len(optimizers)} "
+                "optimizers: automatic optimization takes one. Set self.automatic_optimization = "
+                "False in __init__ and step each in training_step, or put the parameters into "
+                "groups of one."
+            )
+        optimizer = optimizers[0] if optimizers else None
         if previous and optimizer and needs_closure(previous) != needs_closure(optimizer):
             raise OptimizationError(
                 f"trainer.optimizers was set to one of {type(optimizer).__qualname__}, in the "
@@ -161,14 +169,21 @@ class TrainStep:
                 "so that a step is made otherwise. Return it from configure_optimizers."
             )
         self.optimizer = optimizer
-        self._clears_grads_directly = optimizer is not None and _uses_torch_zero_grad(optimizer)
+        # An optimizer with a `zero_grad` of its own, in its class or on the instance, is called.
+        self._clears_grads_directly = (
+            type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)
+            if optimizer is not None
+            else False
+        )
 
     def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
         """Average gradients over the ranks with `sync` from here on."""
+        # With DDP the step runs in its forward, which prepares the reduction of the backward.
         self.sync, self.training_step = sync, sync.step
 
     def set_window(self, batches: int) -> None:
         """Set the number of batches of an accumulation window, at the start of an epoch."""
+        # At each epoch: a callback may have changed the number.
         self.accumulate = batches
         if self.sync is not None:
             self.sync.refresh(is_window_open=self.progress.batches_in_window > 0)
@@ -176,6 +191,7 @@ class TrainStep:
     def backward_synced(self, loss: Tensor) -> None:
         """Run the backward of one rank of several."""
         assert self.sync is not None
+        # A module's own backward cannot take the flag of the ranks along, so it is sent before.
         if self._overrides_backward:
             self.sync.before_backward(loss)
             self.module.backward(loss)
@@ -187,12 +203,14 @@ class TrainStep:
         """End a batch of one rank of several: complete the reduction of its window."""
         progress = self.progress
         assert self.sync is not None
+        # All ranks step or none: one with gradients makes those without step with zeros.
         progress.has_gradients = self.sync.end(
             closes_window, progress.has_gradients, progress.batches_completed
         )
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Skip a batch; its accumulation window begins and ends as if it had been trained."""
+        # A batch that a step broke off has opened its window already.
         if self.progress.batches_in_window == 0 and (
             self.sync is None or not self.sync.is_batch_open
         ):
@@ -208,6 +226,7 @@ class TrainStep:
         """Start an accumulation window: clear the gradients of the one before."""
         optimizer, hooks, progress = self.optimizer, self.hooks, self.progress
         progress.has_gradients = False
+        # A closure that is called again runs the same window, of which the hook has been told.
         if not self.is_reevaluating:
             hooks.on_before_train_batch(self.trainer, self.module)
         if optimizer is None:
@@ -247,6 +266,7 @@ class TrainStep:
             # Before the hook and clipping, which work on the true gradients.
             self.precision.unscale(optimizer)
         hooks.on_before_optimizer_step(trainer, module, optimizer)
+        # After the hook, so that it sees the gradients as they are, as in Lightning.
         if self._clips:
             module.configure_gradient_clipping(
                 optimizer,
@@ -290,6 +310,7 @@ class MissingLossCheck:
                 "loss, unless that is meant.",
                 TrainerHooksWarning,
             )
+        # Each microbatch of a batch comes here; the batch counts once.
         batch_position = (progress.epochs_completed, batch_idx)
         if batch_position == self._last:
             return
@@ -297,7 +318,10 @@ class MissingLossCheck:
             self._num_missing = 0
         self._last = batch_position
         self._num_missing += 1
-        if self._num_missing >= _ENDLESS_LOADER_LIMIT and self._is_endless:
+        # The check at the end of the epoch would never come.
+        if self._num_missing >= _ENDLESS_LOADER_LIMIT and (
+            context.data.stream is not None and context.data.stream.num_batches == math.inf
+        ):
             self.require_one_loss(batch_idx + 1)
 
     def require_one_loss(self, batches: int) -> None:
@@ -307,6 +331,7 @@ class MissingLossCheck:
             ModuleError: none had.
         """
         epoch = self._context.training.progress.epochs_completed
+        # A stop may have cut off batches that would have had a loss.
         is_all = self._last[0] == epoch and self._num_missing >= batches
         if is_all and not self._context.requests.is_stopping:
             raise ModuleError(
@@ -315,29 +340,3 @@ class MissingLossCheck:
                 "its end, or set self.automatic_optimization = False in __init__ to optimize by "
                 "yourself."
             )
-
-    @property
-    def _is_endless(self) -> bool:
-        """Whether the training loader has no known length."""
-        stream = self._context.data.stream
-        return stream is not None and stream.num_batches == math.inf
-
-
-def _single_optimizer(optimizers: list[Optimizer], module: Module) -> Optimizer | None:
-    """Return the optimizer, or None if there is none.
-
-    Raises:
-        OptimizationError: there are several.
-    """
-    if len(optimizers) > 1:
-        raise OptimizationError(
-            f"{type(module).__qualname__}.configure_optimizers returned {len(optimizers)} "
-            "optimizers: automatic optimization takes one. Set self.automatic_optimization = False "
-            "in __init__ and step each in training_step, or put the parameters into groups of one."
-        )
-    return optimizers[0] if optimizers else None
-
-
-def _uses_torch_zero_grad(optimizer: Optimizer) -> bool:
-    """Return whether an optimizer's `zero_grad` is torch's own."""
-    return type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)

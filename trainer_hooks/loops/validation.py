@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainer_hooks._log import warn
 from trainer_hooks.context.run_state import RunningStage
@@ -86,12 +86,7 @@ class FitValidation:
 
     def after_batch(self) -> None:
         """Validate after the batch that just ended, if that is due inside the epoch."""
-        if self._evaluators is not None:
-            chosen = self._decided_by_rank_zero(self._evaluators.due_on_batch())
-            if chosen:
-                self.run(chosen)
-        elif self._decided_by_rank_zero(self._schedule.is_due_on_batch()):
-            self.run()
+        self._run_if_due((self._evaluators or self._schedule).due_on_batch())
 
     def after_batches(self, *, is_complete: bool) -> None:
         """Validate at the end of the epoch's batches, if that is due.
@@ -99,24 +94,18 @@ class FitValidation:
         Args:
             is_complete: whether all batches of the epoch are done, so that nothing ended it early.
         """
-        if self._evaluators is not None:
-            chosen = self._decided_by_rank_zero(
-                self._evaluators.due_after_batches(is_complete=is_complete)
-            )
-            if chosen:
-                self.run(chosen)
-        elif self._decided_by_rank_zero(
-            self._schedule.is_due_after_batches(is_complete=is_complete)
-        ):
-            self.run()
+        schedule = self._evaluators or self._schedule
+        self._run_if_due(schedule.due_after_batches(is_complete=is_complete))
         # A request that is still set was not due: these weights were validated already.
         self._context.training.progress.is_validation_requested = False
 
-    def _decided_by_rank_zero(self, due: Any) -> Any:
-        """Return rank 0's value, if the ranks may disagree on the due loaders."""
+    def _run_if_due(self, due: bool | list[int]) -> None:
+        """Run a validation of all loaders (True), of those with these indices, or none."""
+        # A validation is full of collectives, so one rank decides for all.
         if self._ranks_may_differ:
-            return self._context.processes.broadcast(due)
-        return due
+            due = self._context.processes.broadcast(due)
+        if due:
+            self.run(due if isinstance(due, list) else None)
 
     def run(self, chosen: list[int] | None = None) -> None:
         """Run one validation, or warn why a requested one is impossible.
@@ -133,12 +122,14 @@ class FitValidation:
             context.validation.snapshot = context.state_registry.snapshot()
             context.state.stage = RunningStage.VALIDATING
             context.training.timekeeper.stopwatch.start_evaluating()
+            # Each rank's forwards have changed its own buffers: all must evaluate the same model.
             if context.processes.is_distributed:
                 context.processes.broadcast_module_buffers(module)
             # Inside a window the gradients are accumulated training state, which must survive.
             if progress.batches_in_window == 0:
                 module.on_validation_model_zero_grad()
             hooks.on_validation_run_start(trainer, module)
+            # A callback may have set the limit in the start hook, for this validation alone.
             EvaluationLoop(context, "validate").run(context.validation.limit)
             context.validation.limit = None
             hooks.on_validation_run_end(trainer, module)

@@ -54,7 +54,7 @@ class ValidationSchedule:
         if self._condition is not None:
             self._condition.mark_done()
 
-    def is_due_on_batch(self) -> bool:
+    def due_on_batch(self) -> bool:
         """Return whether validation is due after the batch that just ended, inside the epoch.
 
         A requested validation is due, unless the epoch's own validation comes next.
@@ -74,7 +74,7 @@ class ValidationSchedule:
             return progress.batches_completed % self.every == 0
         return progress.batches_in_epoch % self.every == 0 and self._is_validation_epoch()
 
-    def is_due_after_batches(self, *, is_complete: bool) -> bool:
+    def due_after_batches(self, *, is_complete: bool) -> bool:
         """Return whether validation is due at the end of the epoch's batches.
 
         It is also due after the possibly last batches of the training, so that the final weights

@@ -8,9 +8,8 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.profilers.advanced import AdvancedProfiler
-    from trainer_hooks.profilers.profiler import PassThroughProfiler, Profiler
+    from trainer_hooks.profilers.profiler import PassThroughProfiler, Profiler, SimpleProfiler
     from trainer_hooks.profilers.pytorch import PyTorchProfiler
-    from trainer_hooks.profilers.simple import SimpleProfiler
 
 __all__ = [
     "AdvancedProfiler",
@@ -28,7 +27,7 @@ if not TYPE_CHECKING:  # with it type checkers would accept any name
             "PassThroughProfiler": "profiler",
             "Profiler": "profiler",
             "PyTorchProfiler": "pytorch",
-            "SimpleProfiler": "simple",
+            "SimpleProfiler": "profiler",
         },
     )
 

@@ -46,9 +46,11 @@ class ActionMonitor:
         first: dict[str, Callable[..., None]] = {}
         last: dict[str, Callable[..., None]] = {}
         for action, begins, ends, with_hooks in ACTIONS:
+            # the first member of the relay comes before all callbacks, the last one after them
             starts, stops = (first, last) if with_hooks else (last, first)
             starts[begins] = partial(self._begin, action)
             stops[ends] = partial(self._end, action)
+        # an error skips the hooks that would end the actions
         last["teardown"] = self._end_all
         self.opening = RelayMember(SimpleNamespace(**first), "the profiler")
         self.closing = RelayMember(SimpleNamespace(**last), "the profiler")
@@ -58,11 +60,12 @@ class ActionMonitor:
     ) -> Callable[..., Any]:
         """Return a function that calls an implementer's hook as an action named after both."""
         kind = type(member.implementer).__name__
+        # two callbacks of one class are two actions, as far as their state keys differ
         key = getattr(member.implementer, "state_key", kind)
         owner = f"[Module]{kind}" if member.skip else f"[Callback]{key}"
-        return self.step(f"{owner}.{hook}", call)
+        return self.as_action(f"{owner}.{hook}", call)
 
-    def step(self, action: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def as_action(self, action: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that runs `call` as an action, unless the same action is open."""
 
         def measured(*args: Any) -> Any:

@@ -78,6 +78,7 @@ class AdvancedProfiler(Profiler):
                 f"AdvancedProfiler.stop({action_name!r}): this action was never started. Call "
                 "start first, or use profile() as a context manager."
             )
+        # the one that counts is the innermost of all, whichever action is ended
         self._profiles[self._open[-1]].disable()
         # the innermost one, as an action may be nested in itself
         del self._open[len(self._open) - 1 - self._open[::-1].index(action_name)]
@@ -99,6 +100,7 @@ class AdvancedProfiler(Profiler):
         super().describe()
         if self.dump_stats:
             for name, profile in self._profiles.items():
+                # an action's name may hold `.`, `[` and quotes, which a file's name had better not
                 profile.dump_stats(self._path(f"{re.sub(r'[^A-Za-z0-9_-]+', '_', name)}.prof"))
 
     def __getstate__(self) -> dict[str, Any]:

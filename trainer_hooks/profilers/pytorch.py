@@ -206,7 +206,9 @@ class PyTorchProfiler(Profiler):
 
     def summary(self) -> str:
         """Return the table of the slowest operations."""
+        # a recording is handed over when it ends, and a table needs the last one
         self._end()
+        # with nvtx the external profiler has the recording
         if self.emit_nvtx:
             return ""
         title = f"{self._stage.upper()} profile".strip()
@@ -228,9 +230,11 @@ class PyTorchProfiler(Profiler):
 
     def _end(self) -> None:
         self._nvtx.close()
+        # marks nest, so that the innermost must end first
         for mark in reversed(self._open.values()):
             mark.__exit__(None, None, None)
         self._open = {}
+        # forgotten first: `stop` calls `_keep_recording`, in which a user's function may raise
         running, self._running = self._running, None
         if running is not None:
             running.stop()
@@ -268,6 +272,7 @@ class LayerNames:
                 self._names[id(layer)] = f"{type(layer).__qualname__}: {name}"
                 self._handles += [
                     layer.register_forward_pre_hook(self._begin),
+                    # always, so that a mark ends also where the forward raises
                     layer.register_forward_hook(self._end, always_call=True),
                 ]
 
@@ -341,6 +346,7 @@ def require_no_other(where: str, advice: str) -> None:
 def write_trace(recorded: profile, path: Path) -> None:
     """Write a recording as a trace for https://ui.perfetto.dev, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # torch compresses a file whose name ends in `.gz`, so that the name keeps its ending
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
     try:
         recorded.export_chrome_trace(str(unfinished))

@@ -41,6 +41,7 @@ def pick_device(
             f"Trainer(accelerator={accelerator!r}): must be one of {', '.join(_ACCELERATORS)}."
             f"{did_you_mean(str(accelerator), _ACCELERATORS)}"
         )
+    # One rank may name any device; of several, each takes the one at its local rank.
     is_single = topology.world_size == 1
     index = _device_index(devices) if is_single else _index_of_rank(devices, topology.local_rank)
     device_type = _available_type(accelerator)
@@ -71,6 +72,7 @@ def pick_device(
 
 def usable_cpus() -> int:
     """Return the number of CPUs that this process may use."""
+    # A scheduler such as SLURM may give a process fewer CPUs than the machine has.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -130,6 +132,7 @@ def _device_index(devices: int | str | Sequence[int]) -> int:
         if "," not in text and indices not in ([1], [-1]):
             raise error
         devices = indices if "," in text else 1
+    # A bool is an int, so that True would mean 1.
     if isinstance(devices, bool):
         raise error
     if isinstance(devices, int):
@@ -146,8 +149,9 @@ def _device_index(devices: int | str | Sequence[int]) -> int:
 
 _OUT_OF_MEMORY_TEXTS = (
     "out of memory",
-    "DefaultCPUAllocator: can't allocate memory",
-    "DefaultCPUAllocator: not enough memory",
+    # torch's CPU allocator raises a plain RuntimeError; the second is its text on Windows.
+    "can't allocate memory",
+    "not enough memory",
     "CUDNN_STATUS_NOT_SUPPORTED",  # cuDNN found no memory for its workspace
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
@@ -164,6 +168,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def free_memory() -> None:
     """Collect garbage and return the allocators' free blocks to the device."""
+    # First: tensors in reference cycles hold their blocks until they are collected.
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

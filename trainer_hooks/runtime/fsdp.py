@@ -25,11 +25,10 @@ from torch.distributed.tensor import DTensor
 
 from trainer_hooks.errors import ModuleError, OptionError, UsageError
 from trainer_hooks.runtime import sharded_tensors as tensors
-from trainer_hooks.runtime.fsdp_strategy import parse_policy
 from trainer_hooks.runtime.gradient_sync import require_no_unused_parameters
 from trainer_hooks.runtime.module_init import materialize
 from trainer_hooks.runtime.process_group import ProcessGroup
-from trainer_hooks.runtime.sharded_tensors import set_accumulated_gradients
+from trainer_hooks.runtime.strategy_options import parse_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
+    from trainer_hooks.runtime.strategy_options import FSDPStrategy
     from trainer_hooks.runtime.topology import Topology
 
-__all__ = ["ShardedGradientSync", "ShardedGroup", "keep_gathered", "release_gathered", "shard"]
+__all__ = ["ShardedGradientSync", "ShardedGroup", "shard"]
 
 
 _HALF_DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
@@ -125,13 +124,26 @@ class ShardedGroup(ProcessGroup):
     def begin_uneven_forwards(self, module: nn.Module) -> None:
         """Gather all weights, so that a forward communicates with no other rank."""
         with self.watchdog.waiting("all weights"):
-            self._gathered_groups = keep_gathered(module)
+            # As the first forward does. It may change the value of the root that is kept below.
+            module._get_fsdp_state()._lazy_init()  # type: ignore[operator] # noqa: SLF001
+            for layer in module.modules():
+                if isinstance(layer, FSDPModule):
+                    layer.unshard()
+                    for group in layer._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001
+                        self._gathered_groups.append((group, group.post_forward_mesh_info))
+                        # Set directly: set_reshard_after_forward would lose the previous value.
+                        group.post_forward_mesh_info = None
 
     def end_uneven_forwards(self, module: nn.Module) -> None:
-        """Release the weights that `begin_uneven_forwards` gathered."""
-        if self._gathered_groups:
-            release_gathered(module, self._gathered_groups)
-            self._gathered_groups = []
+        """Release the weights that `begin_uneven_forwards` gathered, but this rank's shards."""
+        if not self._gathered_groups:
+            return
+        for group, info in self._gathered_groups:
+            group.post_forward_mesh_info = info
+        for layer in module.modules():
+            if isinstance(layer, FSDPModule):
+                layer.reshard()
+        self._gathered_groups = []
 
     def broadcast_module_buffers(self, module: nn.Module) -> None:
         """Copy rank 0's buffers to all ranks, if the strategy's `broadcast_buffers` is set."""
@@ -145,6 +157,7 @@ class ShardedGroup(ProcessGroup):
     def checkpoint_group(self) -> Any:
         """The process group in which checkpoints are written, also while training continues."""
         self.start()
+        # A group of its own: a writing thread's collectives must not meet those of the training.
         if self._checkpoint_group is None:
             self._checkpoint_group = dist.new_group(backend="gloo", timeout=self.options.timeout)
         return self._checkpoint_group
@@ -277,17 +290,28 @@ def shard(
             device cannot initialise its weights.
         OptionError: the policy selects no layer.
     """
+    # `configure_model` has sharded it, or it is fitted again.
     if isinstance(module, FSDPModule):
         materialize(module, device, is_filled=is_filled)
         return
     layers = _layers_to_shard(module, options)
     _require_own_parameters(module, layers)
     _checkpoint_activations(module, options)
+    mixed_precision, half = options.mixed_precision, _HALF_DTYPES.get(precision)
+    if not mixed_precision:
+        # Gradients are summed in float32: 16-bit sums lose small values.
+        reduce_dtype = None if half is None else torch.float32
+        mixed_precision = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=reduce_dtype)
+    offload = options.cpu_offload
+    if not isinstance(offload, OffloadPolicy):
+        # Copies from pinned memory do not block the host; without a GPU nothing can be pinned.
+        pin_memory = torch.cuda.is_available()
+        offload = CPUOffloadPolicy(pin_memory=pin_memory) if offload else OffloadPolicy()
     arguments: dict[str, Any] = {
         "mesh": mesh,
         "reshard_after_forward": options.reshard_after_forward,
-        "mp_policy": options.mixed_precision or _mixed_precision(precision),
-        "offload_policy": _offload(options.cpu_offload),
+        "mp_policy": mixed_precision,
+        "offload_policy": offload,
     }
     # Values keep the buffers alive: the id of a dead one could be reused.
     seen_buffers: dict[int, torch.Tensor] = {}
@@ -306,29 +330,6 @@ def shard(
         # Unused parameters then take part in the reduction with zeros, so that ranks may use
         # different ones.
         module.set_reduce_scatter_unused_params(True)  # type: ignore[operator]
-
-
-def keep_gathered(module: Any) -> list[tuple[Any, Any]]:
-    """Gather all weights of a module and keep them; return the argument for `release_gathered`."""
-    module._get_fsdp_state()._lazy_init()  # noqa: SLF001 - as its first forward does
-    mesh_infos = []
-    for layer in module.modules():
-        if isinstance(layer, FSDPModule):
-            layer.unshard()
-            for group in layer._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001
-                mesh_infos.append((group, group.post_forward_mesh_info))
-                # Set directly: FSDPModule.set_reshard_after_forward would lose the previous value.
-                group.post_forward_mesh_info = None
-    return mesh_infos
-
-
-def release_gathered(module: nn.Module, mesh_infos: list[tuple[Any, Any]]) -> None:
-    """Release all weights but this rank's shards."""
-    for group, info in mesh_infos:
-        group.post_forward_mesh_info = info
-    for layer in module.modules():
-        if isinstance(layer, FSDPModule):
-            layer.reshard()
 
 
 def _layers_to_shard(module: nn.Module, options: FSDPStrategy) -> list[nn.Module]:
@@ -369,6 +370,7 @@ def _layers_by_size(layer: nn.Module, min_parameters: int) -> tuple[list[nn.Modu
         inner, remaining = _layers_by_size(child, min_parameters)
         selected_layers += inner
         num_left += remaining
+    # Counted without the children that are gathered themselves.
     if num_left >= min_parameters and not isinstance(layer, _CONTAINERS):
         return [*selected_layers, layer], 0
     return selected_layers, num_left
@@ -427,22 +429,6 @@ def _checkpoint_activations(module: nn.Module, options: FSDPStrategy) -> None:
         }
         selects = lambda layer: id(layer) in selected  # noqa: E731
     apply_activation_checkpointing(module, check_fn=selects)
-
-
-def _mixed_precision(precision: str) -> MixedPrecisionPolicy:
-    """Return torch's mixed precision policy for a precision of the Trainer."""
-    half = _HALF_DTYPES.get(precision)
-    if half is None:
-        return MixedPrecisionPolicy()
-    # Gradients are summed in float32: 16-bit sums lose small values.
-    return MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
-
-
-def _offload(requested: Any) -> OffloadPolicy:
-    """Return torch's offload policy for the option `cpu_offload`."""
-    if isinstance(requested, OffloadPolicy):
-        return requested
-    return CPUOffloadPolicy(pin_memory=torch.cuda.is_available()) if requested else OffloadPolicy()
 
 
 class ShardedGradientSync:
@@ -510,11 +496,16 @@ class ShardedGradientSync:
         if self._is_first:
             # fully_shard accumulates unsharded gradients outside of `.grad`, where zero_grad cannot
             # clear those of an abandoned window.
-            set_accumulated_gradients(self._module, {})
+            tensors.set_accumulated_gradients(self._module, {})
             self._processes.broadcast_module_buffers(self._module)
             self._is_first = False
-        self._set_synced(closes_window or self._is_manual)
+        is_synced = closes_window or self._is_manual
+        # Only on a change: the call visits every layer.
+        if is_synced is not self._is_synced:
+            self._module.set_requires_gradient_sync(is_synced)
+            self._is_synced = is_synced
         self.is_batch_open, self._has_run, self._is_reduced = True, False, False
+        # From here on any layer of the forward may wait for its weights.
         self._watchdog.begin_computing_wait("weights or gradients")
 
     def finish_backward(self) -> None:
@@ -575,17 +566,6 @@ class ShardedGradientSync:
     def finish_manual_backward(self) -> None:
         """Record that a backward which the step ran is done."""
         self._is_first = False
-
-    def mean(self, loss: Tensor) -> Tensor:
-        """Return the mean of a loss over all ranks, on which an optimizer bases decisions."""
-        selected_layers: Tensor = self._processes.reduce(loss)
-        return selected_layers
-
-    def _set_synced(self, is_synced: bool) -> None:
-        """Let the next backward reduce its gradients, or accumulate them unsharded."""
-        if is_synced is not self._is_synced:
-            self._module.set_requires_gradient_sync(is_synced)
-            self._is_synced = is_synced
 
     def _reduce_accumulated(self) -> None:
         """Reduce the gradients of a window whose last batch was skipped."""

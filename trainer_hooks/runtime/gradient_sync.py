@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,19 +12,13 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer_hooks.errors import OptimizationError, UsageError
 
 if TYPE_CHECKING:
-    from trainer_hooks.runtime.ddp_strategy import DDPStrategy
+    from collections.abc import Callable
+
     from trainer_hooks.runtime.process_group import ProcessGroup
+    from trainer_hooks.runtime.strategy_options import DDPStrategy
 
-__all__ = [
-    "GradientFlag",
-    "GradientSync",
-    "averages_plainly",
-    "register_comm_hook",
-    "require_no_unused_parameters",
-]
+__all__ = ["GradientSync", "register_comm_hook", "require_no_unused_parameters"]
 
-
-_Hook = Callable[[Any, Any], Any]
 
 _MEANS = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
 
@@ -77,16 +70,15 @@ class GradientSync:
 
     def step(self, batch: Any, batch_idx: int) -> Any:
         """Run the step through DistributedDataParallel."""
+        # No parameter is trained, which DistributedDataParallel refuses to wrap.
         if self._ddp is None:
             return self._run_step(batch, batch_idx)
         return self._ddp(batch, batch_idx)
 
     def any_rank_requests(self) -> bool:
         """Return whether any rank had a request in the window; True if that is not known."""
-        any_rank_requests, self._any_rank_requests = (
-            self._any_rank_requests,
-            self._request_flag is None,
-        )
+        any_rank_requests = self._any_rank_requests
+        self._any_rank_requests = self._request_flag is None
         return any_rank_requests
 
     def refresh(self, *, is_window_open: bool) -> None:
@@ -96,6 +88,7 @@ class GradientSync:
             is_window_open: whether the epoch continues inside an accumulation window.
         """
         parameters = list(self._module.parameters())
+        # By identity: the hooks of DDP are on the old objects, and would not fire for new ones.
         if len(parameters) != len(self._parameters) or any(
             new is not old for new, old in zip(parameters, self._parameters, strict=True)
         ):
@@ -114,15 +107,17 @@ class GradientSync:
             # of a parameter that was frozen since.
             if flags != self._flags:
                 self._wrap()
-        self.is_batch_open, self._reduces_next_backward, self._is_reduced = (
-            True,
-            closes_window,
-            False,
-        )
+        self.is_batch_open, self._is_reduced = True, False
+        self._reduces_next_backward = closes_window
         if self._ddp is not None:
+            is_reduced = closes_window and not self._is_manual
+            # Assignments go through nn.Module.__setattr__, which costs more than the comparison.
+            if self._ddp.require_backward_grad_sync is not is_reduced:
+                self._ddp.require_backward_grad_sync = is_reduced
             # Buffers are broadcast at the first forward of a window, the only one that all ranks
             # have: ranks may skip any other batch on their own.
-            self._set_ddp_flags(closes_window and not self._is_manual, self._is_first)
+            if self._ddp.require_forward_param_sync is not self._is_first:
+                self._ddp.require_forward_param_sync = self._is_first
         self._is_first = False
         if closes_window or self._is_manual:
             self._watchdog.begin_computing_wait("the gradients")
@@ -134,6 +129,8 @@ class GradientSync:
 
     def before_backward(self, loss: Tensor) -> None:
         """Send this rank's flag before a backward that the module runs itself."""
+        # The flag comes first: DDP completes its reduction with the last gradient that arrives,
+        # which must be in the backward of the module.
         (_, *parameters), (_, *gradients) = self._batch_roots(loss)
         if parameters:
             torch.autograd.backward(parameters, gradients)
@@ -176,6 +173,7 @@ class GradientSync:
             )
         if not self.is_batch_open:
             self.begin(closes_window)
+            # A forward, too: in the first one of a window all ranks broadcast the buffers.
             if self._ddp is not None:
                 self._ddp(None, -1, is_skipped=True)
 
@@ -191,6 +189,7 @@ class GradientSync:
         self._watchdog.end_computing_wait()
         if not closes_window or self._is_manual:
             return has_gradients
+        # The number of the window makes the counter's name new, and is equal on all ranks.
         self._windows += 1
         self._is_first, self._batches_at_last_step = True, batches
         has_gradients = has_gradients or self._is_reduced
@@ -214,6 +213,7 @@ class GradientSync:
         """Reduce gradients in the backward of `loss`, which the step itself runs."""
         if self._ddp is None:
             return
+        # Off in the forward, as a step may run no backward or several, and each must be prepared.
         self._ddp.require_backward_grad_sync = True
         self._prepare_reducer([loss])
 
@@ -223,20 +223,18 @@ class GradientSync:
             self._ddp.require_backward_grad_sync = False
         self._is_first = True
 
-    def mean(self, loss: Tensor) -> Tensor:
-        """Return the mean of a loss over all ranks, on which an optimizer bases decisions."""
-        mean: Tensor = self._processes.reduce(loss)
-        return mean
-
     def _wrap(self) -> None:
         """Wrap the step in DistributedDataParallel, for the current parameters."""
         self._parameters = list(self._module.parameters())
         self._flags = [parameter.requires_grad for parameter in self._parameters]
+        # The old wrapper first: two of them would both hook into the parameters' gradients.
         self._ddp, self._request_flag, self._any_rank_requests = None, None, True
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
         if trained:
             options, group = self._processes.options, self._processes.training_group
-            if not self._is_manual and averages_plainly(options):
+            # With manual optimization a step may run several backwards: nobody could tell in which
+            # of them the flag is to be sent.
+            if not self._is_manual and _averages_plainly(options):
                 self._request_flag = GradientFlag(trained[-1])
             # Its constructor compares the parameters of all ranks, which is a collective.
             with self._watchdog.waiting("DistributedDataParallel"):
@@ -257,6 +255,7 @@ class GradientSync:
                 f"rank {self._processes.global_rank} left a batch out, but "
                 "DDPStrategy(static_graph=True) says that all steps are alike: leave it out."
             )
+        # The other ranks wait in their backward until each gradient has come from every rank.
         zero = _zero_loss(self._module)
         self._ddp.require_backward_grad_sync = True
         self._prepare_reducer([zero])
@@ -280,16 +279,6 @@ class GradientSync:
             return [loss], [None]
         parameter, gradient = self._request_flag.backward_root(self.has_request())
         return [loss, parameter], [None, gradient]
-
-    def _set_ddp_flags(self, is_reduced: bool, broadcasts_buffers: bool) -> None:
-        """Choose the communication of the next forward and backward of DistributedDataParallel."""
-        ddp = self._ddp
-        assert ddp is not None
-        # Assignments go through nn.Module.__setattr__, which costs more than the comparison.
-        if ddp.require_backward_grad_sync is not is_reduced:
-            ddp.require_backward_grad_sync = is_reduced
-        if ddp.require_forward_param_sync is not broadcasts_buffers:
-            ddp.require_forward_param_sync = broadcasts_buffers
 
     def _prepare_reducer(self, outputs: list[Tensor]) -> None:
         """Prepare torch's reducer for a backward that its own forward did not announce."""
@@ -397,12 +386,13 @@ class GradientFlag(nn.Module):
         return is_set
 
 
-def averages_plainly(options: DDPStrategy) -> bool:
+def _averages_plainly(options: DDPStrategy) -> bool:
     """Return whether every rank gets the plain mean of each gradient, also of a tiny one.
 
     A hook that compresses more than the dtype, or that averages on some steps or ranks only, may
     not give it; then no flag can be sent with the gradients.
     """
+    # Without a hook DDP divides the sum of all ranks by their number.
     if options.ddp_comm_hook is None:
         return True
     return options.ddp_comm_wrapper is None and _is_torch_default_hook(options.ddp_comm_hook)
@@ -418,14 +408,12 @@ def register_comm_hook(ddp: DistributedDataParallel, options: DDPStrategy, group
         state = group
     if options.ddp_comm_wrapper is not None:
         hook = options.ddp_comm_wrapper(hook)
-    ddp.register_comm_hook(state, _without_string_annotations(hook))
-
-
-def _without_string_annotations(hook: _Hook) -> _Hook:
-    """Return the hook without annotations if they are strings, which torch would reject."""
-    if not any(isinstance(value, str) for value in inspect.get_annotations(hook).values()):
-        return hook
-    return lambda state, bucket: hook(state, bucket)
+    wrapped = hook
+    # torch compares the annotations with classes, so it would reject those that are strings, as
+    # `from __future__ import annotations` makes them.
+    if any(isinstance(value, str) for value in inspect.get_annotations(hook).values()):
+        wrapped = lambda state, bucket: hook(state, bucket)  # noqa: E731
+    ddp.register_comm_hook(state, wrapped)
 
 
 def _is_torch_default_hook(hook: object) -> bool:

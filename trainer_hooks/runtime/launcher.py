@@ -63,13 +63,6 @@ def can_rerun_command() -> bool:
     return not is_interactive and (_module_name(main) != "" or is_file)
 
 
-def _threads_per_rank(topology: Topology) -> int:
-    """Return the number of threads that each process of this node is to compute with."""
-    if "OMP_NUM_THREADS" in os.environ:
-        return torch.get_num_threads()
-    return max(1, usable_cpus() // topology.local_world_size)
-
-
 def rank_environment(topology: Topology, rank: int, port: int = 0) -> dict[str, str]:
     """Return the environment variables that tell a launched process its rank."""
     world_size = str(topology.world_size)
@@ -103,7 +96,10 @@ class LaunchedProcesses:
     def __init__(self, topology: Topology, port: int) -> None:
         self._world_size = topology.world_size
         self._is_finished = threading.Event()
-        threads = _threads_per_rank(topology)
+        # Without a limit each rank would start a thread for every CPU of the machine.
+        threads = max(1, usable_cpus() // topology.local_world_size)
+        if "OMP_NUM_THREADS" in os.environ:
+            threads = torch.get_num_threads()
         # OMP_NUM_THREADS is read when torch is loaded, which is too late for this process.
         torch.set_num_threads(threads)
         common = {**os.environ, "OMP_NUM_THREADS": str(threads)}
@@ -123,6 +119,7 @@ class LaunchedProcesses:
 
         A rank that failed comes before one that succeeded.
         """
+        # `poll` also reaps the process, which would stay a zombie.
         exit_codes = [(rank, process.poll()) for rank, process in self._processes.items()]
         for rank, code in sorted(exit_codes, key=lambda rank_and_code: not rank_and_code[1]):
             if code is not None:
@@ -173,6 +170,7 @@ class LaunchedProcesses:
         if has_failed:
             self.terminate(_EXIT_S)
         for rank, process in self._processes.items():
+            # Without a line the user would see a prompt that does not come back, and not why.
             _wait(process, _LOG_AFTER_S)
             if process.poll() is None:
                 print(f"rank 0: waiting for rank {rank} to end", file=sys.stderr, flush=True)

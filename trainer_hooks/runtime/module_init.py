@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,12 +17,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.precision import Precision
 
-__all__ = ["is_on_meta", "materialize", "module_init_context"]
-
-
-def is_on_meta(module: nn.Module) -> bool:
-    """Return whether a module has a tensor on the meta device, without memory."""
-    return any(tensor.is_meta for tensor in chain(module.parameters(), module.buffers()))
+__all__ = ["materialize", "module_init_context"]
 
 
 def materialize(module: nn.Module, device: torch.device, *, is_filled: bool) -> None:
@@ -41,12 +35,18 @@ def materialize(module: nn.Module, device: torch.device, *, is_filled: bool) -> 
     Raises:
         ModuleError: a layer has no `reset_parameters`, or two layers share a parameter.
     """
-    meta_layers = [layer for layer in module.modules() if _has_meta_tensor(layer)]
+    meta_layers = [
+        layer
+        for layer in module.modules()
+        if any(t.is_meta for t in (*layer.parameters(recurse=False), *layer.buffers(recurse=False)))
+    ]
     _require_single(module, meta_layers)
     for layer in meta_layers:
         # Not recursive: child layers are in the list themselves, in the order of the module.
         layer.to_empty(device=device, recurse=False)
-        reset = _reset_method(layer)
+        # nn.MultiheadAttention and nn.Transformer have the private name.
+        resets = (getattr(layer, n, None) for n in ("reset_parameters", "_reset_parameters"))
+        reset: Callable[[], object] | None = next(filter(callable, resets), None)
         if reset is not None:
             reset()
         elif not is_filled:
@@ -56,12 +56,6 @@ def materialize(module: nn.Module, device: torch.device, *, is_filled: bool) -> 
                 "nobody could give it its first weights: define it, build it elsewhere, or fit "
                 "with a ckpt_path that has them."
             )
-
-
-def _has_meta_tensor(layer: nn.Module) -> bool:
-    """Return whether a layer itself has a tensor on the meta device."""
-    tensors = chain(layer.parameters(recurse=False), layer.buffers(recurse=False))
-    return any(tensor.is_meta for tensor in tensors)
 
 
 def _require_single(module: nn.Module, meta_layers: list[nn.Module]) -> None:
@@ -80,16 +74,6 @@ def _require_single(module: nn.Module, meta_layers: list[nn.Module]) -> None:
             known_names[id(parameter)] = full_name
 
 
-def _reset_method(layer: nn.Module) -> Callable[[], object] | None:
-    """Return the layer's method that initialises its parameters, or None."""
-    # nn.MultiheadAttention and nn.Transformer have the private name.
-    for name in ("reset_parameters", "_reset_parameters"):
-        method: Callable[[], object] | None = getattr(layer, name, None)
-        if callable(method):
-            return method
-    return None
-
-
 @contextmanager
 def module_init_context(
     device: torch.device, precision: Precision, is_sharded: bool, skips_init: bool | None
@@ -106,8 +90,8 @@ def module_init_context(
     # Sharded layers are built without memory, so that no rank ever holds all weights.
     on_meta = is_sharded and skips_init is not False
     init_context = _SkipInit() if skips_init and not on_meta else nullcontext()
-    full_name = torch.device("meta") if on_meta else device
-    with precision.building_context(), full_name, init_context:
+    build_device = torch.device("meta") if on_meta else device
+    with precision.building_context(), build_device, init_context:
         yield
 
 

@@ -41,15 +41,13 @@ def map_tensors(
         return type(batch)(*(map_tensors(item, convert, is_convertible) for item in batch))
     if isinstance(batch, list | tuple):
         return type(batch)([map_tensors(item, convert, is_convertible) for item in batch])
-    if isinstance(batch, defaultdict):
-        converted = {
-            key: map_tensors(value, convert, is_convertible) for key, value in batch.items()
-        }
-        return type(batch)(batch.default_factory, converted)
     if isinstance(batch, Mapping):
         converted = {
             key: map_tensors(value, convert, is_convertible) for key, value in batch.items()
         }
+        # Its constructor takes the factory before the items.
+        if isinstance(batch, defaultdict):
+            return type(batch)(batch.default_factory, converted)
         return converted if type(batch) is dict else type(batch)(converted)  # type: ignore[call-arg]
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         return dataclasses.replace(

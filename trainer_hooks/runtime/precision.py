@@ -160,6 +160,7 @@ class _ScaledAutocast(_Autocast):
         self.unscale(optimizer)
         self.scaler.step(optimizer)
         self.scaler.update()
+        # Only this one's: with several optimizers another may be unscaled and not stepped yet.
         self._unscaled.discard(id(optimizer))
 
     def state_dict(self) -> dict[str, Any]:

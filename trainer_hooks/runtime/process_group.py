@@ -108,11 +108,13 @@ class ProcessGroup(Processes):
             _GROUPS[world] = group, training, watchdog
             if self._launched is not None:
                 self._launched.watch(watchdog.report_rank_failure)
+        # Last, as it marks the group as started.
         self._watchdog = _GROUPS[world][2]
 
     def remote_failure(self, error: BaseException) -> str:
         """Return the failure of another rank that may have caused `error`, or an empty text."""
         text = self.watchdog.remote_failure()
+        # A lost connection is a RuntimeError; the rank that launched the others sees them exit.
         if text or self._launched is None or not isinstance(error, RuntimeError):
             return text
         # The connections of a process that dies close a moment before its exit can be seen.
@@ -177,6 +179,7 @@ class ProcessGroup(Processes):
         name = "sum" if reduce_op is None else str(reduce_op).lower()
         if name not in operations:
             raise UsageError(f"reduce_op {reduce_op!r}: must be one of {', '.join(operations)}.")
+        # A copy, as all_reduce works in place.
         reduced = torch.as_tensor(tensor).detach().clone()
         is_mean = name in ("mean", "avg")
         # The mean of integers is no integer.
@@ -287,6 +290,7 @@ class ProcessGroup(Processes):
     def stop(self) -> None:
         """Destroy the process group that was made here, as this process exits."""
         _GROUPS.clear()
+        # After a failure a destruction would wait for ranks that are gone.
         if dist.is_initialized() and not (
             self._watchdog is not None and self._watchdog.has_seen_failure
         ):

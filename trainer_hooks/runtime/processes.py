@@ -83,6 +83,7 @@ class Processes:
             precision: name of the run's precision.
             is_filled: whether a checkpoint with all weights is loaded next.
         """
+        # `.to` refuses tensors on the meta device, which have no values to copy.
         if any(parameter.is_meta for parameter in module.parameters()):
             from trainer_hooks.runtime.module_init import materialize
 

@@ -7,18 +7,23 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
 
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.relay import current_hook_and_callback, error_summary_with_notes
-from trainer_hooks.runtime.hang_detection import DeclaredWait, WaitDetector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from trainer_hooks.runtime.topology import Topology
 
 __all__ = ["RankWatchdog"]
+
 
 _POLL_S = 0.5
 """Seconds between two looks at the store."""
@@ -62,7 +67,7 @@ class RankWatchdog:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._patience = patience
-        self._declared_wait: DeclaredWait | None = None
+        self._declared_wait: Wait | None = None
         self._wait_detector = WaitDetector(0)
         self._published_wait = ""
         self._has_failed = threading.Event()
@@ -79,9 +84,11 @@ class RankWatchdog:
                 "a process failed in the run before, so that the processes do not find together "
                 "any more: start them anew."
             )
+        # Of all trainers: a key of the store must not be one of an earlier run's.
         RankWatchdog._runs_begun += 1
         self.run = RankWatchdog._runs_begun
         self._wait_detector = WaitDetector(threading.get_ident())
+        # A new event: the thread of the run before may still be about to read its own.
         self._stopped = threading.Event()
         self._has_failed.clear()
         self._declared_wait = None
@@ -111,6 +118,7 @@ class RankWatchdog:
         """Report that a rank failed, which may have died without a report of its own."""
         # The rank that hosts the store may be gone; then the other ranks see a lost connection.
         with suppress(RuntimeError):
+            # Sets the key only if it is missing: later failures follow from the first.
             self._store.compare_set(self._key("error"), "", f"{rank}\n{text}")
 
     def remote_failure(self) -> str:
@@ -128,7 +136,7 @@ class RankWatchdog:
     @contextmanager
     def waiting(self, purpose: str) -> Iterator[None]:
         """Declare that this rank waits for the others, for the time of the context."""
-        self._declared_wait = DeclaredWait(purpose, time.monotonic())
+        self._declared_wait = Wait(purpose, time.monotonic())
         try:
             yield
         finally:
@@ -136,7 +144,7 @@ class RankWatchdog:
 
     def begin_computing_wait(self, purpose: str) -> None:
         """Declare that this rank computes and then waits for the others, from here on."""
-        self._declared_wait = DeclaredWait(purpose, 0.0, computes=True)
+        self._declared_wait = Wait(purpose, 0.0, computes=True)
 
     def end_computing_wait(self) -> None:
         """Declare that the wait is over."""
@@ -149,6 +157,7 @@ class RankWatchdog:
     def _read_failure(self) -> tuple[int, str]:
         """Return rank and text of the first reported error; -1 and an empty text if none."""
         key = self._key("error")
+        # Asked first, as `get` waits for a key that is missing.
         if not self._store.check([key]):
             return -1, ""
         rank, text = self._store.get(key).decode().split("\n", 1)
@@ -190,6 +199,7 @@ class RankWatchdog:
         if wait is not None and time.monotonic() - wait.since >= self._patience:
             hook = current_hook_and_callback(self._wait_detector.frame())
             message = f"{wait.since}:{wait.purpose}{f' in {hook}' if hook else ''}"
+        # Only a change, so that a run which goes on sends nothing to the store.
         if message != self._published_wait:
             self._store.set(self._key(f"waits/{self._rank}"), message)
             self._published_wait = message
@@ -228,3 +238,94 @@ class RankWatchdog:
                 "come to the same collectives in the same order",
             )
         return waits
+
+
+_TORCH = str(Path(torch.__file__).parent)
+_DISTRIBUTED_CODE = f"{_TORCH}/distributed/"
+_BACKWARD_CODE = (f"{_TORCH}/autograd/graph.py", f"{_TORCH}/nn/parallel/distributed.py")
+_POINT_TO_POINT = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
+"""Calls between two ranks, which wait in different functions while they communicate."""
+
+_IDLE_CPU_FRACTION = 0.02
+"""Largest fraction of a CPU that a process uses while it only waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A wait of a rank for the others: declared by the rank itself, or detected.
+
+    Attributes:
+        purpose: reason of the wait, for messages.
+        since: its start, by `time.monotonic`.
+        computes: whether the rank has declared that it computes first, so that it may not wait yet.
+    """
+
+    purpose: str
+    since: float
+    computes: bool = False
+
+
+class WaitDetector:
+    """Detect a wait by sampling the stack of a thread.
+
+    If the thread is at the same instruction inside torch.distributed at each sample, it waits. A
+    backward is a wait only if the process uses next to no CPU time meanwhile: it may compute.
+
+    Args:
+        thread: identifier of the thread, from `threading.get_ident`.
+    """
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
+        self._frame: FrameType | None = None
+        self._instruction = -1
+        self._since = self._cpu_time = 0.0
+
+    def detect(self, declared: Wait | None) -> Wait | None:
+        """Sample the thread's stack and return its wait, or None.
+
+        Args:
+            declared: the wait that the rank declared, or None.
+        """
+        if declared is not None and not declared.computes:
+            self._frame = None
+            return declared
+        frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - documented
+        if frame is None or not frame.f_code.co_filename.startswith(
+            (_DISTRIBUTED_CODE, *_BACKWARD_CODE)
+        ):
+            self._frame = None
+            return None
+        # CPU time of all threads: a backward computes in threads of autograd.
+        now, cpu_time = time.monotonic(), time.process_time()
+        # The same frame at the same instruction means that the thread has not moved since the last
+        # sample.
+        if frame is not self._frame or frame.f_lasti != self._instruction:
+            # The frame itself is kept, not its id: a new frame could get the same id.
+            self._frame, self._instruction = frame, frame.f_lasti
+            self._since, self._cpu_time = now, cpu_time
+        if frame.f_code.co_filename.startswith(_DISTRIBUTED_CODE):
+            name = _outermost_function(frame)
+            is_wait = name not in _POINT_TO_POINT
+            return Wait(f"torch.distributed.{name}", self._since) if is_wait else None
+        # A fraction of the time, and as many seconds for what the samples themselves cost.
+        idle_cpu = _IDLE_CPU_FRACTION * (now - self._since) + _IDLE_CPU_FRACTION
+        if declared is None or cpu_time - self._cpu_time > idle_cpu:
+            return None
+        return Wait(declared.purpose, self._since)
+
+    def frame(self) -> FrameType | None:
+        """Return the frame that the thread executes."""
+        return sys._current_frames().get(self._thread)  # noqa: SLF001 - documented
+
+
+def _outermost_function(frame: FrameType) -> str:
+    """Return the name of the outermost function of torch.distributed on the stack of a frame."""
+    name = frame.f_code.co_name
+    outer: FrameType | None = frame
+    while outer is not None and outer.f_code.co_filename.startswith(_DISTRIBUTED_CODE):
+        # torch decorates its collectives, and the decorator's function has this name.
+        if outer.f_code.co_name != "wrapper":
+            name = outer.f_code.co_name
+        outer = outer.f_back
+    return name

@@ -76,6 +76,7 @@ def open_rendezvous_store(
     if topology.starts:
         assert isinstance(store, TCPStore)
         launched = LaunchedProcesses(topology, store.port)
+        # The script may go on after the fit; so may the other ranks, which run it as well.
         atexit.register(launched.join)
     if is_first:
         _wait_for_ranks(store, topology, timeout, launched)
@@ -170,6 +171,7 @@ def open_attempt_store(topology: Topology, timeout: timedelta) -> Any:
     if topology.global_rank:
         token = uuid.uuid4().hex
         agent_store.set(f"asked/{topology.global_rank}", token)
+        # A token and not the rank: an answer to a rank of an earlier attempt may be there still.
         agent_store.wait([f"answers/{token}"], timeout)
         attempt_name = agent_store.get(f"answers/{token}").decode()
         agent_store.add(f"arrived/{attempt_name}", 1)

@@ -182,11 +182,16 @@ class SeparateRandomState:
         self._outer_states = (random.getstate(), torch.get_rng_state(), outer_numpy)
         if self._python is None:
             random.seed(self._seed)
-            torch.set_rng_state(_seeded(self._seed, like=self._outer_states[1]))
+            state = torch.Generator().manual_seed(self._seed).get_state()
+            # The first eight bytes hold the initial seed, from which DataLoader derives the seeds
+            # of workers: those that start inside must get the run's.
+            state[:8] = self._outer_states[1][:8]
+            torch.set_rng_state(state)
         else:
             random.setstate(self._python)
             torch.set_rng_state(self._torch)
         if numpy is not None:
+            # MT19937 is the bit generator of NumPy's global functions.
             self._numpy = self._numpy or numpy.random.MT19937(self._seed)
             numpy.random.set_bit_generator(self._numpy)
 
@@ -198,15 +203,6 @@ class SeparateRandomState:
         if numpy_outer is not None:
             numpy = _numpy()
             numpy.random.set_bit_generator(numpy_outer)
-
-
-def _seeded(seed: int, like: torch.Tensor) -> torch.Tensor:
-    """Return a seeded CPU state of torch with the `initial_seed` of the state `like`."""
-    state = torch.Generator().manual_seed(seed).get_state()
-    # The first eight bytes hold the initial seed, from which DataLoader derives the seeds of
-    # workers: those that start inside must get the run's.
-    state[:8] = like[:8]
-    return state
 
 
 def _numpy() -> Any:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckpointSharder",
     "accumulated_gradients",
-    "clear_accumulated_gradient",
     "extract_shards",
     "gather_shards",
     "map_nested_tensors",
@@ -157,6 +156,7 @@ class CheckpointSharder:
     ) -> dict[str, Any]:
         """Return an optimizer's saved state, sharded like the parameters it belongs to."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        # A saved state knows parameters by number, in the order of the groups.
         numbers = [number for group in state["param_groups"] for number in group["params"]]
         result = dict(state.get("state", {}))
         for number, parameter in zip(numbers, parameters, strict=True):
@@ -172,6 +172,7 @@ class CheckpointSharder:
                     parameter_state[name] = self._shard_like(
                         value, parameter, tensor_path, value.dtype
                     )
+                # Of another shape, as Adafactor's row and column means: whole on every rank.
                 elif isinstance(parameter, DTensor):
                     parameter_state[name] = self._shard_like(value, value, tensor_path, value.dtype)
                     self._replicated.append((parameter_state, name, parameter))
@@ -220,17 +221,13 @@ def accumulated_gradients(module: nn.Module) -> dict[str, Tensor]:
 def set_accumulated_gradients(module: nn.Module, gradients: Mapping[str, Tensor]) -> None:
     """Restore the gradients that a window accumulates until its end."""
     for name, fsdp_parameter in _fsdp_parameters(module):
-        clear_accumulated_gradient(fsdp_parameter)
+        fsdp_parameter.unsharded_accumulated_grad = None
+        # The attribute exists once a layer was gathered for the first time.
+        if hasattr(fsdp_parameter, "_unsharded_param"):
+            fsdp_parameter._unsharded_param.grad = None  # noqa: SLF001 - torch tells it nowhere else
         if name in gradients:
             device = fsdp_parameter.sharded_param.to_local().device
             fsdp_parameter.unsharded_accumulated_grad = gradients[name].detach().clone().to(device)
-
-
-def clear_accumulated_gradient(fsdp_parameter: Any) -> None:
-    """Clear the gradient that a parameter accumulates."""
-    fsdp_parameter.unsharded_accumulated_grad = None
-    if hasattr(fsdp_parameter, "_unsharded_param"):
-        fsdp_parameter._unsharded_param.grad = None  # noqa: SLF001 - torch tells it nowhere else
 
 
 def _fsdp_parameters(module: nn.Module) -> Iterator[tuple[str, Any]]:

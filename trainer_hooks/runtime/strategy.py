@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
-from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.errors import OptionError, did_you_mean
-from trainer_hooks.runtime.ddp_strategy import DDPStrategy
+from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
 from trainer_hooks.runtime.topology import (
     NOTEBOOK,
     SCRIPT,
@@ -26,16 +25,9 @@ from trainer_hooks.runtime.topology import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
     from trainer_hooks.runtime.process_group import ProcessGroup
 
-__all__ = [
-    "make_process_group",
-    "plan_launch",
-    "requested_device_count",
-    "require_single_process",
-    "resolve_strategy",
-]
+__all__ = ["make_process_group", "resolve_strategy"]
 
 
 _FORKS = ("ddp_notebook", "ddp_fork")
@@ -46,10 +38,10 @@ _ALTERNATIVES = {
 }
 
 
-def plan_launch(
+def _plan_launch(
     may_fork: bool,
     devices: int | str | Sequence[int],
-    num_nodes: int,
+    count: int,
     environ: Mapping[str, str] | None,
 ) -> Topology:
     """Return the topology of the ranks that this single process has to launch; nothing starts yet.
@@ -57,16 +49,12 @@ def plan_launch(
     Args:
         may_fork: whether to fork the ranks even in a script.
         devices: the Trainer's option.
-        num_nodes: the Trainer's option.
+        count: the number of ranks that it asks for.
         environ: environment variables; by default those of this process.
 
     Raises:
-        OptionError: a launcher has started this process, or is needed.
+        OptionError: a launcher has started this process.
     """
-    _require_single_node(num_nodes)
-    count = requested_device_count(devices)
-    if count is None or count < 2:
-        return SINGLE_PROCESS
     has_group = dist.is_available() and dist.is_initialized()
     if has_group or "RANK" in (os.environ if environ is None else environ):
         launched_by = "a process group of one process" if has_group else "torchrun with one process"
@@ -91,36 +79,7 @@ def plan_launch(
     )
 
 
-def require_single_process(devices: int | str | Sequence[int], num_nodes: int) -> None:
-    """Check that the options ask for a single process.
-
-    Raises:
-        OptionError: they ask for more.
-    """
-    _require_single_node(num_nodes)
-    count = requested_device_count(devices)
-    if count is not None and count > 1:
-        raise OptionError(
-            f"Trainer(strategy='single_device', devices={devices!r}): each device takes a process. "
-            "Leave strategy at 'auto', or devices."
-        )
-
-
-def _require_single_node(num_nodes: int) -> None:
-    """Check that the options ask for a single node.
-
-    Raises:
-        OptionError: they ask for more.
-    """
-    if num_nodes != 1:
-        raise OptionError(
-            f"Trainer(num_nodes={num_nodes!r}): this is one process on one machine. Start it on "
-            f"each of them with torchrun --nnodes {num_nodes} --nproc-per-node N --rdzv-endpoint "
-            "HOST:PORT train.py, or leave num_nodes out."
-        )
-
-
-def requested_device_count(devices: int | str | Sequence[int]) -> int | None:
+def _requested_device_count(devices: int | str | Sequence[int]) -> int | None:
     """Return the number of devices per node that the option asks for; None if left open."""
     if isinstance(devices, bool):
         return None  # `pick_device` raises the error
@@ -168,30 +127,39 @@ def resolve_strategy(
     Raises:
         OptionError: a value is unknown, or does not fit the ranks that were launched.
     """
-    # Not imported for the check: an FSDPStrategy can only be passed if its module is loaded.
-    fsdp = class_if_loaded("trainer_hooks.runtime.fsdp_strategy", "FSDPStrategy")
-    is_strategy_object = isinstance(strategy, (DDPStrategy, fsdp))
-    if not is_strategy_object and strategy not in _NAMES:
+    options: DDPStrategy | FSDPStrategy
+    if isinstance(strategy, DDPStrategy | FSDPStrategy):
+        options = strategy
+    elif strategy in _NAMES:
+        finds_unused = strategy == "ddp_find_unused_parameters_true"
+        options = (
+            FSDPStrategy()
+            if strategy == "fsdp"
+            else DDPStrategy(find_unused_parameters=finds_unused)
+        )
+    else:
         hint = _ALTERNATIVES.get(str(strategy)) or did_you_mean(str(strategy), _NAMES)
         raise OptionError(
             f"Trainer(strategy={strategy!r}): must be one of {', '.join(_NAMES)}, a DDPStrategy or "
             f"an FSDPStrategy.{hint}"
         )
-    options: DDPStrategy | FSDPStrategy = DDPStrategy()
-    if is_strategy_object:
-        options = cast("DDPStrategy | FSDPStrategy", strategy)
-    elif strategy == "fsdp":
-        from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
-
-        options = FSDPStrategy()
-    if strategy == "ddp_find_unused_parameters_true":
-        options = DDPStrategy(find_unused_parameters=True)
     topology = _read_topology(strategy, environ)
-    if topology.world_size == 1 and strategy == "single_device":
-        require_single_process(devices, num_nodes)
-        return topology, options
     if topology.world_size == 1:
-        return plan_launch(strategy in _FORKS, devices, num_nodes, environ), options
+        if num_nodes != 1:
+            raise OptionError(
+                f"Trainer(num_nodes={num_nodes!r}): this is one process on one machine. Start it "
+                f"on each of them with torchrun --nnodes {num_nodes} --nproc-per-node N "
+                "--rdzv-endpoint HOST:PORT train.py, or leave num_nodes out."
+            )
+        count = _requested_device_count(devices) or 1
+        if count > 1 and strategy == "single_device":
+            raise OptionError(
+                f"Trainer(strategy='single_device', devices={devices!r}): each device takes a "
+                "process. Leave strategy at 'auto', or devices."
+            )
+        if count > 1:
+            topology = _plan_launch(strategy in _FORKS, devices, count, environ)
+        return topology, options
     if strategy == "single_device":
         raise OptionError(
             f"Trainer(strategy='single_device'): {topology.launcher} has {topology.world_size} "
@@ -225,8 +193,9 @@ def _require_matching_counts(
     Raises:
         OptionError: they do not.
     """
-    count = requested_device_count(devices)
+    count = _requested_device_count(devices)
     local_world_size = topology.local_world_size
+    # The launched ranks run the whole script, and so make every trainer in it.
     if topology.launcher == SCRIPT and count != local_world_size:
         raise OptionError(
             f"Trainer(devices={devices!r}): this script has started {local_world_size} processes "

@@ -22,8 +22,6 @@ __all__ = [
     "STARTED",
     "Topology",
     "first_host",
-    "int_from_environment",
-    "read_slurm",
     "read_topology",
 ]
 
@@ -32,7 +30,7 @@ _BASE_PORT, _NUM_PORTS = 15_000, 10_000
 """First port for the rendezvous of SLURM jobs, offset by the job's number; as in Lightning."""
 
 
-def read_slurm(environ: Mapping[str, str]) -> dict[str, Any]:
+def _read_slurm(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a `Topology` for a task of SLURM, or an empty dict for a single process.
 
     A shell (`srun --pty bash`, `salloc`) is a single process, whatever the job has allocated. So is
@@ -53,15 +51,13 @@ def read_slurm(environ: Mapping[str, str]) -> dict[str, Any]:
             "tasks find each other. Start them with srun, or pass "
             'Trainer(strategy="single_device") to let each train alone.'
         )
-    nodes = int_from_environment(
-        environ, "SLURM_STEP_NUM_NODES", int_from_environment(environ, "SLURM_NNODES", 1)
+    nodes = _int_from_environment(
+        environ, "SLURM_STEP_NUM_NODES", _int_from_environment(environ, "SLURM_NNODES", 1)
     )
-    node = int_from_environment(environ, "SLURM_NODEID", 0)
+    node = _int_from_environment(environ, "SLURM_NODEID", 0)
     tasks_by_node = _tasks_per_node(environ, tasks, nodes)
-    rank, local_rank = (
-        int_from_environment(environ, "SLURM_PROCID", 0),
-        int_from_environment(environ, "SLURM_LOCALID", 0),
-    )
+    rank = _int_from_environment(environ, "SLURM_PROCID", 0)
+    local_rank = _int_from_environment(environ, "SLURM_LOCALID", 0)
     if not (rank < tasks and node < len(tasks_by_node) and local_rank < tasks_by_node[node]):
         raise OptionError(
             f"SLURM_PROCID={rank}, SLURM_NODEID={node}, SLURM_LOCALID={local_rank} in the "
@@ -69,7 +65,9 @@ def read_slurm(environ: Mapping[str, str]) -> dict[str, Any]:
             "tasks each)."
         )
     host = environ.get("MASTER_ADDR") or first_host(hosts)
-    port = int_from_environment(environ, "MASTER_PORT", _default_port(environ))
+    # By the job's number, so that two jobs on one node do not take each other's port.
+    default_port = _BASE_PORT + _int_from_environment(environ, "SLURM_JOB_ID", 0) % _NUM_PORTS
+    port = _int_from_environment(environ, "MASTER_PORT", default_port)
     return {
         "world_size": tasks, "global_rank": rank, "local_rank": local_rank, "node_rank": node,
         "local_world_size": tasks_by_node[node], "launcher": "SLURM", "nodes": nodes,
@@ -94,10 +92,10 @@ def _task_count(environ: Mapping[str, str]) -> int:
     if job_name == "bash":  # the job of `srun --pty bash`; Lightning recognises the same names
         return 1
     tasks_of_job = (
-        1 if job_name == "interactive" else int_from_environment(environ, "SLURM_NTASKS", 1)
+        1 if job_name == "interactive" else _int_from_environment(environ, "SLURM_NTASKS", 1)
     )
     # srun inside a job, even an interactive one, may start fewer tasks than the job has.
-    return int_from_environment(environ, "SLURM_STEP_NUM_TASKS", tasks_of_job)
+    return _int_from_environment(environ, "SLURM_STEP_NUM_TASKS", tasks_of_job)
 
 
 def _tasks_per_node(environ: Mapping[str, str], tasks: int, nodes: int) -> list[int]:
@@ -111,12 +109,7 @@ def _tasks_per_node(environ: Mapping[str, str], tasks: int, nodes: int) -> list[
     return [-(-(tasks - node) // nodes) for node in range(nodes)]
 
 
-def _default_port(environ: Mapping[str, str]) -> int:
-    """Return a port for the rendezvous that differs between jobs."""
-    return _BASE_PORT + int_from_environment(environ, "SLURM_JOB_ID", 0) % _NUM_PORTS
-
-
-def int_from_environment(environ: Mapping[str, str], name: str, default: int) -> int:
+def _int_from_environment(environ: Mapping[str, str], name: str, default: int) -> int:
     """Return an environment variable as an integer.
 
     Raises:
@@ -198,10 +191,10 @@ def read_topology(environ: Mapping[str, str] = os.environ) -> Topology:
         return _topology_of_group(environ)
     # torchrun inside a SLURM job sets RANK, and then it is the launcher.
     if "RANK" not in environ and "SLURM_NTASKS" in environ:
-        fields = read_slurm(environ)
+        fields = _read_slurm(environ)
         if fields:
             return Topology(**fields)
-    world_size = int_from_environment(environ, "WORLD_SIZE", 1)
+    world_size = _int_from_environment(environ, "WORLD_SIZE", 1)
     return SINGLE_PROCESS if world_size == 1 else _topology_of_torchrun(environ, world_size)
 
 
@@ -217,10 +210,10 @@ def _topology_of_torchrun(environ: Mapping[str, str], world_size: int) -> Topolo
     launcher = environ.get(STARTED, "torchrun")
     return Topology(
         world_size,
-        int_from_environment(environ, "RANK", 0),
-        int_from_environment(environ, "LOCAL_RANK", 0),
-        int_from_environment(environ, "GROUP_RANK", 0),
-        int_from_environment(environ, "LOCAL_WORLD_SIZE", 1),
+        _int_from_environment(environ, "RANK", 0),
+        _int_from_environment(environ, "LOCAL_RANK", 0),
+        _int_from_environment(environ, "GROUP_RANK", 0),
+        _int_from_environment(environ, "LOCAL_WORLD_SIZE", 1),
         launcher,
         address=f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}" if STARTED in environ else "",
     )
@@ -231,12 +224,12 @@ def _topology_of_group(environ: Mapping[str, str]) -> Topology:
     world_size, rank = dist.get_world_size(), dist.get_rank()
     if world_size == 1:
         return SINGLE_PROCESS
-    local_world_size = int_from_environment(environ, "LOCAL_WORLD_SIZE", world_size)
+    local_world_size = _int_from_environment(environ, "LOCAL_WORLD_SIZE", world_size)
     return Topology(
         world_size,
         rank,
-        int_from_environment(environ, "LOCAL_RANK", rank % local_world_size),
-        int_from_environment(environ, "GROUP_RANK", rank // local_world_size),
+        _int_from_environment(environ, "LOCAL_RANK", rank % local_world_size),
+        _int_from_environment(environ, "GROUP_RANK", rank // local_world_size),
         local_world_size,
         EXISTING,
     )

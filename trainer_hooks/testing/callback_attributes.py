@@ -82,6 +82,7 @@ def attribute_values(
         module: the trained module, which is left out.
         names: names of attributes that are left out, too.
     """
+    # all submodules too: a callback may hold one of them, whose weights change in training
     walk = _AttributeWalk({id(part) for part in module.modules()})
     return dict(walk.attributes(callback, "", names))
 
@@ -98,13 +99,14 @@ def public_values(callback: Callback, module: nn.Module) -> AttributeValues:
     )
     walk = _AttributeWalk({id(part) for part in module.modules()})
     for name in set(dir(type(callback))) - set(dir(Callback)) - set(values):
+        # `getattr_static`: reading a property here would run it outside of the `suppress`
         if _is_property(inspect.getattr_static(callback, name)):
             with contextlib.suppress(Exception):  # a property may raise outside of a run
                 values |= walk.read(name, getattr(callback, name))
     return {
         path: value
         for path, value in values.items()
-        if not any(step.startswith("_") for step in path.split("."))
+        if not any(name.startswith("_") for name in path.split("."))
     }
 
 
@@ -135,6 +137,7 @@ class _AttributeWalk:
         An object that is reached by two paths is read once.
         """
         self._closed.add(id(owner))
+        # sorted, so that an object with two paths is read at the same one in each run
         for name, value in sorted(_attributes_of(owner), key=itemgetter(0)):
             if name not in left_out:
                 yield from self.read(f"{path}{name}", value).items()
@@ -162,6 +165,7 @@ class _AttributeWalk:
             return tuple(value)
         if isinstance(value, _VALUES):
             return value
+        # a copy, since training goes on to change it in place
         if isinstance(value, torch.Tensor):
             return value.detach().clone()
         if isinstance(value, torch.Generator):
@@ -198,6 +202,7 @@ class _AttributeWalk:
             items = {item for item in value if isinstance(item, plain)}
         else:
             items = [self._value(item) for item in value if not self._is_left_out(item)]
+        # open again: a container that two attributes share is compared at both
         self._closed.discard(id(value))
         return items
 

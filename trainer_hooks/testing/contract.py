@@ -15,7 +15,7 @@ import torch
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import CallbackError, OptionError, TrainerHooksWarning, did_you_mean
 from trainer_hooks.runtime import rng
-from trainer_hooks.testing import contract_checks
+from trainer_hooks.testing import contract_checks as checks
 from trainer_hooks.testing.contract_report import (
     Check,
     CheckNote,
@@ -37,97 +37,52 @@ __all__ = ["CHECKS", "check_callback", "examine_callback"]
 Factory = Callable[[], object]
 
 _MADE = ("construction",)
-_RUNS = ("construction", "hook_signatures", "first_fit")
+_CALLABLE = (*_MADE, "hook_signatures")
+_RUNS = (*_CALLABLE, "first_fit")
 
 CHECKS: tuple[Check, ...] = (
+    Check("construction", "the factory makes a new callback each time", checks.check_construction),
+    Check("hook_names", "every method named on_... is a hook", checks.check_hook_names, _MADE),
     Check(
-        "construction",
-        "the factory makes a new callback each time",
-        contract_checks.check_construction,
-    ),
-    Check(
-        "hook_names",
-        "every method named on_... is a hook",
-        contract_checks.check_hook_names,
+        "hook_signatures", "every hook can take what it is given", checks.check_hook_signatures,
         _MADE,
     ),
+    Check("first_fit", "a fit raises nothing", checks.check_first_fit, _CALLABLE),
     Check(
-        "hook_signatures",
-        "every hook can take what it is given",
-        contract_checks.check_hook_signatures,
-        _MADE,
+        "global_state", "the process is as it was once the trainer is closed",
+        checks.check_global_state, _MADE,
     ),
     Check(
-        "first_fit",
-        "a fit raises nothing",
-        contract_checks.check_first_fit,
-        ("construction", "hook_signatures"),
-    ),
-    Check(
-        "global_state",
-        "the process is as it was once the trainer is closed",
-        contract_checks.check_global_state,
-        _MADE,
-    ),
-    Check(
-        "random_numbers",
-        "global random numbers are left alone",
-        contract_checks.check_random_numbers,
+        "random_numbers", "global random numbers are left alone", checks.check_random_numbers,
         _RUNS,
     ),
+    Check("shared_state", "two callbacks share no state", checks.check_shared_state, _RUNS),
     Check(
-        "shared_state",
-        "two callbacks share no state",
-        contract_checks.check_shared_state,
-        _RUNS,
+        "orders", "fit, validate, test and predict raise nothing, in any order",
+        checks.check_orders, _RUNS,
+    ),
+    Check("closing", "teardown and close can be called twice", checks.check_closing, _RUNS),
+    Check("refits", "a callback can be used again", checks.check_refits, (*_RUNS, "closing")),
+    Check(
+        "failing_run", "an error of others is not covered up", checks.check_failing_run, _RUNS
     ),
     Check(
-        "orders",
-        "fit, validate, test and predict raise nothing, in any order",
-        contract_checks.check_orders,
-        _RUNS,
+        "state_key", "the state_key is the same in every run", checks.check_state_key, _MADE
     ),
     Check(
-        "closing", "teardown and close can be called twice", contract_checks.check_closing, _RUNS
+        "state_round_trip", "the state comes back from a file as it was saved",
+        checks.check_state_round_trip, (*_RUNS, "state_key"),
     ),
     Check(
-        "refits",
-        "a callback can be used again",
-        contract_checks.check_refits,
-        (*_RUNS, "closing"),
-    ),
-    Check(
-        "failing_run",
-        "an error of others is not covered up",
-        contract_checks.check_failing_run,
-        _RUNS,
-    ),
-    Check(
-        "state_key",
-        "the state_key is the same in every run",
-        contract_checks.check_state_key,
-        _MADE,
-    ),
-    Check(
-        "state_round_trip",
-        "the state comes back from a file as it was saved",
-        contract_checks.check_state_round_trip,
-        (*_RUNS, "state_key"),
-    ),
-    Check(
-        "neighbours",
-        "what belongs to others is left alone",
-        contract_checks.check_neighbours,
+        "neighbours", "what belongs to others is left alone", checks.check_neighbours,
         (*_RUNS, "state_round_trip"),
     ),
     Check(
-        "resumes",
-        "a run that was cut anywhere and resumed is the run that was not",
-        check_resumes,
-        (*_RUNS, "state_round_trip", "shared_state"),
+        "resumes", "a run that was cut anywhere and resumed is the run that was not",
+        check_resumes, (*_RUNS, "state_round_trip", "shared_state"),
     ),
-    Check("costs", "what its hooks cost", contract_checks.measure_costs, _RUNS),
-)
+    Check("costs", "what its hooks cost", checks.measure_costs, _RUNS),
+)  # fmt: skip
 """The checks in the order in which they run."""
 
 
@@ -198,18 +153,19 @@ def examine_callback(
         CallbackError: the factory is a callback, or cannot be called.
         OptionError: there is no check of a name in `skip`.
     """
-    checks = CHECKS
+    chosen = CHECKS
     if everywhere:
         # loads the adapters of all frameworks
         from trainer_hooks.testing.foreign_trainers import FOREIGN_CHECKS
 
-        checks = (*CHECKS, *FOREIGN_CHECKS)
-    skipped = _skipped_names(skip, checks)
+        chosen = (*CHECKS, *FOREIGN_CHECKS)
+    skipped = _skipped_names(skip, chosen)
     results: list[ContractResult] = []
     for one_factory in _factories(factory):
         # how many callbacks a factory makes is known once it was called
         position, count = 0, 1
         while position < count:
+            # a folder for each callback: what one leaves behind must not be found by the next
             with (
                 _quiet(),
                 tempfile.TemporaryDirectory(prefix="callback-contract-") as folder,
@@ -224,19 +180,21 @@ def examine_callback(
                     Path(folder).resolve(),
                     position,
                 )
-                results += _run_checks(harness, checks, skipped)
+                results += _run_checks(harness, chosen, skipped)
             position, count = position + 1, harness.count
     return ContractReport(tuple(results))
 
 
 def _run_checks(
-    harness: CallbackHarness, checks: Sequence[Check], skipped: frozenset[str]
+    harness: CallbackHarness, chosen: Sequence[Check], skipped: frozenset[str]
 ) -> list[ContractResult]:
     """Run the checks on one callback, each with the process state that the first one had."""
+    # this makes the first run, which changes the process as a callback's first run may
     with restored_process_state():
         subject = harness.subject
     results: dict[str, ContractResult] = {}
-    for check in checks:
+    for check in chosen:
+        # a check that a user skips hinders none: its defect is meant to be there
         missing = [
             name for name in check.needs if not results[name].is_passed and name not in skipped
         ]
@@ -253,6 +211,7 @@ def _run_checks(
 
 
 def _run_check(check: Check, harness: CallbackHarness, subject: str) -> ContractResult:
+    # defects that a check has yielded before an error stay
     defects, notes = [], []
     try:
         with restored_process_state():
@@ -290,14 +249,15 @@ def _factories(factory: object) -> list[Factory]:
     return factories
 
 
-def _skipped_names(skip: Iterable[str], checks: Sequence[Check]) -> frozenset[str]:
+def _skipped_names(skip: Iterable[str], chosen: Sequence[Check]) -> frozenset[str]:
     """Return the names in `skip`; a single name may stand alone.
 
     Raises:
         OptionError: there is no check of one of the names.
     """
+    # a string is iterable: its letters would be taken for names
     names = {skip} if isinstance(skip, str) else set(skip)
-    known = [check.name for check in checks]
+    known = [check.name for check in chosen]
     for name in sorted(names - set(known)):
         raise OptionError(
             f"check {name!r} in skip: there is no check of that name.{did_you_mean(name, known)} "

@@ -151,13 +151,13 @@ def check_random_numbers(harness: CallbackHarness) -> Findings:
 
 def check_first_fit(harness: CallbackHarness) -> Findings:
     """Yield a defect for each error of the plainest use: a trainer, a fit, and the close."""
-    for step, during in (
+    for part, during in (
         ("Trainer", "by Trainer(callbacks=[...])"),
         ("fit", "in a fit"),
         ("close", "by trainer.close()"),
     ):
-        if step in harness.first_run.errors:
-            yield defect_from_error(harness.first_run.errors[step], during)
+        if part in harness.first_run.errors:
+            yield defect_from_error(harness.first_run.errors[part], during)
 
 
 def check_orders(harness: CallbackHarness) -> Findings:
@@ -169,14 +169,15 @@ def check_orders(harness: CallbackHarness) -> Findings:
         with harness.new_folder():
             trainer = harness.make_trainer(harness.make(), max_epochs=1, **limits)
             module = harness.make_module()
-            for index, step in enumerate(order):
+            for index, stage in enumerate(order):
                 try:
-                    run_entry_point(trainer, step, module)
+                    run_entry_point(trainer, stage, module)
                 except Exception as error:  # noqa: BLE001 - reported, once for each message
-                    if (step, error_message(error)) not in reported:
-                        reported.add((step, error_message(error)))
+                    # an error shows in half of the orders, and the author mends it once
+                    if (stage, error_message(error)) not in reported:
+                        reported.add((stage, error_message(error)))
                         before = f"after {', '.join(order[:index])}" if index else "first of all"
-                        yield defect_from_error(error, f"in {step}, {before}")
+                        yield defect_from_error(error, f"in {stage}, {before}")
             trainer.close()
     yield CheckNote(f"{len(orders)} orders of {', '.join(harness.first_run.entry_points)}")
 
@@ -208,20 +209,19 @@ def _fit_again(during: str, trainer: Trainer, module: Module) -> Findings:
 
 def check_closing(harness: CallbackHarness) -> Findings:
     """Yield a defect where `teardown` or a closing hook cannot be called twice, or alone."""
-    for step in harness.first_run.entry_points:
-        stage_callback = harness.make()
+    for stage in harness.first_run.entry_points:
+        callback = harness.make()
         with harness.new_folder():
-            trainer, module = (
-                harness.make_trainer(stage_callback, max_epochs=1),
-                harness.make_module(),
-            )
+            trainer = harness.make_trainer(callback, max_epochs=1)
+            module = harness.make_module()
             with contextlib.suppress(Exception):  # the check of orders reports it
-                run_entry_point(trainer, step, module)
-            yield from _call_again(stage_callback, "teardown", trainer, module, step)
+                run_entry_point(trainer, stage, module)
+            # the run has called `teardown` already, and `close` the closing hooks
+            yield from _call_again(callback, "teardown", trainer, module, stage)
             trainer.close()
-            if step == "fit":
-                yield from _call_again(stage_callback, "on_close", trainer, module)
-                yield from _call_again(stage_callback, "on_post_close", trainer, module)
+            if stage == "fit":
+                yield from _call_again(callback, "on_close", trainer, module)
+                yield from _call_again(callback, "on_post_close", trainer, module)
     try:
         with harness.new_folder():
             harness.make_trainer(harness.make()).close()
@@ -262,6 +262,7 @@ class _FailingCallback(Callback):
 
 def check_failing_run(harness: CallbackHarness) -> Findings:
     """Yield a defect if the callback fails in turn when another callback's error ends a run."""
+    # the failing one comes second, so that the callback has had its turn at the hook
     callback, failing = harness.make(), _FailingCallback()
     with harness.new_folder():
         trainer = harness.make_trainer(callback, failing)
@@ -292,6 +293,7 @@ def check_state_key(harness: CallbackHarness) -> Findings:
         yield Defect("two callbacks of one factory have the same state_key", seen, remedy)
         return
     address = _ADDRESS.search(first.state_key)
+    # each of them differs from process to process, so that a resume would find no state
     transient = {
         "an address": address[0] if address else None,
         "the id of the callback": str(id(first)),
@@ -338,6 +340,7 @@ def check_state_round_trip(harness: CallbackHarness) -> Findings:
             return
         trainer.close()
         saved = load_checkpoint(path)["callbacks"]
+        # of a new callback: one that was saved here would have the state anyway
         second = harness.make_trainer(reader, fresh)
         second.fit(harness.make_module(), ckpt_path=path)
         second.close()

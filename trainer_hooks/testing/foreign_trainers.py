@@ -190,6 +190,7 @@ def _fit_in_transformers(
     start = type(
         "Start", (callbacks.TrainerCallback,), {"on_epoch_begin": lambda *_, **__: on_start()}
     )
+    # it keeps callbacks' states in the checkpoint, but restores them only if it is told to
     arguments = hf.TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=1 + resumes,
@@ -243,6 +244,7 @@ def _check_in(
             )
             return
         saved: list[dict[str, Any]] = []
+        # recorded where it is asked for: each framework keeps it at another place of its checkpoint
         _record_saved_states(callback, saved)
         try:
             fit(lambda: convert(callback), folder, lambda: None, resumes=False)

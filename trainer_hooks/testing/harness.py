@@ -45,14 +45,8 @@ _MUTABLE = (list, dict, set, bytearray)
 
 def run_entry_point(trainer: Trainer, entry_point: str, module: Module) -> None:
     """Run fit, validate, test or predict with the module's own loaders; print nothing."""
-    if entry_point == "fit":
-        trainer.fit(module)
-    elif entry_point == "validate":
-        trainer.validate(module, verbose=False)
-    elif entry_point == "test":
-        trainer.test(module, verbose=False)
-    else:
-        trainer.predict(module)
+    quiet = {"verbose": False} if entry_point in ("validate", "test") else {}
+    getattr(trainer, entry_point)(module, **quiet)
 
 
 def overrides_hook(callback: Callback, hook: str) -> bool:
@@ -98,6 +92,7 @@ class CallbackHarness:
         Raises:
             CallbackError: the factory made no callback.
         """
+        # also an entry point's factory, which may return a list: one of them is checked at a time
         product = self.factory()
         callbacks = list(product) if isinstance(product, list | tuple) else [product]
         self.count = len(callbacks)
@@ -120,6 +115,7 @@ class CallbackHarness:
     def new_folder(self, name: str = "run") -> Iterator[Path]:
         """Work in an empty folder inside `folder`; an earlier one of that name is deleted."""
         folder = self.folder / name
+        # empty, as the callback is to find no files of an earlier run
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         with self.in_folder(folder):
@@ -161,6 +157,7 @@ class CallbackHarness:
             "iteration_length": 2,
             "log_every_n_steps": 1,
         }
+        # a check's own options come last: its epochs and limits are what it checks by
         return Trainer(callbacks=list(callbacks), **{**defaults, **self.options, **options})
 
 
@@ -174,7 +171,7 @@ class FirstRun:
         callback: the callback that took part, or None if it could not be made.
         twin: a second callback of the factory, which did not take part.
         make_error: the error with which one of them could not be made.
-        errors: the error that left each step of the run: "Trainer", an entry point, "close".
+        errors: the error that left each part of the run: "Trainer", an entry point, "close".
         changes: the changes that the run left in the process.
         consumed: the global random generators that the callback drew from or seeded.
         entry_points: the entry points that work without the callback; a module may lack a test
@@ -192,6 +189,7 @@ class FirstRun:
         baseline = self._baseline(harness)
         self._require_runnable()
         with harness.new_folder("first_run"):
+            # after the run without the callback: what torch changes at first use is in `before`
             before, modules = read_process_state(), frozenset(sys.modules)
             random_state = _random_state_after(lambda: self._examine(harness))
             self.changes = process_changes(before)
@@ -231,12 +229,12 @@ class FirstRun:
         Raises:
             Exception: not even a fit works without it.
         """
-        for step in ("Trainer", "fit", "close"):
-            if step in self.errors:
-                error = self.errors[step]
+        for part in ("Trainer", "fit", "close"):
+            if part in self.errors:
+                error = self.errors[part]
                 error.add_note("the test kit's run without the callback raised this: mend `module`")
                 raise error
-        self.entry_points = tuple(step for step in ENTRY_POINTS if step not in self.errors)
+        self.entry_points = tuple(stage for stage in ENTRY_POINTS if stage not in self.errors)
         self.errors.clear()
 
     def _examine(self, harness: CallbackHarness) -> None:
@@ -247,6 +245,7 @@ class FirstRun:
         except Exception as error:  # noqa: BLE001 - a factory may raise anything; it is reported
             self.make_error = error
             return
+        # copied before the run, since both callbacks hold the very same objects
         shared_values = _shared_values(self.callback, self.twin)
         state_before = self._state_of_twin()
         self._run(harness, self.callback)
@@ -255,6 +254,7 @@ class FirstRun:
             for owner, (now, before) in shared_values.items()
             if nested_differences(before, now)
         ]
+        # the state of the twin may live where no attribute leads, as in a closure or a module
         if not self.shared:
             differences = nested_differences(state_before, self._state_of_twin(), "state_dict()")
             self.shared += [
@@ -269,14 +269,15 @@ class FirstRun:
             self.errors["Trainer"] = error
             return
         module = harness.make_module()
-        for step in (*self.entry_points, "close"):
+        # the others also after an error, so that the author learns of all at once
+        for part in (*self.entry_points, "close"):
             try:
-                if step == "close":
+                if part == "close":
                     trainer.close()
                 else:
-                    run_entry_point(trainer, step, module)
+                    run_entry_point(trainer, part, module)
             except Exception as error:  # noqa: BLE001 - kept; the checks of runs report it
-                self.errors[step] = error
+                self.errors[part] = error
 
     def _state_of_twin(self) -> Any:
         try:

@@ -79,17 +79,11 @@ class RecordingCallback(Callback):
     def run_event(self, event: str, *args: Any) -> None:
         """Record the call, then run the hook if a subclass defines it."""
         trainer, _, *hook_args = args
-        arguments = tuple(hook_args)
-        if event in ("on_init_start", "on_init_end"):  # the counters do not exist before
-            self.calls.append(HookCall(event, arguments))
-        else:
+        counts: tuple[int, ...] = ()
+        if event not in ("on_init_start", "on_init_end"):  # the counters do not exist before
             done = trainer.progress
-            self.calls.append(
-                HookCall(
-                    event, arguments, done.epochs_completed, done.batches_completed,
-                    done.steps_completed,
-                )
-            )  # fmt: skip
+            counts = done.epochs_completed, done.batches_completed, done.steps_completed
+        self.calls.append(HookCall(event, tuple(hook_args), *counts))
         super().run_event(event, *args)
 
 
@@ -132,6 +126,7 @@ def run_hooks(
     validate_callback(callback, "what run_hooks was given")
     recording = RecordingCallback()
     options = {"max_epochs": 1, **(trainer_options or {})}
+    # a folder of its own, as a callback may write where the trainer's root is
     with tempfile.TemporaryDirectory(prefix="callback-hooks-") as folder:
         harness = CallbackHarness(
             lambda: callback, module, options, frozenset(), Path(folder).resolve()

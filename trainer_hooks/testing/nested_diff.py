@@ -27,6 +27,7 @@ def nested_differences(first: Any, second: Any, path: str = "") -> list[str]:
         second: the value to compare with.
         path: the name of the values, put before every key and index.
     """
+    # a state that comes back as another type breaks code that calls its methods
     if type(first) is not type(second):
         return [f"{path}: {first!r} and {second!r}"]
     if isinstance(first, Tensor):

@@ -69,6 +69,7 @@ def read_process_state() -> ProcessState:
 
 def process_changes(before: ProcessState) -> tuple[ProcessChange, ...]:
     """Compare the process with an earlier reading; wait for threads that are ending."""
+    # a thread that was told to end in `teardown` may take a moment
     for thread in threading.enumerate():
         if thread not in before["threads"] and thread is not threading.current_thread():
             thread.join(_JOIN_SECONDS)
@@ -92,6 +93,7 @@ def restored_process_state() -> Iterator[None]:
     finally:
         for setting in _SETTINGS:
             value = before[setting.name]
+            # only a change: to set torch's threads or a signal handler again is not without effect
             if setting.restore is not None and setting.read() != value:
                 setting.restore(value)
 
@@ -101,6 +103,7 @@ def _changed_items(
 ) -> Iterator[ProcessChange]:
     """Yield the keys of a setting that were added, removed or changed."""
     for key in dict.fromkeys((*before, *after)):
+        # by identity first: comparing two filters or handlers may run code of theirs
         if before.get(key) is not after.get(key) and before.get(key) != after.get(key):
             key_name = key.name if isinstance(key, signal.Signals | threading.Thread) else key
             old, new = (_as_text(side.get(key, "nothing")) for side in (before, after))

@@ -996,10 +996,11 @@ class Trainer:
 
     def _sample_counts(self, length: int | float) -> tuple[int, int] | None:
         """Return the number of samples in a batch and in an epoch, None if unknown."""
+        from trainer_hooks.data.data_hooks import defines
         from trainer_hooks.data.loader_inspection import sample_counts
-        from trainer_hooks.loops.module_steps import overrides
+        from trainer_hooks.module.module import Module
 
-        if self.module is not None and overrides(self.module, "num_samples"):
+        if self.module is not None and defines(self.module, "num_samples", Module):
             return None
         loader = self.train_dataloader
         return self._core.training.samples if loader is None else sample_counts(loader, length)

@@ -16,7 +16,9 @@ from trainer_hooks.adapters.export.host_trainer import (
     numbers_as_tensors,
     overridden_hooks,
 )
+from trainer_hooks.adapters.hook_names import COMPOSER_NAMES
 from trainer_hooks.errors import StopTraining
+from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,58 +209,27 @@ class ComposerHostTrainer:
         raise missing_host_attribute(name, "Composer", self._callback)
 
 
-COMPOSER_EVENTS: dict[str, str] = {
-    "on_init_end": "init",
-    "on_before_load": "before_load",
+_OTHER_MOMENTS = {
     "setup": "fit_start",
-    "on_fit_start": "fit_start",
     "on_train_start": "fit_start",
-    "on_iteration_start": "iteration_start",
-    "on_train_epoch_start": "epoch_start",
-    "on_before_dataloader": "before_dataloader",
-    "on_after_dataloader": "after_dataloader",
-    "on_train_batch_start": "batch_start",
-    "on_before_train_batch": "before_train_batch",
-    "on_before_forward": "before_forward",
-    "on_after_forward": "after_forward",
-    "on_before_loss": "before_loss",
-    "on_after_loss": "after_loss",
-    "on_before_backward": "before_backward",
-    "on_after_backward": "after_backward",
-    "on_after_train_batch": "after_train_batch",
-    "on_train_batch_end": "batch_end",
-    "on_batch_checkpoint": "batch_checkpoint",
-    "on_train_batches_end": "epoch_end",
-    "on_validation_run_start": "eval_before_all",
-    "on_validation_start": "eval_start",
     "on_validation_epoch_start": "eval_start",
-    "on_validation_batch_start": "eval_batch_start",
-    "on_validation_before_forward": "eval_before_forward",
-    "on_validation_after_forward": "eval_after_forward",
-    "on_validation_batch_end": "eval_batch_end",
     "on_validation_epoch_end": "eval_end",
-    "on_validation_end": "eval_end",
-    "on_validation_run_end": "eval_after_all",
     "on_train_epoch_end": "epoch_checkpoint",
-    "on_epoch_checkpoint": "epoch_checkpoint",
-    "on_iteration_end": "iteration_end",
-    "on_iteration_checkpoint": "iteration_checkpoint",
     "on_train_end": "fit_end",
-    "on_fit_end": "fit_end",
-    "on_evaluation_run_start": "eval_standalone_start",
-    "on_evaluation_run_end": "eval_standalone_end",
-    "on_predict_start": "predict_start",
     "on_predict_epoch_start": "predict_start",
-    "on_predict_batch_start": "predict_batch_start",
-    "on_predict_before_forward": "predict_before_forward",
-    "on_predict_after_forward": "predict_after_forward",
-    "on_predict_batch_end": "predict_batch_end",
     "on_predict_epoch_end": "predict_end",
-    "on_predict_end": "predict_end",
     "teardown": "fit_end",
-    "on_close": "close",
-    "on_post_close": "post_close",
 }
+"""Hooks that are no events of Composer, and the event at which each is called all the same."""
+
+_EVENTS = {
+    hook: event
+    for hook, event in {**COMPOSER_NAMES, **_OTHER_MOMENTS}.items()
+    # Composer has no test: its evaluation is the validation
+    if hook != "on_after_load" and not hook.startswith("on_test_")
+}
+
+COMPOSER_EVENTS: dict[str, str] = {hook: _EVENTS[hook] for hook in HOOKS if hook in _EVENTS}
 """The event of Composer at which each hook of trainer_hooks is called; those of one event in this
 order. `setup` and `teardown` are also called around a standalone evaluation and a prediction.
 """

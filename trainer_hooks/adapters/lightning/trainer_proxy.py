@@ -27,8 +27,9 @@ from trainer_hooks.adapters.lightning.package import (
     set_lightning_rank,
 )
 from trainer_hooks.adapters.proxy import PartialProxy, Proxy
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.loggers.dummy import RankZeroLoggerProxy
-from trainer_hooks.loops.module_steps import overrides
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from torch import nn
@@ -181,7 +182,9 @@ class LightningTrainerProxy(Proxy):
         """Whether a fit validates; before the loaders are made, whether it could."""
         trainer = self.proxy_target
         if not trainer.num_val_batches:
-            has_step = trainer.module is not None and overrides(trainer.module, "validation_step")
+            has_step = trainer.module is not None and defines(
+                trainer.module, "validation_step", Module
+            )
             return bool(has_step and trainer.limit_val_batches)
         return bool(sum(trainer.num_val_batches))
 

@@ -35,7 +35,7 @@ from trainer_hooks.cli.report.sections import (
     summary_facts,
 )
 from trainer_hooks.cli.values import count_with_noun, size_text
-from trainer_hooks.hooks.costs import format_duration
+from trainer_hooks.hooks.profile import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

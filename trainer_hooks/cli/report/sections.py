@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.cli.report.journal_reader import Outcome, number, text
 from trainer_hooks.cli.values import count_with_noun, short_text, size_text
-from trainer_hooks.hooks.costs import format_duration
+from trainer_hooks.hooks.profile import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.timing import Time
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.profilers import Profiler
-    from trainer_hooks.runtime.ddp_strategy import DDPStrategy
-    from trainer_hooks.runtime.fsdp_strategy import FSDPStrategy
+    from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
 
 __all__ = [
     "NO_STORAGE_OPTIONS",

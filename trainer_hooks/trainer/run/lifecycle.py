@@ -18,7 +18,6 @@ from trainer_hooks.data.data_hooks import BatchTransfer, defines
 from trainer_hooks.errors import OptionError, StopTraining, TerminationSignal, add_note
 from trainer_hooks.hooks.relay import call_and_note_errors, error_summary_with_notes
 from trainer_hooks.loggers.run_folder import FolderLogger, open_folders, remove_unused_folders
-from trainer_hooks.loops.module_steps import overrides
 from trainer_hooks.metrics.log_call import LogScope
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
@@ -156,7 +155,7 @@ class TrainerRun:
 
         A signal that arrives as a fit ends still saves what it was to save.
         """
-        from trainer_hooks.loops.graceful_shutdown import GracefulShutdown
+        from trainer_hooks.loops.fit import GracefulShutdown
 
         hooks, module, context = self.core.connector.relay, self.inputs.module, self.core.context
         assert context is not None
@@ -327,7 +326,7 @@ class TrainerRun:
         core.precision.convert_module(module)
         core.processes.place(
             module,
-            steps=[name for name in _STEPS if overrides(module, name)],
+            steps=[name for name in _STEPS if defines(module, name, Module)],
             precision=core.precision.name,
             is_filled=self.inputs.ckpt_path is not None,
         )

@@ -32,7 +32,7 @@ class ProfilerAttachment:
             log_dir=trainer.log_dir or trainer.default_root_dir,
         )
         context.hooks.observe(self._watch)
-        context.steps.watch = self._watch.step
+        context.steps.watch = self._watch.as_action
 
     def attach(self) -> None:
         """Attach the profiler to the module's layers, once they exist."""

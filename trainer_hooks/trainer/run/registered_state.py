@@ -15,10 +15,11 @@ import torch
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import warn
 from trainer_hooks.context.state_registry import REFUSE, RegisteredState, StateRegistry
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.loops.module_steps import overrides
 from trainer_hooks.metrics.metric_objects import load_metric_states, metric_parts, metric_states
+from trainer_hooks.module.module import Module
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks import Checkpoint
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.context.training import TrainingState
-    from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
 __all__ = ["build_state_registry", "modes_of", "owners_of"]
@@ -179,7 +179,9 @@ def _states_without_savers(core: TrainerCore) -> dict[str, Any]:
 def _gradients(core: TrainerCore, module: Module) -> dict[str, Any]:
     """Return the gradients that must survive: those accumulated inside a window."""
     # a module that clears its gradients itself may keep them beyond an optimizer step
-    clears_itself = not module.automatic_optimization or overrides(module, "optimizer_zero_grad")
+    clears_itself = not module.automatic_optimization or defines(
+        module, "optimizer_zero_grad", Module
+    )
     if not core.training.progress.batches_in_window and not clears_itself:
         return {}
     return dict(core.processes.gradients(module))

@@ -13,11 +13,11 @@ from trainer_hooks.context.run_state import RunState
 from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loggers.logger_guards import LoggerGuards
-from trainer_hooks.runtime.ddp_strategy import DDPStrategy
 from trainer_hooks.runtime.device import pick_device
 from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.runtime.processes import Processes
 from trainer_hooks.runtime.strategy import make_process_group, resolve_strategy
+from trainer_hooks.runtime.strategy_options import DDPStrategy
 from trainer_hooks.trainer.options.limits import check_duration, with_duration, with_number
 
 if TYPE_CHECKING:
