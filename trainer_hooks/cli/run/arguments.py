@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainer_hooks.cli.run.parser import TrainerParser
 
-__all__ = ["SUBCOMMANDS", "complete", "find_subcommand", "is_completing", "words_to_complete"]
+__all__ = [
+    "SUBCOMMANDS",
+    "complete",
+    "find_subcommand",
+    "import_class",
+    "is_completing",
+    "is_config_object",
+    "words_to_complete",
+]
 
 SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
     "fit": ("model", "train_dataloaders", "val_dataloaders", "datamodule"),
@@ -20,12 +29,23 @@ SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
 """The commands, and the arguments of the Trainer's method that are no options of each."""
 
 
-def find_subcommand(given: Any) -> str | None:
+def is_config_object(args: Any) -> bool:
+    """Return whether arguments are a dict or a jsonargparse Namespace, and no command line."""
+    return isinstance(args, Mapping) or hasattr(args, "as_dict")
+
+
+def find_subcommand(args: Any) -> str | None:
     """Return the command in command-line arguments or in a config object; None without one."""
-    if isinstance(given, Mapping) or hasattr(given, "as_dict"):
-        named = given.get("subcommand")
-        return named or next((name for name in SUBCOMMANDS if name in given), None)
-    return next((word for word in given if word in SUBCOMMANDS), None)
+    if is_config_object(args):
+        named = args.get("subcommand")
+        return named or next((name for name in SUBCOMMANDS if name in args), None)
+    return next((word for word in args if word in SUBCOMMANDS), None)
+
+
+def import_class(class_path: str) -> Any:
+    """Import the class of a class path."""
+    module, _, name = class_path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
 
 
 def is_completing() -> bool:

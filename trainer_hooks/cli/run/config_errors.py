@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, get_type_hints
 
 from jsonargparse import ArgumentError
 
-from trainer_hooks.cli.run.arguments import SUBCOMMANDS
+from trainer_hooks.cli.run.arguments import SUBCOMMANDS, import_class
 from trainer_hooks.errors import MetricError, TrainerHooksError, did_you_mean
 from trainer_hooks.hooks.discovery import is_interruption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trainer_hooks.cli.run.config_sources import ConfigSources
+    from trainer_hooks.cli.run.config_origins import ConfigOrigins
     from trainer_hooks.cli.run.parser import TrainerParser
 
 __all__ = [
@@ -58,16 +58,14 @@ def suggest_classes(parser: TrainerParser | None, key: str, name: str) -> str:
 
 def class_arguments(class_path: str) -> list[str]:
     """Return the names of a class's arguments."""
-    home, _, name = class_path.rpartition(".")
-    kind = getattr(importlib.import_module(home), name)
-    return [n for n in inspect.signature(kind).parameters if n not in ("self", "args", "kwargs")]
+    parameters = inspect.signature(import_class(class_path)).parameters
+    return [name for name in parameters if name not in ("self", "args", "kwargs")]
 
 
 def dataclass_arguments(class_path: str, name: str) -> list[str]:
     """Return the fields of an argument that is a dataclass."""
-    home, _, last = class_path.rpartition(".")
     try:
-        hints = get_type_hints(getattr(importlib.import_module(home), last).__init__)
+        hints = get_type_hints(import_class(class_path).__init__)
         return list(inspect.signature(hints[name]).parameters)
     except (KeyError, NameError, TypeError, ValueError):
         return []
@@ -143,13 +141,13 @@ class _ConfigError:
 
     Attributes:
         key: the dotted key of the argument.
-        what: what is wrong with it.
+        mistake: the mistake, in words.
         advice: what may have been meant, and what is allowed.
         text: a value or a name by which the line in the file is found.
     """
 
     key: str
-    what: str
+    mistake: str
     advice: str = ""
     text: str = ""
 
@@ -166,42 +164,42 @@ def is_config_error(error: Exception) -> bool:
     return is_made and isinstance(_root_of(error), ValueError | TrainerHooksError)
 
 
-def constructor_error(error: Exception, sources: ConfigSources) -> Exception:
+def constructor_error(error: Exception, origins: ConfigOrigins) -> Exception:
     """Return the error that a constructor raised, with a note on the place in the config."""
     match = _NO_UNION_MEMBER_FITS.search(str(error))
     root = _root_of(error)
     if match is None or not isinstance(root, Exception):
         return error
     key = _key_of_union(match[1])
-    root.add_note(f"raised in making {key}, {sources.place_of(key)}".rstrip(", "))
+    root.add_note(f"raised in making {key}, {origins.origin_of(key)}".rstrip(", "))
     return root
 
 
-def add_monitor_note(error: MetricError, sources: ConfigSources) -> None:
+def add_monitor_note(error: MetricError, origins: ConfigOrigins) -> None:
     """Add a note on where the config names the metric that was never logged."""
     key, match = "trainer.callbacks.monitor", re.match(r"monitor '([^']+)' of ", str(error))
-    if match and (place := sources.place_of(key, match[1])):
+    if match and (place := origins.origin_of(key, match[1])):
         error.add_note(f"{place}: {key}")
 
 
-def explain_error(error: Exception, sources: ConfigSources, parser: TrainerParser | None) -> str:
+def explain_error(error: Exception, origins: ConfigOrigins, parser: TrainerParser | None) -> str:
     """Return the error in one line, with file and line if they are known.
 
     Args:
         error: the error of the parser or the Trainer.
-        sources: the files and the arguments in which the config was written.
+        origins: the files and the arguments in which the config was written.
         parser: the parser of the arguments.
     """
     own = error.__cause__ if isinstance(error.__cause__, TrainerHooksError) else error
     message = str(own if str(own).startswith("links: ") else error)
-    if line := sources.misplaced():
+    if line := origins.structure_error():
         return line
     fault = _parse_message(message, parser)
     if fault is None:
         return " ".join(message.split())
     texts = (fault.text, fault.text.rpartition(".")[2], "")  # a class path, or a short name
-    place = next(filter(None, (sources.place_of(fault.key, text) for text in texts)), "")
-    line = f"{place + ': ' if place else ''}{fault.key}: {fault.what}."
+    place = next(filter(None, (origins.origin_of(fault.key, text) for text in texts)), "")
+    line = f"{place + ': ' if place else ''}{fault.key}: {fault.mistake}."
     return " ".join(f"{line} {fault.advice}".split())
 
 
