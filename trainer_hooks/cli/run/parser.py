@@ -1,6 +1,6 @@
 """The parsers of a `TrainerCLI`: jsonargparse's, with the arguments of a training.
 
-jsonargparse leaves some errors unreported; the `check_*` functions at the end find them.
+jsonargparse leaves some errors unreported: `check_environment` and `parse_config` find them.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainerParser",
-    "check_classes",
     "check_environment",
-    "check_values",
     "import_nameable_classes",
     "new_parser",
     "parse_config",
@@ -426,14 +424,20 @@ def check_environment(parser: TrainerParser) -> None:
         raise UsageError(f"{name} of the environment: there is no argument {key}.{advice}")
 
 
-def parse_config(parse: Callable[[Any], Namespace], args: Any) -> Namespace:
-    """Parse the command line or config.
+def parse_config(parse: Callable[[Any], Namespace], args: Any, subcommand: str | None) -> Namespace:
+    """Parse the command line or config object, and check what the parser lets through.
+
+    Args:
+        parse: the method of the parser.
+        args: the command line or config object.
+        subcommand: the command; None without one.
 
     Raises:
-        UsageError: an imported module ends the process.
+        UsageError: an imported module ends the process, the Trainer's options are no mapping, the
+            checkpoint does not exist, or a class path names a function.
     """
     try:
-        return parse(args)
+        parsed = parse(args)
     except SystemExit as error:
         if not error.code:  # the parser's own, after it has shown something
             raise
@@ -442,47 +446,34 @@ def parse_config(parse: Callable[[Any], Namespace], args: Any) -> Namespace:
             f"{place.filename}, line {place.lineno} ends the process as the module is imported. "
             "Let it do so where it is run alone."
         ) from error
-
-
-def check_classes(config: Any, key: str = "") -> None:
-    """Check that each class path names a class and no function, so that none is called.
-
-    Args:
-        config: the parsed config, or a part of it.
-        key: the key of that part.
-
-    Raises:
-        UsageError: a class path names a function.
-    """
-    if isinstance(config, list):
-        for item in config:
-            check_classes(item, key)
-    if not isinstance(config, dict):
-        return
-    path = config.get("class_path")
-    home, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
-    if inspect.isroutine(getattr(sys.modules.get(home), name, None)):
-        raise UsageError(
-            f"{key}: {path} cannot be made: it is a function. Give a class, or call the function "
-            "in a script of your own, with TrainerCLI."
-        )
-    for below, value in config.items():
-        part = "" if below in ("init_args", "dict_kwargs") else f".{below}"
-        check_classes(value, f"{key}{part}".removeprefix("."))
-
-
-def check_values(config: Namespace) -> None:
-    """Check that the Trainer's options are a mapping, and that the checkpoint exists.
-
-    Raises:
-        UsageError: one of the two does not hold.
-    """
+    config = parsed if subcommand is None else parsed[subcommand]
     options, path = config.get("trainer"), config.get("ckpt_path")
     if options is not None and not hasattr(options, "as_dict"):
         raise UsageError(f"trainer: {options!r} is no mapping of options. Write one.")
     is_there = path is None or path in _CKPT_WORDS or (bool(path) and Path(path).exists())
-    if is_there or is_remote(path):
+    if not is_there and not is_remote(path):
+        raise UsageError(
+            f"ckpt_path: {path!r} is not there. Give a checkpoint, or one of "
+            f"{', '.join(_CKPT_WORDS)}."
+        )
+    _check_classes(config.as_dict(), "")
+    return parsed
+
+
+def _check_classes(config: Any, key: str) -> None:
+    """Check that each class path below a key names a class and no function, so none is called."""
+    if isinstance(config, list):
+        for item in config:
+            _check_classes(item, key)
+    if not isinstance(config, dict):
         return
-    raise UsageError(
-        f"ckpt_path: {path!r} is not there. Give a checkpoint, or one of {', '.join(_CKPT_WORDS)}."
-    )
+    path = config.get("class_path")
+    module, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
+    if inspect.isroutine(getattr(sys.modules.get(module), name, None)):
+        raise UsageError(
+            f"{key}: {path} cannot be made: it is a function. Give a class, or call the function "
+            "in a script of your own, with TrainerCLI."
+        )
+    for name, value in config.items():
+        part = "" if name in ("init_args", "dict_kwargs") else f".{name}"
+        _check_classes(value, f"{key}{part}".removeprefix("."))

@@ -111,9 +111,9 @@ class TrainerCLI:
                 _build_parsers         the parser, with a group for each object that it makes
                 find_links, links.add  `links` of the config, added to the parser
                 set_defaults_from_checkpoint
-                parser.parse_args      jsonargparse: defaults < environment < files and options
-                check_...              mistakes that jsonargparse lets through
-            _seed
+                parse_config           jsonargparse: defaults < environment < files and options
+                links.check            links into classes that do not take the argument
+                seed_everything        before any object is made
             instantiate_classes
                 links.instantiate      data module, then module, then options of the Trainer
                 configure_from_config  optimizer and scheduler, into the module
@@ -153,7 +153,6 @@ class TrainerCLI:
         def parse() -> None:
             self.parser, self._command_parser = self._build_parsers(parser_class, options, run)
             self._parse(args, words)
-            self._seed()
 
         self._explain_errors(parse)
         self.before_instantiate_classes()
@@ -348,10 +347,13 @@ class TrainerCLI:
             checks.show_class_help(command_parser, words)
             checks.check_environment(command_parser)
             args = merge_links(words, self._links.sources)
-        self.config: Namespace = checks.parse_config(parse, args)
-        checks.check_values(self._command_config)
-        checks.check_classes(self._command_config.as_dict())
+        self.config: Namespace = checks.parse_config(parse, args, self.subcommand)
         self._links.check(self._command_config)
+        seed = self._command_config.seed_everything
+        if seed is not False:
+            self._command_config.seed_everything = seed_everything(
+                None if seed is True else seed, workers=True, verbose=False
+            )
 
     @property
     def _command_config(self) -> Any:
@@ -360,13 +362,6 @@ class TrainerCLI:
     @property
     def _command_objects(self) -> Any:
         return self.config_init if self.subcommand is None else self.config_init[self.subcommand]
-
-    def _seed(self) -> None:
-        seed = self._command_config.seed_everything
-        if seed is not False:
-            self._command_config.seed_everything = seed_everything(
-                None if seed is True else seed, workers=True, verbose=False
-            )
 
     def _run(self, subcommand: str) -> None:
         from trainer_hooks.cli.run.config_errors import add_monitor_note
