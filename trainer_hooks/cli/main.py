@@ -23,7 +23,6 @@ from trainer_hooks.cli.new import command as new
 from trainer_hooks.cli.plugins import command as plugins
 from trainer_hooks.cli.port import command as port
 from trainer_hooks.cli.report import command as report
-from trainer_hooks.cli.report import plot
 from trainer_hooks.cli.run.arguments import SUBCOMMANDS, is_completing, words_to_complete
 from trainer_hooks.errors import DataError, OptionError, error_message
 
@@ -126,6 +125,6 @@ def _parser() -> argparse.ArgumentParser:
         command.add_parser(commands)
     for name, text in _TRAINING_HELP.items():
         commands.add_parser(name, help=text, add_help=False)  # jsonargparse parses the rest
-    for command in (hooks, plugins, checkpoint, report, plot, port):
+    for command in (hooks, plugins, checkpoint, report, port):
         command.add_parser(commands)
     return parser

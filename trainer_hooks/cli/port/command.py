@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks._files import replace_file
 from trainer_hooks.cli.commands import print_failure
-from trainer_hooks.cli.port.frameworks import SYSTEMS
 
 if TYPE_CHECKING:
     import argparse
@@ -21,6 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _ALL = "all"
+_PACKAGES = {
+    "lightning": ("lightning.pytorch", "pytorch_lightning", "lightning"),
+    "composer": ("composer",),
+    "accelerated": ("pytorch_accelerated",),
+}
+"""The packages that each framework is imported from, the longest names first."""
 
 
 def add_parser(commands: Commands) -> None:
@@ -39,7 +44,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--from",
         dest="origin",
-        choices=[*SYSTEMS, _ALL],
+        choices=[*_PACKAGES, _ALL],
         default=_ALL,
         help="the framework that the code is written for (default: whichever it imports)",
     )
@@ -55,7 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
     if absent:
         return print_failure("port", f"{absent[0]!r}: there is no such file or folder")
     origin = arguments.origin
-    systems = list(SYSTEMS.values()) if origin == _ALL else [SYSTEMS[origin]]
+    packages = {
+        package: f"trainer_hooks.compat.{framework}"
+        for framework in (_PACKAGES if origin == _ALL else [origin])
+        for package in _PACKAGES[framework]
+    }
     from libcst import ParserSyntaxError
 
     from trainer_hooks.cli.port.porting import port_imports
@@ -63,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     changed = open_ends = 0
     for path in _files(arguments.paths):
         try:
-            ported = port_imports(path.read_bytes(), systems)
+            ported = port_imports(path.read_bytes(), packages)
         except (ParserSyntaxError, UnicodeDecodeError) as error:
             print(f"{path}: it cannot be read as Python: {str(error).splitlines()[0]}")
             open_ends += 1

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.cli.report.journal_reader import number
-from trainer_hooks.cli.report.sections import local_time
+from trainer_hooks.cli.report.logged_run import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainer_hooks.cli.report.hook_times import HookTimes
-    from trainer_hooks.cli.report.journal_reader import JournaledRun
-    from trainer_hooks.cli.report.logged_run import LoggedRun
+    from trainer_hooks.cli.report.artifacts import HookTimes
+    from trainer_hooks.cli.report.logged_run import JournaledRun, LoggedRun
 
 __all__ = [
     "Chart",
     "Figure",
     "FigureList",
     "PlottedCurve",
+    "local_time",
     "metric_charts",
     "points_for",
     "speed_charts",
@@ -79,6 +79,11 @@ class Chart:
     title: str
     kind: str
     traces: list[PlottedCurve] = field(default_factory=list)
+
+
+def local_time(seconds: float) -> str:
+    """Format a time, in seconds since 1970, as local time; an empty string for 0."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds > 0 else ""
 
 
 def points_for(curves: int) -> int:
