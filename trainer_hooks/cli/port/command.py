@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trainer_hooks.cli.commands import Commands
-    from trainer_hooks.cli.port.porting import PortedFile
 
 __all__ = ["add_parser", "run"]
 
@@ -77,22 +76,23 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{path}: it cannot be read as Python: {str(error).splitlines()[0]}")
             open_ends += 1
             continue
-        _tell(path, ported, is_check=arguments.check)
+        if ported.lines:
+            lines = ", ".join(map(str, ported.lines))
+            print(
+                f"{path}: import lines {lines} {'would change' if arguments.check else 'changed'}"
+            )
+        for missing in ported.findings:
+            print(f"{path}:{missing.line}: {missing.name}: {missing.instead}")
         changed += bool(ported.lines)
         open_ends += len(ported.findings)
         if ported.lines and not arguments.check:
-            _write(path, ported.text)
+            mode = path.stat().st_mode
+            # atomic: a full disk must not cost the file its text
+            replace_file(path, lambda file, text=ported.text: file.buffer.write(text))
+            path.chmod(mode)
     done = "to be ported" if arguments.check else "ported"
     print(f"{changed} files {done}; {open_ends} places without a counterpart")
     return 1 if open_ends else 0
-
-
-def _tell(path: Path, ported: PortedFile, *, is_check: bool) -> None:
-    if ported.lines:
-        lines = ", ".join(map(str, ported.lines))
-        print(f"{path}: import lines {lines} {'would change' if is_check else 'changed'}")
-    for one in ported.findings:
-        print(f"{path}:{one.line}: {one.name}: {one.instead}")
 
 
 def _files(paths: list[str]) -> Iterator[Path]:
@@ -108,10 +108,3 @@ def _files(paths: list[str]) -> Iterator[Path]:
                 one for one in folders if one[0] != "." and not (here / one / "pyvenv.cfg").exists()
             )
             yield from (here / one for one in sorted(files) if one.endswith(".py"))
-
-
-def _write(path: Path, text: bytes) -> None:
-    """Replace a file's text atomically."""
-    mode = path.stat().st_mode
-    replace_file(path, lambda file: file.buffer.write(text))
-    path.chmod(mode)

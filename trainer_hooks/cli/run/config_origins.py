@@ -208,10 +208,10 @@ class ConfigOrigins:
                     return value
         for file in reversed(self.files):
             for level in (file.content.get(self.subcommand), file.content):
-                value = level.get(key) if isinstance(level, dict) else None
-                value = value.get("class_path") if isinstance(value, dict) else value
-                if isinstance(value, str):
-                    return value
+                entry = level.get(key) if isinstance(level, dict) else None
+                entry = entry.get("class_path") if isinstance(entry, dict) else entry
+                if isinstance(entry, str):
+                    return entry
         return ""
 
     def origin_of(self, key: str, text: str = "") -> str:

@@ -252,7 +252,8 @@ def _public_subclasses(kind: type) -> Iterator[type]:
     """Yield a class and its public subclasses."""
     if not kind.__name__.startswith("_") and "<locals>" not in kind.__qualname__:
         yield kind
-    for subclass in kind.__subclasses__():
+    subclasses: list[type] = kind.__subclasses__()
+    for subclass in subclasses:
         yield from _public_subclasses(subclass)
 
 
