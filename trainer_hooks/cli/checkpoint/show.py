@@ -169,8 +169,8 @@ def _branches(told: dict[str, Any]) -> Iterator[Branch]:
     if callbacks:
         yield Branch("callbacks", tuple(callbacks))
     plugins = [
-        f"{record.get('distribution')} {record.get('version')}: {record.get('class')} by entry point "
-        f"{record.get('entry_point')!r}, state key {record.get('state_key')}"
+        f"{record.get('distribution')} {record.get('version')}: {record.get('class')} by "
+        f"entry point {record.get('entry_point')!r}, state key {record.get('state_key')}"
         for record in told["plugins"]
     ]
     if plugins:

@@ -160,8 +160,23 @@ def show_comparison(
         contrast: how many of the weights' tensors differed when the run was interrupted.
     """
     screen.heading("5. Is it the same run?")
-    _show_states(screen, rows)
-    _show_ends(screen, comparisons, contrast)
+    screen.text("What the callbacks had counted went on where it was:")
+    screen.lines([""])
+    screen.table(
+        ("callback state", "at Ctrl-C", "restored", "at end", "uncut run", "verdict"),
+        [
+            (row.name, *map(_shown, (row.cut, row.restored, row.end, row.uncut)), row.verdict)
+            for row in rows
+        ],
+    )
+    screen.lines([""])
+    screen.text("At the end of the resumed run, and of the one that was never interrupted:")
+    screen.lines([""])
+    width = show_ends(screen, comparisons)
+    tensors = comparisons["weights"].tensors
+    screen.lines(
+        [f"  {''.ljust(width)}  (at the interruption {contrast} of {tensors} still differed)", ""]
+    )
     is_same = all(c.is_equal for c in comparisons.values()) and all(r.is_right for r in rows)
     screen.verdict(
         "The resumed run is the run that was never interrupted, to the last bit."
@@ -194,29 +209,6 @@ def show_result(screen: Screen, accuracy: float, best: str, number: int = 6) -> 
     )
     screen.lines([f"    {digits.__file__}"])
     return is_accurate
-
-
-def _show_states(screen: Screen, rows: list[StateRow]) -> None:
-    screen.text("What the callbacks had counted went on where it was:")
-    screen.lines([""])
-    screen.table(
-        ("callback state", "at Ctrl-C", "restored", "at end", "uncut run", "verdict"),
-        [
-            (row.name, *map(_shown, (row.cut, row.restored, row.end, row.uncut)), row.verdict)
-            for row in rows
-        ],
-    )
-    screen.lines([""])
-
-
-def _show_ends(screen: Screen, comparisons: Mapping[str, TensorComparison], contrast: int) -> None:
-    screen.text("At the end of the resumed run, and of the one that was never interrupted:")
-    screen.lines([""])
-    width = show_ends(screen, comparisons)
-    tensors = comparisons["weights"].tensors
-    screen.lines(
-        [f"  {''.ljust(width)}  (at the interruption {contrast} of {tensors} still differed)", ""]
-    )
 
 
 def show_ends(screen: Screen, comparisons: Mapping[str, TensorComparison]) -> int:

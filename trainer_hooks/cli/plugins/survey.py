@@ -65,7 +65,14 @@ def survey_plugins(names: bool | Iterable[str] = True) -> PluginSurvey:
     """
     wanted = PluginFilter.of(names)
     if wanted.takes_none:
-        return PluginSurvey(tuple(_switched_off(wanted)), all_hooks(()))
+        # the environment switches all of them off: none is loaded
+        unloaded = (
+            plugin
+            if plugin.status == "hidden"
+            else replace(plugin, status="blocked", reason=wanted.objection(plugin))
+            for plugin in installed_plugins()
+        )
+        return PluginSurvey(tuple(map(SurveyedPlugin, unloaded)), all_hooks(()))
     with prints_diverted():
         loaded = tuple(_loaded(wanted))
         hooks = all_hooks(finding.plugin for finding in loaded)
@@ -120,15 +127,6 @@ def _news(plugin: Plugin, messages: Iterable[str]) -> tuple[str, ...]:
     """Return the warnings that say more than the plugin's record."""
     told = plugin.reason.rstrip(".")
     return tuple(message for message in messages if not told or told not in message)
-
-
-def _switched_off(wanted: PluginFilter) -> Iterator[SurveyedPlugin]:
-    """Yield the plugins unloaded, where the environment switches all of them off."""
-    for plugin in installed_plugins():
-        if plugin.status == "hidden":
-            yield SurveyedPlugin(plugin)
-        else:
-            yield SurveyedPlugin(replace(plugin, status="blocked", reason=wanted.objection(plugin)))
 
 
 def list_plugins(*, is_json: bool) -> int:

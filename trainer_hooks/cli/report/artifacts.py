@@ -43,10 +43,11 @@ def _read_json(path: Path, max_bytes: int, notes: list[str]) -> Any:
     try:
         if path.stat().st_size > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes")
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         notes.append(f"{path} could not be read: {error}.")
         return None
+    return {} if content is None else content
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,28 +106,28 @@ def read_hook_times(folder: Path, notes: list[str]) -> HookTimes | None:
     trace = _read_json(path, _MAX_TRACE_BYTES, notes)
     if trace is None:
         return None
-    other_data = trace.get("otherData") if isinstance(trace, dict) else None
-    costs = other_data.get("costs") if isinstance(other_data, dict) else None
-    if not isinstance(other_data, dict) or not isinstance(costs, list):
+    other_data = as_mapping(as_mapping(trace).get("otherData"))
+    costs = other_data.get("costs")
+    if not isinstance(costs, list):
         notes.append(f"{path} holds no table of costs: it was written by an older version.")
         return None
-    spent = [_hook_time(record) for record in costs if isinstance(record, dict)]
+    spent = [
+        HookTime(
+            callback=text(record, "name"),
+            supplier=text(record, "supplier"),
+            hook=text(record, "hook"),
+            calls=int(number(record, "calls")),
+            total=number(record, "total"),
+            mean=number(record, "mean"),
+            longest=number(record, "max"),
+            share=None if record.get("share") is None else number(record, "share"),
+        )
+        for record in costs
+        if isinstance(record, dict)
+    ]
     spent.sort(key=lambda item: -item.total)
     batches = int(number(other_data, "training_batches"))
     return HookTimes(path, batches, number(other_data, "batch_seconds"), spent)
-
-
-def _hook_time(record: dict[str, Any]) -> HookTime:
-    return HookTime(
-        callback=text(record, "name"),
-        supplier=text(record, "supplier"),
-        hook=text(record, "hook"),
-        calls=int(number(record, "calls")),
-        total=number(record, "total"),
-        mean=number(record, "mean"),
-        longest=number(record, "max"),
-        share=None if record.get("share") is None else number(record, "share"),
-    )
 
 
 _FOLDER, _INDEX = "samples", "samples.json"
@@ -371,14 +372,11 @@ def _add_marks(files: list[CheckpointFile], saver_states: dict[str, Any]) -> Non
     for key, state in saver_states.items():
         best = Path(str(state["best_model_path"]))
         score = state.get("best_model_score")
-        suffix = "" if score is None else f", with a score of {_score_text(score)}"
+        shown = f"{score.item():.6g}" if hasattr(score, "item") else short_text(score)
+        suffix = "" if score is None else f", with a score of {shown}"
         # by its name where the path leads nowhere: the whole folder may have been moved
         matching = [file for file in files if file.path == best]
         matching = matching or [file for file in files if file.path.name == best.name]
         for file in matching[-1:]:
             file.marks.append("best")
             file.holds.insert(0, f"the best by {key}{suffix}")
-
-
-def _score_text(score: Any) -> str:
-    return f"{score.item():.6g}" if hasattr(score, "item") else short_text(score)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.reporting.journal import JOURNAL
 from trainer_hooks.callbacks.reporting.run_facts import process_start_time
+from trainer_hooks.checkpoint.inspection import as_mapping
 from trainer_hooks.cli.report.metrics import METRICS, Metrics
 from trainer_hooks.errors import TrainerHooksError
 
@@ -128,7 +129,12 @@ def read_journal(folder: Path) -> tuple[list[JournaledRun], int]:
         if record["event"] == "start":
             runs.setdefault(key, JournaledRun(folder, record))
         elif key in runs:
-            _add_record(runs[key], record)
+            run = runs[key]
+            records = {"sample": run.samples, "saved": run.saved}.get(record["event"])
+            if records is not None:
+                records.append(record)
+            elif record["event"] == "end":
+                run.end = record
         if key in runs:
             run = runs[key]
             run.last_seen = max(run.last_seen, number(record, "time"))
@@ -142,21 +148,11 @@ def set_outcomes(runs: list[JournaledRun]) -> list[JournaledRun]:
     return runs
 
 
-def _add_record(run: JournaledRun, record: dict[str, Any]) -> None:
-    if record["event"] == "sample":
-        run.samples.append(record)
-    elif record["event"] == "saved":
-        run.saved.append(record)
-    elif record["event"] == "end":
-        run.end = record
-
-
 def _outcome(run: JournaledRun, *, is_followed: bool) -> Outcome:
     if run.end:
         by_status = {"failed": Outcome.FAILED, "signal": Outcome.SIGNAL}
         return by_status.get(text(run.end, "status"), Outcome.FINISHED)
-    hardware = run.start.get("hardware")
-    host = text(hardware, "host") if isinstance(hardware, dict) else ""
+    host = text(as_mapping(run.start.get("hardware")), "host")
     if host == socket.gethostname():
         return Outcome.RUNNING if _is_alive(run.start) else Outcome.KILLED
     # on another machine nobody can look; but where a later run took over, this one is over
@@ -190,17 +186,14 @@ def _records(path: Path) -> Iterator[dict[str, Any] | None]:
             line = file.readline(_MAX_LINE_BYTES)
             if not line:
                 return
-            if line.strip():
-                yield _parse_record(line)
-
-
-def _parse_record(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    is_record = isinstance(record, dict) and isinstance(record.get("event"), str)
-    return record if is_record else None
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            is_record = isinstance(record, dict) and isinstance(record.get("event"), str)
+            yield record if is_record else None
 
 
 _OTHER_LOGGERS = (
@@ -489,4 +482,4 @@ def _read_hparams(run: LoggedRun) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         run.notes.append(f"{path} could not be read: {type(error).__name__}: {error}.")
         return {}
-    return hparams if isinstance(hparams, dict) else {}
+    return as_mapping(hparams)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import printable
 from trainer_hooks._version import __version__
+from trainer_hooks.checkpoint.inspection import as_mapping
 from trainer_hooks.cli.report.artifacts import (
     CheckpointFile,
     HookTimes,
@@ -29,7 +30,7 @@ from trainer_hooks.cli.report.charts import (
     speed_charts,
 )
 from trainer_hooks.cli.report.logged_run import Outcome, number, text
-from trainer_hooks.cli.values import count_with_noun, short_text, size_text
+from trainer_hooks.cli.values import count_with_noun, flatten, short_text, size_text
 from trainer_hooks.hooks.costs import format_duration
 
 if TYPE_CHECKING:
@@ -128,9 +129,8 @@ class StartRow:
 
 def outcome_badge(run: JournaledRun) -> OutcomeBadge:
     """Return the outcome of a start, with its error or signal."""
-    error = run.end.get("error")
     detail = text(run.end, "signal")
-    if isinstance(error, dict):
+    if isinstance(error := run.end.get("error"), dict):
         detail = f"{text(error, 'type')}: {text(error, 'message')}"
     return OutcomeBadge(str(run.outcome), _TONES[run.outcome], detail)
 
@@ -174,7 +174,7 @@ def start_rows(run: LoggedRun) -> list[StartRow]:
                 description += f" ({count_with_noun(last_trained - first, 'step')} trained again)"
         if start.stage == "fit":
             last_trained = last
-        host = text(_mapping(start.start, "hardware"), "host")
+        host = text(as_mapping(start.start.get("hardware")), "host")
         rows.append(
             StartRow(
                 began=start.began,
@@ -243,7 +243,7 @@ def metric_extremes(runs: Sequence[LoggedRun]) -> list[MetricExtremes]:
 
 def hparams_table(runs: Sequence[LoggedRun]) -> HparamsTable:
     """Return the hyperparameters of all runs in one table."""
-    by_run = [dict(_flatten(run.hparams)) for run in runs]
+    by_run = [dict(flatten(run.hparams, keeps_empty=True)) for run in runs]
     names = list(dict.fromkeys(name for values in by_run for name in values))
     differing = [name for name in names if len({repr(values.get(name)) for values in by_run}) > 1]
     equal = [name for name in names if name not in differing]
@@ -252,18 +252,6 @@ def hparams_table(runs: Sequence[LoggedRun]) -> HparamsTable:
         for name in [*differing, *equal]
     ]
     return HparamsTable(rows, len(differing))
-
-
-def _flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """List the items of nested dicts with the dotted paths of their keys."""
-    # not `cli.values.flat`, which leaves None and empty dicts out: they are hyperparameters, too
-    items: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            items += _flatten(value, f"{prefix}{name}.")
-        else:
-            items.append((f"{prefix}{name}", value))
-    return items
 
 
 # --- environment, callbacks and plugins ---
@@ -305,7 +293,9 @@ def run_environment(run: LoggedRun) -> RunEnvironment | None:
     if fit is None:
         return None
     facts = _environment_facts(fit.start)
-    versions = {str(n): str(version) for n, version in _mapping(fit.start, "versions").items()}
+    versions = {
+        str(n): str(version) for n, version in as_mapping(fit.start.get("versions")).items()
+    }
     changed = []
     for earlier in run.fits:
         earlier_facts = _environment_facts(earlier.start)
@@ -344,8 +334,10 @@ def callback_tables(run: LoggedRun) -> CallbackTables | None:
 
 def _environment_facts(start: dict[str, Any]) -> dict[str, str]:
     """Return the facts in a start record by their labels, unknown ones as empty strings."""
-    hardware, versions, seeds = (_mapping(start, key) for key in ("hardware", "versions", "seeds"))
-    git, variables = _mapping(start, "git"), _mapping(start, "environment")
+    hardware, versions, seeds = (
+        as_mapping(start.get(key)) for key in ("hardware", "versions", "seeds")
+    )
+    git, variables = as_mapping(start.get("git")), as_mapping(start.get("environment"))
     changed = int(number(git, "changed_files"))
     code = f"{text(git, 'commit')[:_COMMIT_LENGTH]} on {text(git, 'branch')}" if git else "no git"
     code += f", {changed} changed files" if changed else ""
@@ -374,11 +366,6 @@ def _environment_facts(start: dict[str, Any]) -> dict[str, str]:
 
 
 # a journal may be damaged, or of another version: values of other types read as empty
-
-
-def _mapping(record: dict[str, Any], name: str) -> dict[str, Any]:
-    value = record.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 def _mappings(record: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -495,7 +482,10 @@ def make_page(runs: Sequence[LoggedRun]) -> ReportPage:
         hparams=hparams_table(runs),
         data={
             "runs": [run.label for run in runs],
-            "resumes": [_resume_steps(run) for run in runs],
+            "resumes": [
+                [int(number(fit.start, "step")) for fit in run.fits if fit.resumed_from]
+                for run in runs
+            ],
             "charts": figures.charts,
         },
     )
@@ -519,11 +509,6 @@ def _run_section(index: int, run: LoggedRun, figures: FigureList) -> RunSection:
         supplied=callback_tables(run),
         notes=run.notes,
     )
-
-
-def _resume_steps(run: LoggedRun) -> list[int]:
-    """Return the steps at which a run was resumed."""
-    return [int(number(fit.start, "step")) for fit in run.fits if fit.resumed_from]
 
 
 def render_page(page: ReportPage) -> str:
