@@ -128,10 +128,12 @@ def speed_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
     """Return the charts of trained batches and samples per second."""
     batches, samples = Chart("batches per second", "speed"), Chart("samples per second", "speed")
     for index, run in enumerate(runs):
-        measured: list[tuple[int, float, float]] = []
-        for fit in run.fits:
-            measured += _speeds(fit)
-        kept = _without_lost_steps(measured)
+        kept: list[tuple[int, float, float]] = []
+        for speed in (speed for fit in run.fits for speed in _speeds(fit)):
+            # a resumed run trained the lost steps again
+            while kept and kept[-1][0] >= speed[0]:
+                kept.pop()
+            kept.append(speed)
         axis = run.metrics.epochs
         steps = [step for step, _, _ in kept]
         epochs = axis.positions(steps) if axis else []
@@ -155,18 +157,6 @@ def _speeds(fit: JournaledRun) -> list[tuple[int, float, float]]:
             rate = batches / seconds
             speeds.append((int(number(after, "step")), rate, rate * size))
     return speeds
-
-
-def _without_lost_steps(
-    speeds: list[tuple[int, float, float]],
-) -> list[tuple[int, float, float]]:
-    """Drop the speeds of steps that were lost, which a resumed run trained again."""
-    kept: list[tuple[int, float, float]] = []
-    for speed in speeds:
-        while kept and kept[-1][0] >= speed[0]:
-            kept.pop()
-        kept.append(speed)
-    return kept
 
 
 def _training_seconds(sample: dict[str, Any]) -> float:

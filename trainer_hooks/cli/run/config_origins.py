@@ -127,6 +127,8 @@ OBJECT_KEYS = ("class_path", "init_args", "dict_kwargs")
 class ConfigOrigins:
     """Config files, command line and environment: which values are explicit, and where they stand.
 
+    jsonargparse keeps neither file nor line of a value, so the files are read here a second time.
+
     Attributes:
         files: the config files; later ones override earlier ones.
         words: the arguments of the command line.

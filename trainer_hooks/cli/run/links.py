@@ -14,7 +14,7 @@ from trainer_hooks.cli.run.arguments import import_class
 from trainer_hooks.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from jsonargparse import Namespace
 
@@ -256,7 +256,7 @@ class ArgumentLinks:
             )
 
     def _add(self, target: str, source: str) -> None:
-        keys, is_argument = self._parser.argument_keys, self._is_argument(source)
+        keys = self._parser.argument_keys
         group, _, name = target.partition(".")
         full = target
         if self._parser.is_open(group) and not name.startswith("init_args."):
@@ -267,24 +267,22 @@ class ArgumentLinks:
                 f"links: {target}: there is no {name!r} in {group}.{did_you_mean(name, known)}"
             )
         owner, _, attribute = source.partition(".")
+
+        def read(owner_object: Any) -> Any:
+            return self._value(target, source, owner_object, attribute)
+
+        read.__name__ = attribute or source  # jsonargparse prints it in the help of the target
         link = self._parser.link_arguments
         try:
-            if is_argument:
+            if self._is_argument(source):
                 link(source, full, apply_on="parse")
             else:
-                link(owner, full, self._reader(target, source, attribute), apply_on="instantiate")
+                link(owner, full, read, apply_on="instantiate")
         except ValueError as error:
             raise OptionError(
                 f"links: {target}: {source}: {' '.join(str(error).split()).rstrip('.')}. Write a "
                 "target and a source, as model.num_classes: data.num_classes."
             ) from error
-
-    def _reader(self, target: str, source: str, attribute: str) -> Callable[[Any], Any]:
-        def read(owner: Any) -> Any:
-            return self._value(target, source, owner, attribute)
-
-        read.__name__ = attribute or source
-        return read
 
     def _value(self, target: str, source: str, owner: Any, attribute: str) -> Any:
         """Return the value of a source's attribute."""

@@ -92,6 +92,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
         """Make a required argument of the class under a key optional."""
         for action in self._actions:
             if action.dest == key and hasattr(action, "sub_add_kwargs"):
+                # jsonargparse's own mark of arguments that a link gives a value
                 action.sub_add_kwargs.setdefault("linked_targets", set()).add(name)
 
     def takes(self, key: str, name: str) -> bool:
@@ -317,6 +318,7 @@ def show_class_help(parser: TrainerParser, words: Sequence[str]) -> None:
         return
     for key in sorted(key for key in parser.argument_keys if key.endswith(".help")):
         if parser.takes(key.removesuffix(".help"), words[at]):
+            # jsonargparse's help of one class; it prints and exits, and leaves its title unwrapped
             shown = io.StringIO()
             with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
                 parser.parse_args([f"--{key}", words[at]])

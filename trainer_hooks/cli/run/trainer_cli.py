@@ -107,8 +107,8 @@ class TrainerCLI:
         The path of a config, down to the Trainer::
 
             ConfigOrigins              reads the config files, for links and for lines in messages
+            _build_parsers             the parser, with a group for each object that it makes
             _parse
-                _build_parsers         the parser, with a group for each object that it makes
                 find_links, links.add  `links` of the config, added to the parser
                 set_defaults_from_checkpoint
                 parse_config           jsonargparse: defaults < environment < files and options
@@ -334,7 +334,7 @@ class TrainerCLI:
         explicit = {} if not is_object else args[self.subcommand] if self.subcommand else args
         self._origins = self._origins.with_environment(command_parser.variable_prefix)
         self._origins.check()
-        # links and defaults go into the parser before it parses: it applies and checks them itself
+        # before it parses: an argument that a link or a default gives is not required any more
         self._links = ArgumentLinks(command_parser, find_links(self._origins, explicit))
         self._links.add()
         if "ckpt_path" in command_parser.method_arguments:
@@ -370,6 +370,7 @@ class TrainerCLI:
         if subcommand == "fit" and not hasattr(self, "fit"):
             optimizers = self._command_parser.optimizers
             self._explain_errors(lambda: check_optimizer(self.model, optimizers))
+        # `fit` of a subclass takes the place of the Trainer's
         function = getattr(self, subcommand, None) or getattr(self.trainer, subcommand)
         options = {
             n: self._command_objects[n]
@@ -400,6 +401,7 @@ class TrainerCLI:
             is_config_error,
         )
 
+        # raised outside of `except`: a constructor's own error shows no error of the parser
         refused: Exception | None = None
         try:
             step()
