@@ -56,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None and is_completing():
         words = _complete()
     try:
-        code = _run_training(words) if _is_training(words) else _run_other_command(words)
+        is_training = bool(SUBCOMMANDS.keys() & words[:1])
+        code = _run_training(words) if is_training else _run_other_command(words)
         sys.stdout.flush()
     except BrokenPipeError:
         # Python flushes once more as it exits, and would fail again
@@ -73,13 +74,9 @@ def _complete() -> list[str]:
     import argcomplete
 
     words = words_to_complete()
-    if not _is_training(words):
+    if not SUBCOMMANDS.keys() & words[:1]:
         argcomplete.autocomplete(_parser())
     return words
-
-
-def _is_training(words: Sequence[str]) -> bool:
-    return bool(words) and words[0] in SUBCOMMANDS
 
 
 def _run_training(words: Sequence[str]) -> int:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from torch.optim.lr_scheduler import ReduceLROnPlateau
-
 from trainer_hooks._log import warn
 from trainer_hooks.cli.run.arguments import import_class
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AUTOMATIC",
     "ConfigurableClass",
-    "as_configured",
     "check_optimizer",
     "configure_from_config",
 ]
@@ -44,19 +41,6 @@ class ConfigurableClass:
         """Return class path and arguments."""
         plain: dict[str, Any] = values.as_dict() if hasattr(values, "as_dict") else dict(values)
         return {"class_path": self.class_path, "init_args": plain} if self.class_path else plain
-
-
-def as_configured(optimizer: Any, lr_scheduler: Any) -> Any:
-    """Return an optimizer and its scheduler in the form that `configure_optimizers` returns."""
-    if lr_scheduler is None:
-        return optimizer
-    if isinstance(lr_scheduler, ReduceLROnPlateau):
-        monitor = getattr(lr_scheduler, "monitor", "val_loss")
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": lr_scheduler, "monitor": monitor},
-        }
-    return [optimizer], [lr_scheduler]
 
 
 def check_optimizer(model: Any, optimizers: Mapping[str, ConfigurableClass]) -> None:

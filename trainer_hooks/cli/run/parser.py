@@ -428,7 +428,7 @@ def check_environment(parser: TrainerParser) -> None:
 
 
 def parse_config(parse: Callable[[Any], Namespace], args: Any, subcommand: str | None) -> Namespace:
-    """Parse the command line or config object, and check what the parser lets through.
+    """Parse the command line or config object, and check for mistakes that the parser ignores.
 
     Args:
         parse: the method of the parser.

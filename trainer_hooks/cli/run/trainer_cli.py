@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
 from trainer_hooks._log import log
 from trainer_hooks.cli.commands import install_hint
 from trainer_hooks.cli.run.arguments import (
@@ -18,7 +20,6 @@ from trainer_hooks.cli.run.arguments import (
 )
 from trainer_hooks.cli.run.optimizers import (
     AUTOMATIC,
-    as_configured,
     check_optimizer,
     configure_from_config,
 )
@@ -203,7 +204,14 @@ class TrainerCLI:
             optimizer: the optimizer of all parameters of the module.
             lr_scheduler: the scheduler, or None.
         """
-        return as_configured(optimizer, lr_scheduler)
+        if lr_scheduler is None:
+            return optimizer
+        if isinstance(lr_scheduler, ReduceLROnPlateau):
+            # this one steps by a metric; torch's has no attribute for its name
+            monitor = getattr(lr_scheduler, "monitor", "val_loss")
+            entry = {"scheduler": lr_scheduler, "monitor": monitor}
+            return {"optimizer": optimizer, "lr_scheduler": entry}
+        return [optimizer], [lr_scheduler]
 
     def instantiate_classes(self) -> None:
         """Make the data module, the module and the Trainer."""
