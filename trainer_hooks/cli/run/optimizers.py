@@ -39,7 +39,7 @@ class ConfigurableClass:
 
     def with_class_path(self, values: Any) -> dict[str, Any]:
         """Return class path and arguments."""
-        plain: dict[str, Any] = values.as_dict() if hasattr(values, "as_dict") else dict(values)
+        plain: dict[str, Any] = values.as_dict() if hasattr(values, "as_dict") else values
         return {"class_path": self.class_path, "init_args": plain} if self.class_path else plain
 
 
