@@ -86,10 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         changed += bool(ported.lines)
         open_ends += len(ported.findings)
         if ported.lines and not arguments.check:
-            mode = path.stat().st_mode
-            # atomic: a full disk must not cost the file its text
-            replace_file(path, lambda file, text=ported.text: file.buffer.write(text))
-            path.chmod(mode)
+            _write(path, ported.text)
     done = "to be ported" if arguments.check else "ported"
     print(f"{changed} files {done}; {open_ends} places without a counterpart")
     return 1 if open_ends else 0
@@ -108,3 +105,10 @@ def _files(paths: list[str]) -> Iterator[Path]:
                 one for one in folders if one[0] != "." and not (here / one / "pyvenv.cfg").exists()
             )
             yield from (here / one for one in sorted(files) if one.endswith(".py"))
+
+
+def _write(path: Path, text: bytes) -> None:
+    """Replace a file's text atomically, so that a full disk does not cost the file its text."""
+    mode = path.stat().st_mode
+    replace_file(path, lambda file: file.buffer.write(text))
+    path.chmod(mode)

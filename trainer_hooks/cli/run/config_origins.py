@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +160,7 @@ class ConfigOrigins:
     def _options(self) -> list[tuple[str, str]]:
         """Return each option of the command line with its value: after `=`, or the next word."""
         pairs = []
-        for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
+        for word, following in zip_longest(self.words, self.words[1:], fillvalue=""):
             option, equals, value = word.partition("=")
             if option.startswith("-"):
                 pairs.append((option, value if equals else following))
