@@ -1,18 +1,14 @@
-"""The arguments of a training command: its subcommand, and shell completion by argcomplete."""
+"""The arguments of a training command: its subcommand, and the line that a shell completes."""
 
 from __future__ import annotations
 
 import importlib
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from trainer_hooks.cli.run.parser import TrainerParser
+from typing import Any
 
 __all__ = [
     "SUBCOMMANDS",
-    "complete",
     "find_subcommand",
     "import_class",
     "is_completing",
@@ -57,20 +53,3 @@ def words_to_complete() -> list[str]:
     """Return the arguments on the line after the program's name."""
     start = int(os.environ.get("_ARGCOMPLETE") or 1)
     return os.environ.get("COMP_LINE", "").split()[start:]
-
-
-def complete(parser: TrainerParser, subcommand: str | None) -> None:
-    """Print the completions for the shell and exit.
-
-    Args:
-        parser: the command's own parser. The command's name is taken off the line first, because
-            the setup of jsonargparse for argcomplete does not reach parsers of subcommands.
-        subcommand: the command on the line, None without one.
-    """
-    line, name = os.environ.get("COMP_LINE", ""), f" {subcommand} "
-    if subcommand is not None and name in line:
-        point = int(os.environ.get("COMP_POINT", len(line)))
-        os.environ["COMP_LINE"] = line.replace(name, " ", 1)
-        os.environ["COMP_POINT"] = str(max(0, point - len(name) + 1))
-    parser.complete_class_names()
-    parser.parse_args([])  # it answers and exits where argcomplete is installed

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TrainerParser",
     "check_environment",
+    "complete",
     "import_nameable_classes",
     "new_parser",
     "parse_config",
@@ -305,6 +306,23 @@ def new_parser(parser_class: type[TrainerParser], options: Mapping[str, Any]) ->
         help="A config file, in YAML or JSON.",
     )
     return parser
+
+
+def complete(parser: TrainerParser, subcommand: str | None) -> None:
+    """Print the completions for the shell and exit.
+
+    Args:
+        parser: the command's own parser. The command's name is taken off the line first, because
+            the setup of jsonargparse for argcomplete does not reach parsers of subcommands.
+        subcommand: the command on the line, None without one.
+    """
+    line, name = os.environ.get("COMP_LINE", ""), f" {subcommand} "
+    if subcommand is not None and name in line:
+        point = int(os.environ.get("COMP_POINT", len(line)))
+        os.environ["COMP_LINE"] = line.replace(name, " ", 1)
+        os.environ["COMP_POINT"] = str(max(0, point - len(name) + 1))
+    parser.complete_class_names()
+    parser.parse_args([])  # it answers and exits where argcomplete is installed
 
 
 def show_class_help(parser: TrainerParser, words: Sequence[str]) -> None:

@@ -12,7 +12,6 @@ from trainer_hooks._log import log
 from trainer_hooks.cli.commands import install_hint
 from trainer_hooks.cli.run.arguments import (
     SUBCOMMANDS,
-    complete,
     find_subcommand,
     is_completing,
     is_config_object,
@@ -349,7 +348,7 @@ class TrainerCLI:
             path = explicit.get("ckpt_path") or self._origins.explicit_value("ckpt_path")
             checks.set_defaults_from_checkpoint(command_parser, path, self._origins.explicit_value)
         if is_completing():
-            complete(command_parser, self.subcommand)
+            checks.complete(command_parser, self.subcommand)
         parse = self.parser.parse_object if is_object else self.parser.parse_args
         if not is_object:
             checks.show_class_help(command_parser, words)
