@@ -2,8 +2,7 @@
 
 Each command is a module with two functions: `add_parser(commands)` declares its arguments and sets
 `run` as their default; `run(arguments)` carries it out and returns the exit code. The training
-commands are the exception: `cli/run/command.py` lists them for the help, and `main` hands their
-arguments to its `run_training`. A command that
+commands are the exception: `main` hands their arguments to `TrainerCLI`. A command that
 needs torch imports it inside `run`, so that the others answer at once.
 """
 

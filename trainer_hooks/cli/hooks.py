@@ -60,7 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
     with prints_diverted():
         hooks = {**HOOKS, **installed_hooks()}
     if arguments.name is None:
-        _list(hooks, is_json=arguments.json)
+        if arguments.json:
+            print(json.dumps([_summary(spec) for spec in hooks.values()], indent=2))
+        else:
+            _show_list(hooks)
         return 0
     matches = find_hooks(arguments.name, hooks)
     if not matches:
@@ -114,21 +117,19 @@ def example_of(spec: HookSpec) -> str:
     )
 
 
-def _list(hooks: Mapping[str, HookSpec], *, is_json: bool) -> None:
-    if is_json:
-        print(json.dumps([_summary(spec) for spec in hooks.values()], indent=2))
-        return
+def _show_list(hooks: Mapping[str, HookSpec]) -> None:
     header = ["hook", "fires", "arguments", "by"]
     rows = [
-        [spec.name, _moment(spec), ", ".join(spec.arguments), spec.supplier or "trainer_hooks"]
+        [
+            spec.name,
+            spec.summary.removeprefix("Called ").rstrip("."),
+            ", ".join(spec.arguments),
+            spec.supplier or "trainer_hooks",
+        ]
         for spec in hooks.values()
     ]
     columns = 3 if hooks.keys() == HOOKS.keys() else 4  # no column that says the same everywhere
     show_table(header[:columns], [row[:columns] for row in rows], whole={0})
-
-
-def _moment(spec: HookSpec) -> str:
-    return spec.summary.removeprefix("Called ").rstrip(".")
 
 
 def _summary(spec: HookSpec) -> dict[str, Any]:

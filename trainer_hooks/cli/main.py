@@ -5,27 +5,38 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
 from trainer_hooks.cli import hooks
 from trainer_hooks.cli.checkpoint import command as checkpoint
-from trainer_hooks.cli.commands import INTERRUPTED, PIPE_CLOSED, USAGE_ERROR
+from trainer_hooks.cli.commands import (
+    INTERRUPTED,
+    PIPE_CLOSED,
+    USAGE_ERROR,
+    install_hint,
+    print_failure,
+)
 from trainer_hooks.cli.demo import command as demo_command
 from trainer_hooks.cli.new import command as new
 from trainer_hooks.cli.plugins import command as plugins
 from trainer_hooks.cli.port import command as port
 from trainer_hooks.cli.report import command as report
-from trainer_hooks.cli.report import plot
-from trainer_hooks.cli.run import command as run_command
-from trainer_hooks.cli.run.arguments import is_completing, words_to_complete
+from trainer_hooks.cli.run.arguments import SUBCOMMANDS, is_completing, words_to_complete
+from trainer_hooks.errors import DataError, OptionError, error_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_COMMANDS = (demo_command, new, run_command, hooks, plugins, checkpoint, report, plot, port)
+_TRAINING_HELP = {
+    "fit": "train what a config file or options say",
+    "validate": "run the validation of the same",
+    "test": "run the test of the same",
+    "predict": "run the prediction of the same",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,11 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None and is_completing():
         words = _complete()
     try:
-        code = (
-            run_command.run_training(words)
-            if run_command.is_training(words)
-            else _run_other_command(words)
-        )
+        is_training = bool(SUBCOMMANDS.keys() & words[:1])
+        code = _run_training(words) if is_training else _run_other_command(words)
         sys.stdout.flush()
     except BrokenPipeError:
         # Python flushes once more as it exits, and would fail again
@@ -66,9 +74,29 @@ def _complete() -> list[str]:
     import argcomplete
 
     words = words_to_complete()
-    if not run_command.is_training(words):
+    if not SUBCOMMANDS.keys() & words[:1]:
         argcomplete.autocomplete(_parser())
     return words
+
+
+def _run_training(words: Sequence[str]) -> int:
+    """Run fit, validate, test or predict; `TrainerCLI.__init__` draws the path of the config."""
+    # absolute: the parser changes into a config's folder while it reads the file
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does: the classes may stand there
+    try:
+        import jsonargparse  # noqa: F401 - to tell that it is missing before anything is made
+    except ModuleNotFoundError as error:
+        return print_failure(words[0], install_hint(error, "cli", "jsonargparse"))
+    from trainer_hooks.cli.run.trainer_cli import TrainerCLI
+
+    options = {"prog": "trainer-hooks", "default_env": True, "env_prefix": "TRAINER_HOOKS"}
+    try:
+        TrainerCLI(args=list(words), parser_kwargs=options)
+    except (DataError, OptionError) as error:  # of the run; errors in the config exited before
+        return print_failure(words[0], error_message(error))
+    return 0
 
 
 def _run_other_command(words: Sequence[str]) -> int:
@@ -90,6 +118,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"trainer-hooks {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
-    for command in _COMMANDS:
+    for command in (demo_command, new):
+        command.add_parser(commands)
+    for name, text in _TRAINING_HELP.items():
+        commands.add_parser(name, help=text, add_help=False)  # jsonargparse parses the rest
+    for command in (hooks, plugins, checkpoint, report, port):
         command.add_parser(commands)
     return parser

@@ -16,7 +16,7 @@ from trainer_hooks._text import printable
 from trainer_hooks.checkpoint.inspection import dtype_name, tensor_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["JsonWriter", "count_with_noun", "flatten", "printable", "short_text", "size_text"]
 
@@ -58,12 +58,14 @@ def short_text(value: Any) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
-def flatten(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested mappings with dotted keys; empty mappings yield nothing."""
+def flatten(
+    values: Mapping[Any, Any], prefix: str = "", *, keeps_empty: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested mappings with dotted keys, None and empty mappings if kept."""
     for name, value in values.items():
-        if isinstance(value, dict):
-            yield from flatten(value, f"{prefix}{name}.")
-        elif value is not None:
+        if isinstance(value, dict) and (value or not keeps_empty):
+            yield from flatten(value, f"{prefix}{name}.", keeps_empty=keeps_empty)
+        elif value is not None or keeps_empty:
             yield f"{prefix}{name}", value
 
 
@@ -113,15 +115,12 @@ class JsonWriter:
         if isinstance(value, dict):
             return {str(key): self.write(item) for key, item in value.items()}
         if isinstance(value, set | frozenset):
-            return self._items(sorted(value, key=repr))
+            return [self.write(item) for item in sorted(value, key=repr)]
         if isinstance(value, list | tuple | deque):
-            return self._items(value)
+            return [self.write(item) for item in value]
         if type(value).__module__ == "numpy" and value.size <= _LONGEST_TENSOR:
             return self.write(value.tolist())
         return str(value)
-
-    def _items(self, values: Iterable[Any]) -> list[Any]:
-        return [self.write(item) for item in values]
 
     def _tensor(self, tensor: Tensor) -> dict[str, Any]:
         told: dict[str, Any] = {"dtype": dtype_name(tensor), "shape": list(tensor.shape)}

@@ -10,20 +10,22 @@ import torch
 from torch.utils.data import TensorDataset
 
 from trainer_hooks import Callback, DataModule, Trainer
-from trainer_hooks.cli.checkpoint.tensor_comparison import compare_tensors
-from trainer_hooks.cli.demo.demo_report import (
-    EXAMPLE,
-    NEXT_LINES,
+from trainer_hooks.cli.demo.comparison import (
     StateRow,
     compare_runs,
     compare_states,
+    compare_tensors,
+)
+from trainer_hooks.cli.demo.demo_report import (
+    EXAMPLE,
+    NEXT_LINES,
+    Screen,
     show_callbacks,
     show_comparison,
     show_result,
 )
 from trainer_hooks.cli.demo.digits import DigitsNet
 from trainer_hooks.cli.demo.training import single_threaded
-from trainer_hooks.cli.screen import Screen
 
 if TYPE_CHECKING:
     from pathlib import Path

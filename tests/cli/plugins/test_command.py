@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trainer_hooks.cli import templates
 from trainer_hooks.cli.main import main
-from trainer_hooks.cli.plugins import new as plugin_new
-from trainer_hooks.cli.plugins.new import PluginNames
+from trainer_hooks.cli.templates import PackageNames
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,8 +92,8 @@ def test_a_new_plugin_is_written_whole(tmp_path: Path, capsys) -> None:
 )
 def test_the_class_never_has_a_name_of_ours(name: str, callback: str) -> None:
     """Its name ends in Callback, once, and is never that of the class that it derives from."""
-    assert PluginNames(name).callback == callback
-    assert PluginNames(name).fault == ""
+    assert PackageNames(name).callback == callback
+    assert PackageNames(name).fault == ""
 
 
 @pytest.mark.parametrize(
@@ -149,10 +149,10 @@ def test_a_folder_may_be_chosen(tmp_path: Path, capsys) -> None:
 def test_a_folder_that_cannot_be_written_is_said(monkeypatch, capsys) -> None:
     """An error of the file system is one line on stderr, and exit code 1."""
 
-    def refuse(names: PluginNames, target: Path):
+    def refuse(folder, target: Path, values):
         raise PermissionError(13, "Permission denied", str(target))
 
-    monkeypatch.setattr(plugin_new, "_write", refuse)
+    monkeypatch.setattr(templates, "_write_templates", refuse)
     assert main(["plugins", "new", "rate"]) == 1
     assert capsys.readouterr().err == (
         "trainer-hooks plugins new: error: [Errno 13] Permission denied: 'rate'\n"

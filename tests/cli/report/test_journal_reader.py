@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from trainer_hooks.callbacks.reporting.run_facts import process_start_time
-from trainer_hooks.cli.report.journal_reader import Outcome, read_journal, set_outcomes
+from trainer_hooks.cli.report.logged_run import Outcome, read_journal, set_outcomes
 
 HERE = {"host": socket.gethostname()}
 

@@ -52,6 +52,15 @@ def test_a_dict_may_take_the_place_of_the_line(own) -> None:
     assert cli.subcommand is None
 
 
+def test_a_dict_may_name_the_command(own) -> None:
+    """With a command in the dict, that is carried out."""
+    cli = TrainerCLI(
+        own.Trained, own.Points, trainer_defaults=OFF, args={"fit": {"model": {"lr": 0.25}}}
+    )
+    assert cli.model.hparams.lr == 0.25
+    assert cli.trainer.current_epoch == 1
+
+
 def test_without_run_the_objects_are_made_alone(own) -> None:
     """`run=False` makes module, data and Trainer, and trains nothing."""
     cli = TrainerCLI(own.Trained, own.Points, trainer_defaults=OFF, run=False, args=[])

@@ -21,7 +21,7 @@ _tolerance = number_below(math.inf, "a number from 0 on")
 
 def add_parser(commands: Commands) -> None:
     """Declare the command and its subcommands."""
-    parser = commands.add_parser(
+    command = commands.add_parser(
         "checkpoint",
         help="look into checkpoints; verify, compare, prune and export them",
         description=(
@@ -30,31 +30,10 @@ def add_parser(commands: Commands) -> None:
         ),
         epilog="Example: trainer-hooks checkpoint show checkpoints/last.ckpt",
     )
-    parser.set_defaults(run=run, act=None, parser=parser)
-    actions: Commands = parser.add_subparsers(title="actions", metavar="ACTION")
-    for add in (_add_show, _add_verify, _add_diff, _add_prune, _add_export):
-        add(actions)
+    command.set_defaults(run=run, parser=command)
+    actions: Commands = command.add_subparsers(dest="action", title="actions", metavar="ACTION")
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the chosen subcommand and return the exit code."""
-    if arguments.act is None:
-        arguments.parser.print_help(sys.stderr)
-        return USAGE_ERROR
-    try:
-        code: int = arguments.act(arguments)
-        return code
-    except BrokenPipeError:
-        raise
-    except (TrainerHooksError, OSError, ValueError) as error:
-        reason = str(error)
-    except RecursionError:
-        reason = "what the file holds is nested too deep, or holds itself"
-    return print_failure(arguments.parser.prog.partition(" ")[2], reason)
-
-
-def _add_show(actions: Commands) -> None:
-    parser = actions.add_parser(
+    show = actions.add_parser(
         "show",
         help="tell what is in a file",
         description=(
@@ -63,21 +42,11 @@ def _add_show(actions: Commands) -> None:
             "training can go on from it. The tensors are not read, however big they are."
         ),
     )
-    parser.add_argument("file", metavar="FILE", type=Path)
-    parser.add_argument("--tensors", action="store_true", help="list each tensor of the weights")
-    parser.add_argument("--json", action="store_true", help="write JSON, with whole values")
-    parser.set_defaults(act=_show, parser=parser)
+    show.add_argument("file", metavar="FILE", type=Path)
+    show.add_argument("--tensors", action="store_true", help="list each tensor of the weights")
+    show.add_argument("--json", action="store_true", help="write JSON, with whole values")
 
-
-def _show(arguments: argparse.Namespace) -> int:
-    # here and below, because it imports torch: help is given at once
-    from trainer_hooks.cli.checkpoint.show import show
-
-    return show(arguments.file, lists_tensors=arguments.tensors, is_json=arguments.json)
-
-
-def _add_verify(actions: Commands) -> None:
-    parser = actions.add_parser(
+    verify = actions.add_parser(
         "verify",
         help="read files whole and compare them with their checksums",
         description=(
@@ -85,25 +54,16 @@ def _add_verify(actions: Commands) -> None:
         ),
         epilog="The exit code is 0 if all are ok, and 1 otherwise.",
     )
-    parser.add_argument(
+    verify.add_argument(
         "paths",
         metavar="PATH",
         type=Path,
         nargs="+",
         help="a file, or a folder: every *.ckpt in it and below it",
     )
-    parser.add_argument("--json", action="store_true", help="write JSON")
-    parser.set_defaults(act=_verify, parser=parser)
+    verify.add_argument("--json", action="store_true", help="write JSON")
 
-
-def _verify(arguments: argparse.Namespace) -> int:
-    from trainer_hooks.cli.checkpoint.verify import verify
-
-    return verify(arguments.paths, is_json=arguments.json)
-
-
-def _add_diff(actions: Commands) -> None:
-    parser = actions.add_parser(
+    diff = actions.add_parser(
         "diff",
         help="tell in what two files differ",
         description=(
@@ -112,36 +72,25 @@ def _add_diff(actions: Commands) -> None:
         ),
         epilog="The exit code is 0 if they hold the same, 1 if they differ, 2 on an error.",
     )
-    parser.add_argument("first", metavar="A", type=Path)
-    parser.add_argument("second", metavar="B", type=Path)
-    parser.add_argument(
+    diff.add_argument("first", metavar="A", type=Path)
+    diff.add_argument("second", metavar="B", type=Path)
+    diff.add_argument(
         "--atol",
         type=_tolerance,
         default=0.0,
         metavar="X",
         help="take numbers for equal that differ by no more than this (default: 0)",
     )
-    parser.add_argument(
+    diff.add_argument(
         "--rtol",
         type=_tolerance,
         default=0.0,
         metavar="X",
         help="or by no more than this times the number in B (default: 0)",
     )
-    parser.add_argument("--json", action="store_true", help="write JSON, with every difference")
-    parser.set_defaults(act=_diff, parser=parser)
+    diff.add_argument("--json", action="store_true", help="write JSON, with every difference")
 
-
-def _diff(arguments: argparse.Namespace) -> int:
-    from trainer_hooks.checkpoint.difference import Tolerance
-    from trainer_hooks.cli.checkpoint.diff import diff
-
-    tolerance = Tolerance(arguments.atol, arguments.rtol)
-    return diff(arguments.first, arguments.second, tolerance, is_json=arguments.json)
-
-
-def _add_prune(actions: Commands) -> None:
-    parser = actions.add_parser(
+    prune = actions.add_parser(
         "prune",
         help="remove old checkpoints of a folder",
         description=(
@@ -151,44 +100,25 @@ def _add_prune(actions: Commands) -> None:
             "file that trainer_hooks has not saved. All files are read whole first."
         ),
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path)
-    parser.add_argument(
+    prune.add_argument("folder", metavar="FOLDER", type=Path)
+    prune.add_argument(
         "--keep",
         type=_count,
         default=1,
         metavar="N",
         help="how many of the newest to keep (default: 1)",
     )
-    parser.add_argument(
+    prune.add_argument(
         "--keep-best", type=_count, metavar="N", help="keep the best ones too, by --monitor"
     )
-    parser.add_argument("--monitor", metavar="METRIC", help="the logged metric that tells the best")
-    parser.add_argument("--mode", choices=["min", "max"], help="which values of it are better")
-    parser.add_argument("--damaged", action="store_true", help="remove damaged files too")
-    parser.add_argument("--dry-run", action="store_true", help="tell what would go, remove nothing")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.set_defaults(act=_prune, parser=parser)
+    prune.add_argument("--monitor", metavar="METRIC", help="the logged metric that tells the best")
+    prune.add_argument("--mode", choices=["min", "max"], help="which values of it are better")
+    prune.add_argument("--damaged", action="store_true", help="remove damaged files too")
+    prune.add_argument("--dry-run", action="store_true", help="tell what would go, remove nothing")
+    prune.add_argument("--yes", action="store_true", help="do not ask")
+    prune.set_defaults(parser=prune)
 
-
-def _prune(arguments: argparse.Namespace) -> int:
-    wanted = (arguments.keep_best, arguments.monitor, arguments.mode)
-    if any(wanted) and not all(wanted):
-        arguments.parser.error("--keep-best, --monitor and --mode go together: give all three")
-    from trainer_hooks.checkpoint.folder_retention import RetentionRule
-    from trainer_hooks.cli.checkpoint.prune import prune
-
-    rule = RetentionRule(
-        arguments.keep,
-        arguments.keep_best or 0,
-        arguments.monitor or "",
-        arguments.mode or "min",
-        arguments.damaged,
-    )
-    return prune(arguments.folder, rule, is_dry=arguments.dry_run, is_agreed=arguments.yes)
-
-
-def _add_export(actions: Commands) -> None:
-    parser = actions.add_parser(
+    export = actions.add_parser(
         "export",
         help="write the weights of a checkpoint to a file of their own",
         description=(
@@ -196,18 +126,63 @@ def _add_export(actions: Commands) -> None:
             ".pt the bare weights, .safetensors the weights for other tools."
         ),
     )
-    parser.add_argument("file", metavar="FILE", type=Path)
-    parser.add_argument(
+    export.add_argument("file", metavar="FILE", type=Path)
+    export.add_argument(
         "--weights-only", action="store_true", required=True, help="nothing but the weights"
     )
-    parser.add_argument(
+    export.add_argument(
         "-o", "--output", metavar="OUT", type=Path, required=True, help="the file to write"
     )
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
-    parser.set_defaults(act=_export, parser=parser)
+    export.add_argument("--force", action="store_true", help="write over a file that is there")
 
 
-def _export(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the chosen subcommand and return the exit code."""
+    if arguments.action is None:
+        arguments.parser.print_help(sys.stderr)
+        return USAGE_ERROR
+    try:
+        return _run_action(arguments)
+    except BrokenPipeError:  # an OSError too, but who read the output has left: `main` ends quietly
+        raise
+    except (TrainerHooksError, OSError, ValueError) as error:
+        reason = str(error)
+    except RecursionError:
+        reason = "what the file holds is nested too deep, or holds itself"
+    return print_failure(f"checkpoint {arguments.action}", reason)
+
+
+def _run_action(arguments: argparse.Namespace) -> int:
+    # imported here, because they import torch: help is given at once
+    if arguments.action == "show":
+        from trainer_hooks.cli.checkpoint.show import show
+
+        return show(arguments.file, lists_tensors=arguments.tensors, is_json=arguments.json)
+    if arguments.action == "verify":
+        from trainer_hooks.cli.checkpoint.verify import verify
+
+        return verify(arguments.paths, is_json=arguments.json)
+    if arguments.action == "diff":
+        from trainer_hooks.checkpoint.difference import Tolerance
+        from trainer_hooks.cli.checkpoint.diff import diff
+
+        tolerance = Tolerance(arguments.atol, arguments.rtol)
+        return diff(arguments.first, arguments.second, tolerance, is_json=arguments.json)
+    if arguments.action == "prune":
+        wanted = (arguments.keep_best, arguments.monitor, arguments.mode)
+        if any(wanted) and not all(wanted):
+            arguments.parser.error("--keep-best, --monitor and --mode go together: give all three")
+        from trainer_hooks.checkpoint.folder_retention import RetentionRule
+        from trainer_hooks.cli.checkpoint.prune import prune
+
+        rule = RetentionRule(
+            arguments.keep,
+            arguments.keep_best or 0,
+            arguments.monitor or "",
+            arguments.mode or "min",
+            arguments.damaged,
+        )
+        return prune(arguments.folder, rule, is_dry=arguments.dry_run, is_agreed=arguments.yes)
     from trainer_hooks.cli.checkpoint.export import export
 
     return export(arguments.file, arguments.output, is_forced=arguments.force)

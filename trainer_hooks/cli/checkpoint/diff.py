@@ -25,6 +25,11 @@ __all__ = ["DIFFERENT", "EQUAL", "diff"]
 EQUAL, DIFFERENT = 0, 1
 """Exit codes, as of the program `diff`."""
 
+_KINDS = {
+    DifferenceType.SHAPE: "of another shape",
+    DifferenceType.DTYPE: "of another dtype",
+    DifferenceType.TENSOR: "in values",
+}
 _SHOWN = 20
 """Differences of one part that are listed."""
 
@@ -67,28 +72,19 @@ def _show(differing: list[Difference], weights: int) -> None:
     """
     for part in dict.fromkeys(difference.part for difference in differing):
         listed = [difference for difference in differing if difference.part == part]
-        lines = [Branch(printable(_line(difference))) for difference in listed[:_SHOWN]]
+        lines = [
+            Branch(printable(f"{difference.path}: {''.join(_told(difference))}"))
+            for difference in listed[:_SHOWN]
+        ]
         if len(listed) > _SHOWN:
             more = f"and {len(listed) - _SHOWN} more (--json lists all)"
             lines.append(Branch(more, is_faint=True))
         title = f"{part}: {count_with_noun(len(listed), 'difference')}"
         if part == "weights":
-            kinds = Counter(_kind(difference.how) for difference in listed)
+            kinds = Counter(_KINDS.get(item.how, str(item.how)) for item in listed)
             how = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
             title = f"weights: {len(listed)} of {count_with_noun(weights, 'tensor')} differ ({how})"
         show_tree(Branch(title, tuple(lines)))
-
-
-def _kind(how: DifferenceType) -> str:
-    return {
-        DifferenceType.SHAPE: "of another shape",
-        DifferenceType.DTYPE: "of another dtype",
-        DifferenceType.TENSOR: "in values",
-    }.get(how, str(how))
-
-
-def _line(difference: Difference) -> str:
-    return f"{difference.path}: {''.join(_told(difference))}"
 
 
 def _told(difference: Difference) -> Iterator[str]:

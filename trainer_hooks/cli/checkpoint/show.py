@@ -58,7 +58,11 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
     _show_sections(told)
     if lists_tensors:
         print()
-        _show_tensors(told["weights"]["list"])
+        rows = [
+            [printable(row["name"]), str(tuple(row["shape"])), row["dtype"], f"{row['bytes']:,}"]
+            for row in told["weights"]["list"]
+        ]
+        show_table(["tensor", "shape", "dtype", "bytes"], rows, right={3}, whole={3})
     return 0
 
 
@@ -86,7 +90,15 @@ def file_facts(file: CheckpointContents) -> dict[str, Any]:
             "elements": sum(tensor.numel() for tensor in tensors.values()),
             "dtypes": dict(Counter(map(dtype_name, tensors.values()))),
             "others": [name for name in contents.weights if name not in tensors],
-            "list": [_tensor(name, tensor) for name, tensor in tensors.items()],
+            "list": [
+                {
+                    "name": name,
+                    "shape": list(tensor.shape),
+                    "dtype": dtype_name(tensor),
+                    "bytes": tensor_bytes(tensor),
+                }
+                for name, tensor in tensors.items()
+            ],
         },
         "hyperparameters": as_mapping(data.get("hyper_parameters")),
         "config": as_mapping(data.get("config")),
@@ -110,15 +122,6 @@ def _counters(contents: CheckpointContents) -> dict[str, Any]:
     if progress.get("stage") == EpochStage.ENDED:  # it is whole, but for being counted
         progress["epochs_completed"] = progress.get("epochs_completed", 0) + 1
     return {**counters, **progress}
-
-
-def _tensor(name: str, tensor: Tensor) -> dict[str, Any]:
-    return {
-        "name": name,
-        "shape": list(tensor.shape),
-        "dtype": dtype_name(tensor),
-        "bytes": tensor_bytes(tensor),
-    }
 
 
 def _optimizer(state: Any) -> dict[str, Any]:
@@ -152,9 +155,24 @@ def _branches(told: dict[str, Any]) -> Iterator[Branch]:
     yield from _group("config", flatten(_without_defaults(told["config"])))
     yield from _group("metrics", told["metrics"].items())
     yield from _optimizers(told)
-    yield from _conditions(told)
-    yield from _callbacks(told)
-    plugins = [" ".join(map(str, _plugin(record))) for record in told["plugins"]]
+    if "precision" in told["setup"]:
+        yield Branch(f"precision: {printable(told['setup']['precision'])}")
+    lines = [_options(as_mapping(shape)) for shape in told["training_loaders"]]
+    if lines:
+        yield Branch("training loader", tuple(Branch(line) for line in lines if line))
+    callbacks = []
+    for key, state in told["callbacks"].items():
+        version = told["state_versions"].get(key)
+        title = printable(key) + ("" if version is None else f" (state version {version})")
+        values = state.items() if isinstance(state, dict) else [("state", state)]
+        callbacks.append(Branch(title, tuple(_lines(values))))
+    if callbacks:
+        yield Branch("callbacks", tuple(callbacks))
+    plugins = [
+        f"{record.get('distribution')} {record.get('version')}: {record.get('class')} by "
+        f"entry point {record.get('entry_point')!r}, state key {record.get('state_key')}"
+        for record in told["plugins"]
+    ]
     if plugins:
         yield Branch("plugins", tuple(Branch(printable(line)) for line in plugins))
     if told["random_states"]:
@@ -184,26 +202,23 @@ def _weights(weights: dict[str, Any]) -> Branch:
 def _optimizers(told: dict[str, Any]) -> Iterator[Branch]:
     branches = tuple(
         Branch(
-            f"{number}: {_class(told, 'optimizers', number)}{_kept(state)}",
+            (
+                f"{number}: {_class(told, 'optimizers', number)}keeps "
+                f"{printable(', '.join(map(str, state['kept'])) or 'nothing')} for "
+                f"{count_with_noun(state['kept_for'], 'parameter')}"
+            ),
             tuple(Branch(_options(group)) for group in state["groups"]),
         )
         for number, state in enumerate(told["optimizers"])
     )
     if branches:
         yield Branch("optimizers", branches)
-    if told["schedulers"]:
-        lines = [
-            _class(told, "schedulers", number) + _options(as_mapping(state))
-            for number, state in enumerate(told["schedulers"])
-        ]
-        yield Branch(
-            "schedulers", tuple(Branch(f"{number}: {line}") for number, line in enumerate(lines))
-        )
-
-
-def _kept(optimizer: dict[str, Any]) -> str:
-    names = printable(", ".join(map(str, optimizer["kept"])) or "nothing")
-    return f"keeps {names} for {count_with_noun(optimizer['kept_for'], 'parameter')}"
+    schedulers = tuple(
+        Branch(f"{number}: {_class(told, 'schedulers', number)}{_options(as_mapping(state))}")
+        for number, state in enumerate(told["schedulers"])
+    )
+    if schedulers:
+        yield Branch("schedulers", schedulers)
 
 
 def _class(told: dict[str, Any], kind: str, number: int) -> str:
@@ -213,15 +228,6 @@ def _class(told: dict[str, Any], kind: str, number: int) -> str:
     return f"{printable(name)}, " if name else ""
 
 
-def _conditions(told: dict[str, Any]) -> Iterator[Branch]:
-    """Yield the remaining settings of the training."""
-    if "precision" in told["setup"]:
-        yield Branch(f"precision: {printable(told['setup']['precision'])}")
-    lines = [_options(as_mapping(shape)) for shape in told["training_loaders"]]
-    if lines:
-        yield Branch("training loader", tuple(Branch(line) for line in lines if line))
-
-
 def _options(options: dict[Any, Any]) -> str:
     """Return the options that are switched on."""
     return ", ".join(
@@ -229,23 +235,6 @@ def _options(options: dict[Any, Any]) -> str:
         for name, value in options.items()
         if value is not None and value is not False
     )
-
-
-def _callbacks(told: dict[str, Any]) -> Iterator[Branch]:
-    branches = []
-    for key, state in told["callbacks"].items():
-        version = told["state_versions"].get(key)
-        title = printable(key) + ("" if version is None else f" (state version {version})")
-        values = state.items() if isinstance(state, dict) else [("state", state)]
-        branches.append(Branch(title, tuple(_lines(values))))
-    if branches:
-        yield Branch("callbacks", tuple(branches))
-
-
-def _plugin(record: dict[str, Any]) -> Iterator[str]:
-    yield f"{record.get('distribution')} {record.get('version')}:"
-    yield f"{record.get('class')} by entry point {record.get('entry_point')!r},"
-    yield f"state key {record.get('state_key')}"
 
 
 def _without_defaults(config: dict[Any, Any]) -> dict[Any, Any]:
@@ -284,11 +273,3 @@ def _show_sections(told: dict[str, Any]) -> None:
         rest = sum(part["bytes"] for part in sections if part["bytes"] < _SMALL)
         rows.append([f"({count_with_noun(small, 'small one')})", f"{rest:,}", ""])
     show_table(["section", "bytes", "share"], rows, right={1, 2}, whole={1, 2})
-
-
-def _show_tensors(tensors: list[dict[str, Any]]) -> None:
-    rows = [
-        [printable(row["name"]), str(tuple(row["shape"])), row["dtype"], f"{row['bytes']:,}"]
-        for row in tensors
-    ]
-    show_table(["tensor", "shape", "dtype", "bytes"], rows, right={3}, whole={3})

@@ -32,7 +32,7 @@ _OK = "ok"
 class _Verdict:
     path: str
     state: str
-    what: str
+    what: str  # a key of the JSON
 
 
 def verify(paths: Iterable[Path], *, is_json: bool) -> int:
@@ -76,13 +76,7 @@ def _verdict(path: Path) -> _Verdict:
 def _summary(contents: CheckpointContents) -> str:
     if contents.kind in (CheckpointKind.WEIGHTS, CheckpointKind.SAFETENSORS):
         return str(contents.kind)
-    told = [f"{name} {contents.data.get(key)}" for key, name in _COUNTERS.items()]
-    rest = (
-        ""
-        if contents.is_resumable or contents.kind is not CheckpointKind.OURS
-        else ", weights alone"
-    )
-    return f"{contents.kind}, {', '.join(told)}{rest}"
-
-
-_COUNTERS = {"epoch": "epoch", "global_step": "step"}
+    data = contents.data
+    text = f"{contents.kind}, epoch {data.get('epoch')}, step {data.get('global_step')}"
+    is_partial = contents.kind is CheckpointKind.OURS and not contents.is_resumable
+    return f"{text}, weights alone" if is_partial else text

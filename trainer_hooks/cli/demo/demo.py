@@ -1,4 +1,4 @@
-"""`trainer-hooks demo`: train, interrupt, resume in a new process, and compare."""
+"""`trainer-hooks demo`: train, interrupt or kill, resume in a new process, and compare."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ import torch
 
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.checkpoint.file import read_checkpoint
-from trainer_hooks.cli.checkpoint.tensor_comparison import compare_tensors
 from trainer_hooks.cli.commands import is_free
 from trainer_hooks.cli.demo import digits
 from trainer_hooks.cli.demo import training as demo_run
-from trainer_hooks.cli.demo.demo_report import (
-    PRINTS,
+from trainer_hooks.cli.demo.comparison import (
     compare_runs,
     compare_states,
+    compare_tensors,
+    tensors_in,
+)
+from trainer_hooks.cli.demo.demo_report import (
+    PRINTS,
+    Screen,
     show_callbacks,
     show_comparison,
+    show_ends,
     show_result,
 )
 from trainer_hooks.cli.demo.digits import DigitsData, DigitsNet
-from trainer_hooks.cli.demo.training import CtrlC, make_trainer
-from trainer_hooks.cli.screen import Screen
-from trainer_hooks.errors import UsageError
+from trainer_hooks.cli.demo.training import FINAL, REPORT, CtrlC, make_trainer
 from trainer_hooks.runtime.rng import seed_everything
 
 if TYPE_CHECKING:
@@ -77,7 +80,9 @@ def run_demo(folder: Path | None = None, *, is_fast: bool = False, processes: in
     screen = Screen()
     try:
         if processes > 1:
-            return _run_processes(screen, folder, processes)
+            root = _new_folder(folder)
+            _prepare(DigitsData(root))
+            return _run_distributed(screen, root, processes)
         with demo_run.single_threaded(), _printing_plugin():
             return _run(screen, folder, _FAST if is_fast else _FULL)
     except _DemoError as error:
@@ -102,7 +107,7 @@ def _run(screen: Screen, folder: Path | None, plan: _DemoLength) -> int:
     data = DigitsData(root)
     _prepare(data)
     _introduce(screen, root, plan)
-    uncut = make_trainer(root / "uncut", plan.epochs, summary=True)
+    uncut = make_trainer(root / "uncut", plan.epochs, enable_model_summary=True)
     show_callbacks(screen, uncut)
     screen.heading("2. A run that is never interrupted")
     seed_everything(_SEED, verbose=False)
@@ -115,17 +120,6 @@ def _run(screen: Screen, folder: Path | None, plan: _DemoLength) -> int:
     is_same = _compare(screen, root, checkpoint, report["states"], uncut)
     is_accurate = show_result(screen, report["test"]["test_acc"], report["best"])
     return 0 if is_same and is_accurate else 1
-
-
-def _run_processes(screen: Screen, folder: Path | None, processes: int) -> int:
-    from trainer_hooks.cli.demo.distributed_demo import run_distributed_demo
-
-    root = _new_folder(folder)
-    _prepare(DigitsData(root))
-    try:
-        return run_distributed_demo(screen, root, processes)
-    except UsageError as error:
-        raise _DemoError(str(error)) from error
 
 
 def _new_folder(wanted: Path | None) -> Path:
@@ -198,7 +192,7 @@ def _resume(screen: Screen, checkpoint: str, folder: Path, plan: _DemoLength) ->
         _DemoError: that process failed.
     """
     screen.heading("4. Resumed in a new process")
-    program = ["-m", demo_run.__name__, checkpoint, str(folder), str(plan.epochs)]
+    program = ["-m", demo_run.__name__, "resume", checkpoint, str(folder), str(plan.epochs)]
     code = subprocess.run([sys.executable, *program], check=False).returncode
     if code:
         raise _DemoError(f"the process that was to resume the run failed with exit code {code}.")
@@ -219,3 +213,81 @@ def _compare(
     return show_comparison(
         screen, compare_runs(end, reference), rows, contrast=len(contrast.differing)
     )
+
+
+_RANK_EPOCHS, _KILL_EPOCH = 7, 3
+
+
+def _run_distributed(screen: Screen, root: Path, processes: int) -> int:
+    """Run the demo of several processes; the exit code is 0 only if every promise held.
+
+    Args:
+        screen: the output.
+        root: the folder for all files; it holds the digits.
+        processes: the number of ranks.
+
+    Raises:
+        _DemoError: a run did not end as expected.
+    """
+    screen.heading(f"trainer-hooks demo, in {processes} processes")
+    screen.text(
+        f"Trains a small convolutional net on {digits.SIZES['train']:,} real images of handwritten "
+        f"digits, {_RANK_EPOCHS} epochs, in {processes} processes that Trainer(devices="
+        f"{processes}) starts, each with its share of every batch. It does so twice: once in one "
+        "go, and once with a process that is killed in the middle of epoch "
+        f"{_KILL_EPOCH} (the first is 0), and started again. "
+        'fit(ckpt_path="auto") finds by itself where to go on.'
+    )
+    screen.lines([f"All files go to {root}"])
+    screen.heading("1. A run that nobody kills")
+    _train_ranks(root / "uncut", processes)
+    screen.heading("2. The same run, in which one process is killed")
+    code = _train_ranks(root / "cut", processes, _KILL_EPOCH)
+    screen.text(
+        f"The other process noticed and ended, too, with exit code {code}: none is left waiting."
+    )
+    screen.heading("3. The same command once more")
+    _train_ranks(root / "cut", processes)
+    is_same = _compare_ranks(screen, root, processes)
+    report = torch.load(root / "cut" / REPORT, weights_only=True)
+    is_accurate = show_result(screen, report["test"]["test_acc"], report["best"], number=5)
+    return 0 if is_same and is_accurate else 1
+
+
+def _train_ranks(folder: Path, processes: int, kill_epoch: int | None = None) -> int:
+    """Train in new processes and return the exit code of the first."""
+    more = [] if kill_epoch is None else [str(kill_epoch)]
+    program = ["-m", demo_run.__name__, "train", str(folder), str(processes), str(_RANK_EPOCHS)]
+    # one thread each, as everywhere in the demo: more make a net as small as this one no faster
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    code = subprocess.run([sys.executable, *program, *more], check=False, env=environ).returncode
+    if code == 130:
+        raise KeyboardInterrupt
+    if bool(code) is (kill_epoch is None):
+        raise _DemoError(f"the processes in {str(folder)!r} ended with exit code {code}.")
+    return code
+
+
+def _compare_ranks(screen: Screen, root: Path, processes: int) -> bool:
+    """Print whether both runs ended in the same state, and return the result."""
+    screen.heading("4. Is it the same run?")
+    end = read_checkpoint(root / "cut" / FINAL)
+    reference = read_checkpoint(root / "uncut" / FINAL)
+    comparisons = compare_runs(end, reference)
+    others = "of the other rank" if processes == 2 else "of the other ranks"
+    comparisons[others] = compare_tensors(_of_others(reference), _of_others(end))
+    show_ends(screen, comparisons)
+    is_same = all(comparison.is_equal for comparison in comparisons.values())
+    screen.verdict(
+        "The run that was killed is the run that was not, to the last bit."
+        if is_same
+        else "The run that was killed is NOT the run that was not. Please report this.",
+        is_good=is_same,
+    )
+    return is_same
+
+
+def _of_others(checkpoint: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the other ranks' state in rank 0's checkpoint: random states and average losses."""
+    parts = checkpoint["trainer_hooks"]["processes"]
+    return tensors_in({str(rank): part for rank, part in enumerate(parts) if rank})

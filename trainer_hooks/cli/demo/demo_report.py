@@ -1,23 +1,20 @@
-"""The output of the demo: the callbacks, the comparison of the runs, and the result."""
+"""The output of the demo: drawn with rich on a terminal, plain text elsewhere."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks.cli.checkpoint.tensor_comparison import (
-    TensorComparison,
-    compare_tensors,
-    tensors_in,
-)
+from trainer_hooks._text import aligned
 from trainer_hooks.cli.demo import digits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from trainer_hooks.cli.screen import Screen
+    from trainer_hooks.cli.demo.comparison import StateRow, TensorComparison
     from trainer_hooks.trainer.trainer import Trainer
 
 __all__ = [
@@ -25,14 +22,89 @@ __all__ = [
     "LEAST_ACCURACY",
     "NEXT_LINES",
     "PRINTS",
-    "StateRow",
-    "compare_runs",
-    "compare_states",
+    "Screen",
     "show_callbacks",
     "show_comparison",
     "show_ends",
     "show_result",
 ]
+
+_WIDTH = 88
+
+
+class Screen:
+    """Write to standard output and flush after each part.
+
+    Without the flush, lines of child processes would appear before earlier lines of this one.
+
+    Args:
+        is_terminal: whether the output is a terminal; detected unless given.
+    """
+
+    def __init__(self, is_terminal: bool | None = None) -> None:
+        wants = sys.stdout.isatty() if is_terminal is None else is_terminal
+        self._console: Any = None
+        if wants:
+            from rich.console import Console
+
+            self._console = Console(highlight=False, soft_wrap=False)
+
+    @property
+    def width(self) -> int:
+        """The width of a text line, in characters."""
+        return _WIDTH if self._console is None else min(_WIDTH, self._console.width)
+
+    def heading(self, title: str) -> None:
+        """Write a section heading."""
+        if self._console is None:
+            print(f"\n{title}\n{'-' * len(title)}", flush=True)
+        else:
+            self._console.print()
+            self._console.rule(f"[bold cyan]{title}", align="left", style="cyan")
+
+    def text(self, text: str, indent: int = 0) -> None:
+        """Write a wrapped paragraph."""
+        space = " " * indent
+        wrapped = textwrap.wrap(
+            text,
+            self.width,
+            initial_indent=space,
+            subsequent_indent=space,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        self.lines(wrapped)
+
+    def lines(self, lines: Sequence[str], style: str = "") -> None:
+        """Write lines without wrapping them."""
+        for line in lines:
+            if self._console is None:
+                print(line, flush=True)
+            else:
+                # not wrapped: a path or a line of code must stay one to be copied
+                self._console.print(line, style=style, markup=False, soft_wrap=True)
+
+    def verdict(self, text: str, *, is_good: bool) -> None:
+        """Write a result, green or red on a terminal."""
+        self.lines([text], style="bold green" if is_good else "bold red")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write a table with a header row."""
+        if self._console is None:
+            rule = ["-" * max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+            self.lines(aligned([columns, rule, *rows]))
+            return
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self._console.print(table)
+
 
 EXAMPLE = "trainer-hooks-monitoring"
 PRINTS = "TRAINER_HOOKS_EVENT_LOG_PRINT"
@@ -42,109 +114,6 @@ NEXT_LINES = (
     "trainer = Trainer(max_epochs=10)",
     "trainer.fit(MyModule(), datamodule=MyData())",
 )
-
-_SHOWN = (
-    # class of the callback, entry of its state, how it is called, how much more a resume makes it
-    ("EventLog", "batches", "batches", 0),
-    ("EventLog", "samples", "samples", 0),
-    ("EventLog", "epochs", "epochs", 0),
-    ("EventLog", "resumes", "resumes", 1),
-    ("SmoothedLoss", "value", "value", 0),
-    ("ModelCheckpoint", "best_model_score", "best", 0),
-    ("ModelCheckpoint", "best_k_models", "files", 0),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class StateRow:
-    """One entry of one callback's state, at four moments.
-
-    Attributes:
-        name: the callback and the entry.
-        cut: the value in the checkpoint of the interruption.
-        restored: the value in the new process when training starts.
-        end: the value at the end of the resumed run.
-        uncut: the value at the end of the run that was never interrupted.
-        more: by how much a resume changes the value, if it counts resumes.
-    """
-
-    name: str
-    cut: Any
-    restored: Any
-    end: Any
-    uncut: Any
-    more: int = 0
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the value was restored, and ended as in the uninterrupted run."""
-        pairs = ((self.cut, self.restored), (self.uncut, self.end))
-        if self.more:
-            return all(one + self.more == other for one, other in pairs)
-        return all(_is_same(one, other) for one, other in pairs)
-
-    @property
-    def verdict(self) -> str:
-        """The result in words."""
-        if not self.is_right:
-            return "WRONG"
-        return f"+{self.more}, rightly" if self.more else "same"
-
-
-def compare_states(
-    keys: Mapping[str, str],
-    cut: Mapping[str, Any],
-    restored: Mapping[str, Any],
-    end: Mapping[str, Any],
-    uncut: Mapping[str, Any],
-) -> list[StateRow]:
-    """Return the callbacks' states that the demo shows; a missing entry is None.
-
-    Args:
-        keys: the `state_key` of each class of callback that takes part.
-        cut: states by `state_key`, from the checkpoint of the interruption.
-        restored: likewise, in the new process when training starts.
-        end: likewise, at the end of the resumed run.
-        uncut: likewise, at the end of the run that was never interrupted.
-    """
-
-    def entry(states: Mapping[str, Any], key: str, name: str) -> Any:
-        value = states.get(key, {}).get(name)
-        return len(value) if isinstance(value, dict) else value
-
-    return [
-        StateRow(
-            f"{kind} {label}",
-            cut=entry(cut, keys[kind], name),
-            restored=entry(restored, keys[kind], name),
-            end=entry(end, keys[kind], name),
-            uncut=entry(uncut, keys[kind], name),
-            more=more,
-        )
-        for kind, name, label, more in _SHOWN
-        if kind in keys
-    ]
-
-
-def compare_runs(end: Mapping[str, Any], uncut: Mapping[str, Any]) -> dict[str, TensorComparison]:
-    """Return how the ends of two runs compare: weights, optimizer, random numbers.
-
-    Args:
-        end: the checkpoint at the end of the resumed run.
-        uncut: the one at the end of the run that was never interrupted.
-    """
-
-    def training(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-        return tensors_in({k: checkpoint[k] for k in ("optimizer_states", "lr_schedulers")})
-
-    def numbers(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-        return {"torch": checkpoint["trainer_hooks"]["rng"]["torch"]}
-
-    return {
-        "weights": compare_tensors(uncut["state_dict"], end["state_dict"]),
-        "optimizer, schedule": compare_tensors(training(uncut), training(end)),
-        "random numbers": compare_tensors(numbers(uncut), numbers(end)),
-    }
 
 
 def show_callbacks(screen: Screen, trainer: Trainer) -> None:
@@ -191,8 +160,23 @@ def show_comparison(
         contrast: how many of the weights' tensors differed when the run was interrupted.
     """
     screen.heading("5. Is it the same run?")
-    _show_states(screen, rows)
-    _show_ends(screen, comparisons, contrast)
+    screen.text("What the callbacks had counted went on where it was:")
+    screen.lines([""])
+    screen.table(
+        ("callback state", "at Ctrl-C", "restored", "at end", "uncut run", "verdict"),
+        [
+            (row.name, *map(_shown, (row.cut, row.restored, row.end, row.uncut)), row.verdict)
+            for row in rows
+        ],
+    )
+    screen.lines([""])
+    screen.text("At the end of the resumed run, and of the one that was never interrupted:")
+    screen.lines([""])
+    width = show_ends(screen, comparisons)
+    tensors = comparisons["weights"].tensors
+    screen.lines(
+        [f"  {''.ljust(width)}  (at the interruption {contrast} of {tensors} still differed)", ""]
+    )
     is_same = all(c.is_equal for c in comparisons.values()) and all(r.is_right for r in rows)
     screen.verdict(
         "The resumed run is the run that was never interrupted, to the last bit."
@@ -227,29 +211,6 @@ def show_result(screen: Screen, accuracy: float, best: str, number: int = 6) -> 
     return is_accurate
 
 
-def _show_states(screen: Screen, rows: list[StateRow]) -> None:
-    screen.text("What the callbacks had counted went on where it was:")
-    screen.lines([""])
-    screen.table(
-        ("callback state", "at Ctrl-C", "restored", "at end", "uncut run", "verdict"),
-        [
-            (row.name, *map(_shown, (row.cut, row.restored, row.end, row.uncut)), row.verdict)
-            for row in rows
-        ],
-    )
-    screen.lines([""])
-
-
-def _show_ends(screen: Screen, comparisons: Mapping[str, TensorComparison], contrast: int) -> None:
-    screen.text("At the end of the resumed run, and of the one that was never interrupted:")
-    screen.lines([""])
-    width = show_ends(screen, comparisons)
-    tensors = comparisons["weights"].tensors
-    screen.lines(
-        [f"  {''.ljust(width)}  (at the interruption {contrast} of {tensors} still differed)", ""]
-    )
-
-
 def show_ends(screen: Screen, comparisons: Mapping[str, TensorComparison]) -> int:
     """Print each comparison on a line and return the width of the name column."""
     width = max(map(len, comparisons))
@@ -257,12 +218,6 @@ def show_ends(screen: Screen, comparisons: Mapping[str, TensorComparison]) -> in
         line = f"  {name.ljust(width)}  {comparison}"
         screen.verdict(line, is_good=comparison.is_equal)
     return width
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return compare_tensors({"": one}, {"": other}).is_equal
-    return one is not None and type(one) is type(other) and bool(one == other)
 
 
 def _shown(value: Any) -> str:

@@ -1,11 +1,14 @@
-"""The training runs of the demo: the trainer, the callbacks, and the process that resumes.
+"""The training runs of the demo: the trainer, the callbacks, and the processes that train.
 
-`python -m trainer_hooks.cli.demo.training CHECKPOINT RUN_FOLDER EPOCHS` resumes an interrupted run;
-the demo starts it in a new process.
+The demo starts two programs in new processes, after `python -m trainer_hooks.cli.demo.training`:
+
+    resume CHECKPOINT FOLDER EPOCHS               resume an interrupted run
+    train FOLDER PROCESSES EPOCHS [KILL_EPOCH]    train in several processes; resume what was killed
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from contextlib import contextmanager
@@ -17,6 +20,7 @@ import torch
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.cli.demo.digits import DigitsData, DigitsNet
+from trainer_hooks.runtime.rng import seed_everything
 from trainer_hooks.trainer.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ __all__ = [
     "make_trainer",
     "resume",
     "single_threaded",
+    "train",
 ]
 
 FINAL = "final.ckpt"
@@ -124,7 +129,31 @@ class RecordRestoredStates(Callback):
         self.states = {c.state_key: c.state_dict() for c in trainer.callbacks if c.is_stateful}
 
 
-def make_trainer(folder: Path, epochs: int, *more: Callback, summary: bool = False) -> Trainer:
+class _KillLastRank(Callback):
+    """Kill the last rank with SIGKILL in the middle of an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def on_train_batch_start(
+        self, trainer: AnyTrainer, module: Module, batch: Any, batch_idx: int
+    ) -> None:
+        """Send the signal at the batch in the middle of the epoch."""
+        half = trainer.num_training_batches // 2
+        if (trainer.current_epoch, batch_idx) != (self.epoch, half):
+            return
+        if trainer.global_rank == trainer.world_size - 1:
+            print(
+                f"[demo] SIGKILL to rank {trainer.global_rank}, process {os.getpid()}, in batch "
+                f"{batch_idx + 1} of {trainer.num_training_batches} of epoch {self.epoch}",
+                flush=True,
+            )
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def make_trainer(
+    folder: Path, epochs: int, *more: Callback, save_on_exception: bool = True, **options: Any
+) -> Trainer:
     """Return the demo's trainer, which writes logs and checkpoints to `folder`.
 
     It keeps one checkpoint an epoch, and one of the interruption.
@@ -134,15 +163,15 @@ def make_trainer(folder: Path, epochs: int, *more: Callback, summary: bool = Fal
         filename="{epoch}-{val_loss:.4f}",
         monitor="val_loss",
         save_top_k=-1,
-        save_on_exception=True,
+        save_on_exception=save_on_exception,
     )
+    defaults = {"log_every_n_steps": 20, "enable_model_summary": False}
     return Trainer(
         accelerator="cpu",
         max_epochs=epochs,
-        log_every_n_steps=20,
         default_root_dir=folder,
         callbacks=[SmoothedLoss(), saver, *more],
-        enable_model_summary=summary,
+        **{**defaults, **options},
     )
 
 
@@ -152,16 +181,43 @@ def resume(checkpoint: str, folder: Path, epochs: int) -> None:
     Nothing is seeded here: the random states come from the checkpoint too.
     """
     witness = RecordRestoredStates()
-    data = DigitsData(folder.parent)
     trainer = make_trainer(folder, epochs, witness)
+    _train_and_test(trainer, folder, DigitsData(folder.parent), checkpoint, witness)
+
+
+def train(folder: Path, processes: int, epochs: int, kill_epoch: int | None = None) -> None:
+    """Train to the end, or until the kill, and write the results to a file for the demo."""
+    seed_everything(0, verbose=False)
+    trainer = make_trainer(
+        folder,
+        epochs,
+        *([] if kill_epoch is None else [_KillLastRank(kill_epoch)]),
+        save_on_exception=False,  # `fit` resumes from the last epoch: a killed rank saves nothing
+        devices=processes,
+        log_every_n_steps=50,
+        plugins=False,
+        enable_progress_bar=False,
+    )
+    data = DigitsData(folder.parent, 32 // processes)
+    _train_and_test(trainer, folder, data, "auto", RecordRestoredStates())
+
+
+def _train_and_test(
+    trainer: Trainer,
+    folder: Path,
+    data: DigitsData,
+    checkpoint: str,
+    witness: RecordRestoredStates,
+) -> None:
     with trainer, single_threaded():
         trainer.fit(DigitsNet(), datamodule=data, ckpt_path=checkpoint)
         trainer.save_checkpoint(folder / FINAL)
         [metrics] = trainer.test(datamodule=data, ckpt_path="best", verbose=False)
-    best = trainer.checkpoint_callback
-    assert isinstance(best, ModelCheckpoint)
-    report = {"states": witness.states, "test": metrics, "best": best.best_model_path}
-    torch.save(report, folder / REPORT)
+    saver = trainer.checkpoint_callback
+    assert isinstance(saver, ModelCheckpoint)
+    if trainer.is_global_zero:
+        report = {"states": witness.states, "test": metrics, "best": saver.best_model_path}
+        torch.save(report, folder / REPORT)
 
 
 @contextmanager
@@ -180,11 +236,21 @@ def single_threaded() -> Iterator[None]:
 
 
 def _main(arguments: Sequence[str]) -> int:
-    checkpoint, folder, epochs = arguments
+    program, *values = arguments
     try:
-        resume(checkpoint, Path(folder), int(epochs))
+        if program == "resume":
+            checkpoint, folder, epochs = values
+            resume(checkpoint, Path(folder), int(epochs))
+        else:
+            folder, *numbers = values
+            train(Path(folder), *map(int, numbers))
     except KeyboardInterrupt:  # a terminal sends it to the demo too, which says so
         return 130
+    except RuntimeError as error:
+        if program == "resume" or len(numbers) < 3:
+            raise
+        print(f"[demo] rank 0: {error.__notes__[-1]}", flush=True)
+        return 1
     return 0
 
 

@@ -86,19 +86,19 @@ def check_plugins(
         print(json.dumps([_record(checked) for checked in results], indent=2))
     else:
         print(_summary(results))
-    return _exit_code(results, is_named=bool(names))
-
-
-def _exit_code(results: Iterable[_CheckedPlugin], *, is_named: bool) -> int:
     if any(checked.outcome == "failed" for checked in results):
         return _DEFECT
     # who asks for one by name has not got it checked where the environment switches it off
-    is_skipped = is_named and any(checked.plugin.status == "blocked" for checked in results)
+    is_skipped = names and any(checked.plugin.status == "blocked" for checked in results)
     return USAGE_ERROR if is_skipped else 0
 
 
 def _fault_of_names(names: Iterable[str]) -> str:
-    known = {name: plugin for plugin in installed_plugins() for name in _names_of(plugin)}
+    known = {
+        normal_name(name)
+        for plugin in installed_plugins()
+        for name in (plugin.distribution, plugin.name)
+    }
     for name in names:
         if normal_name(name) not in known:
             return (
@@ -107,10 +107,6 @@ def _fault_of_names(names: Iterable[str]) -> str:
                 f"Installed: {', '.join(sorted(known)) or 'none'}."
             )
     return ""
-
-
-def _names_of(plugin: Plugin) -> tuple[str, str]:
-    return normal_name(plugin.distribution), normal_name(plugin.name)
 
 
 def _check_each(names: Sequence[str], examine: _Examine) -> Iterator[_CheckedPlugin]:

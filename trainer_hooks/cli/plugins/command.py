@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks.cli.commands import add_target
+from trainer_hooks.cli.templates import PackageNames, write_package
 
 if TYPE_CHECKING:
     import argparse
@@ -24,14 +26,7 @@ def add_parser(commands: Commands) -> None:
     actions = parser.add_subparsers(
         dest="action", title="commands", metavar="COMMAND", required=True
     )
-    for action in (_add_list(actions), _add_check(actions)):
-        action.add_argument("--json", action="store_true", help="write JSON")
-    _add_new(actions)
-    parser.set_defaults(run=run)
-
-
-def _add_list(actions: Commands) -> argparse.ArgumentParser:
-    return actions.add_parser(
+    listing = actions.add_parser(
         "list",
         help="what is installed, and what became of it",
         description=(
@@ -41,9 +36,6 @@ def _add_list(actions: Commands) -> argparse.ArgumentParser:
         ),
         epilog="The exit code is 0, also if a plugin is broken: the list says so.",
     )
-
-
-def _add_check(actions: Commands) -> argparse.ArgumentParser:
     checking = actions.add_parser(
         "check",
         help="whether what plugins supply keeps the contract of callbacks",
@@ -71,11 +63,9 @@ def _add_check(actions: Commands) -> argparse.ArgumentParser:
         action="store_true",
         help="run the callbacks in the installed trainers of other frameworks, too",
     )
-    return checking
-
-
-def _add_new(actions: Commands) -> None:
-    new = actions.add_parser(
+    for action in (listing, checking):
+        action.add_argument("--json", action="store_true", help="write JSON")
+    creating = actions.add_parser(
         "new",
         help="write a package with a callback, to begin with",
         description=(
@@ -84,14 +74,15 @@ def _add_new(actions: Commands) -> None:
         ),
         epilog="Example: trainer-hooks plugins new my-monitor",
     )
-    add_target(new, "NAME", "the distribution's name, as `pip install` takes")
+    add_target(creating, "NAME", "the distribution's name, as `pip install` takes")
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the chosen subcommand and return the exit code."""
-    # imported here: `list` and `new` answer without torch, and `check` cannot
+    # imported here: `new` and the help answer without loading a plugin, `list` without torch
     if arguments.action == "list":
-        from trainer_hooks.cli.plugins.list import list_plugins
+        from trainer_hooks.cli.plugins.survey import list_plugins
 
         return list_plugins(is_json=arguments.json)
     if arguments.action == "check":
@@ -104,6 +95,26 @@ def run(arguments: argparse.Namespace) -> int:
             everywhere=arguments.everywhere,
             is_json=arguments.json,
         )
-    from trainer_hooks.cli.plugins.new import write_plugin
-
-    return write_plugin(arguments.name, arguments.dir)
+    names = PackageNames(arguments.name)
+    return write_package(
+        "plugins new",
+        names,
+        arguments.dir,
+        fault=names.fault,
+        values={
+            "distribution": names.distribution,
+            "entry_point": names.entry_point,
+            "callback": names.callback,
+            "variable": names.variable,
+        },
+        steps=(
+            (
+                f"distribution {names.distribution}, package {names.package}, "
+                f"callback {names.callback}, entry point {names.entry_point}"
+            ),
+            'pip install -e ".[test]"',
+            "pytest",
+            "trainer-hooks plugins list",
+            f"hooks, in {Path('src', names.package, 'callback.py')}",
+        ),
+    )

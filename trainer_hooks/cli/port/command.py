@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks._files import replace_file
 from trainer_hooks.cli.commands import print_failure
-from trainer_hooks.cli.port.frameworks import SYSTEMS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
     from trainer_hooks.cli.commands import Commands
-    from trainer_hooks.cli.port.porting import PortedFile
 
 __all__ = ["add_parser", "run"]
 
 _ALL = "all"
+_PACKAGES = {
+    "lightning": ("lightning.pytorch", "pytorch_lightning", "lightning"),
+    "composer": ("composer",),
+    "accelerated": ("pytorch_accelerated",),
+}
+"""The packages that each framework is imported from, the longest names first."""
 
 
 def add_parser(commands: Commands) -> None:
@@ -39,7 +43,7 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--from",
         dest="origin",
-        choices=[*SYSTEMS, _ALL],
+        choices=[*_PACKAGES, _ALL],
         default=_ALL,
         help="the framework that the code is written for (default: whichever it imports)",
     )
@@ -55,7 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     if absent:
         return print_failure("port", f"{absent[0]!r}: there is no such file or folder")
     origin = arguments.origin
-    systems = list(SYSTEMS.values()) if origin == _ALL else [SYSTEMS[origin]]
+    packages = {
+        package: f"trainer_hooks.compat.{framework}"
+        for framework in (_PACKAGES if origin == _ALL else [origin])
+        for package in _PACKAGES[framework]
+    }
     from libcst import ParserSyntaxError
 
     from trainer_hooks.cli.port.porting import port_imports
@@ -63,12 +71,18 @@ def run(arguments: argparse.Namespace) -> int:
     changed = open_ends = 0
     for path in _files(arguments.paths):
         try:
-            ported = port_imports(path.read_bytes(), systems)
+            ported = port_imports(path.read_bytes(), packages)
         except (ParserSyntaxError, UnicodeDecodeError) as error:
             print(f"{path}: it cannot be read as Python: {str(error).splitlines()[0]}")
             open_ends += 1
             continue
-        _tell(path, ported, is_check=arguments.check)
+        if ported.lines:
+            lines = ", ".join(map(str, ported.lines))
+            print(
+                f"{path}: import lines {lines} {'would change' if arguments.check else 'changed'}"
+            )
+        for missing in ported.findings:
+            print(f"{path}:{missing.line}: {missing.name}: {missing.instead}")
         changed += bool(ported.lines)
         open_ends += len(ported.findings)
         if ported.lines and not arguments.check:
@@ -76,14 +90,6 @@ def run(arguments: argparse.Namespace) -> int:
     done = "to be ported" if arguments.check else "ported"
     print(f"{changed} files {done}; {open_ends} places without a counterpart")
     return 1 if open_ends else 0
-
-
-def _tell(path: Path, ported: PortedFile, *, is_check: bool) -> None:
-    if ported.lines:
-        lines = ", ".join(map(str, ported.lines))
-        print(f"{path}: import lines {lines} {'would change' if is_check else 'changed'}")
-    for one in ported.findings:
-        print(f"{path}:{one.line}: {one.name}: {one.instead}")
 
 
 def _files(paths: list[str]) -> Iterator[Path]:
@@ -102,7 +108,7 @@ def _files(paths: list[str]) -> Iterator[Path]:
 
 
 def _write(path: Path, text: bytes) -> None:
-    """Replace a file's text atomically."""
+    """Replace a file's text atomically, so that a full disk does not cost the file its text."""
     mode = path.stat().st_mode
     replace_file(path, lambda file: file.buffer.write(text))
     path.chmod(mode)

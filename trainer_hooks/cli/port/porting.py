@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from trainer_hooks.cli.port.frameworks import missing_reason
+from trainer_hooks.errors import TrainerHooksError, error_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trainer_hooks.cli.port.frameworks import PortableFramework
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["MissingName", "PortedFile", "port_imports"]
 
@@ -49,18 +49,18 @@ class PortedFile:
     findings: list[MissingName] = field(default_factory=list)
 
 
-def port_imports(text: bytes, systems: Iterable[PortableFramework]) -> PortedFile:
+def port_imports(text: bytes, packages: Mapping[str, str]) -> PortedFile:
     """Rewrite the import lines of a file; nothing else changes.
 
     Args:
         text: the file's content.
-        systems: the frameworks that it may be written for.
+        packages: the compatibility package of each package of a framework, longest names first.
 
     Raises:
         libcst.ParserSyntaxError: the file is not valid Python.
     """
     wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-    porter = _Porter(tuple(systems))
+    porter = _Porter(packages)
     made = wrapper.visit(porter)
     return PortedFile(made.bytes, sorted(porter.lines), sorted(porter.findings))
 
@@ -68,11 +68,11 @@ def port_imports(text: bytes, systems: Iterable[PortableFramework]) -> PortedFil
 class _Porter(cst.CSTTransformer):
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, systems: Sequence[PortableFramework]) -> None:
+    def __init__(self, packages: Mapping[str, str]) -> None:
         super().__init__()
         self.lines: set[int] = set()
         self.findings: set[MissingName] = set()
-        self._systems = systems
+        self._packages = packages
         self._modules: dict[str, tuple[str, str]] = {}
         """By the name in this file, a module's name there and here."""
 
@@ -105,7 +105,7 @@ class _Porter(cst.CSTTransformer):
                 self._find(original_node, name, f"write `import {name} as ...`, and run this again")
                 made.append(alias)
                 continue
-            if instead := missing_reason(target):
+            if instead := _missing_reason(target):
                 self._find(original_node, name, instead)
                 made.append(alias)
                 continue
@@ -123,7 +123,7 @@ class _Porter(cst.CSTTransformer):
         if not names or root not in self._modules:
             return True
         there, here = self._modules[root]
-        if instead := missing_reason(here, tuple(names)):
+        if instead := _missing_reason(here, tuple(names)):
             self._find(node, ".".join((there, *names)), instead)
         return False
 
@@ -135,12 +135,12 @@ class _Porter(cst.CSTTransformer):
         target: str,
         aliases: Sequence[cst.ImportAlias],
     ) -> cst.ImportFrom:
-        if instead := missing_reason(target):
+        if instead := _missing_reason(target):
             self._find(node, name, instead)
             return updated
         for alias in aliases:
             own = _name(alias)
-            if instead := missing_reason(target, (own,)):
+            if instead := _missing_reason(target, (own,)):
                 self._find(alias, f"{name}.{own}", instead)
             else:
                 self._modules[_called(alias)] = (f"{name}.{own}", f"{target}.{own}")
@@ -164,8 +164,11 @@ class _Porter(cst.CSTTransformer):
         return updated.with_changes(module=_dotted(package), names=[alias])
 
     def _target(self, name: str | None) -> str | None:
-        targets = (system.ported(name) for system in self._systems if name is not None)
-        return next((target for target in targets if target is not None), None)
+        """Return the counterpart of a module of a framework; None for any other module."""
+        for package, target in self._packages.items():
+            if name is not None and (name == package or name.startswith(f"{package}.")):
+                return target + name.removeprefix(package)
+        return None
 
     def _change(self, node: cst.CSTNode) -> None:
         self.lines.add(self._line(node))
@@ -175,6 +178,38 @@ class _Porter(cst.CSTTransformer):
 
     def _line(self, node: cst.CSTNode) -> int:
         return int(self.get_metadata(PositionProvider, node).start.line)
+
+
+def _missing_reason(module: str, names: tuple[str, ...] = ()) -> str:
+    """Return why a module of a compatibility package, or a chain of attributes of it, is missing.
+
+    Args:
+        module: the module's name.
+        names: attributes, each of the one before; attributes of a value that is no module are not
+            looked up.
+
+    Returns:
+        What to write instead; empty if everything is there.
+    """
+    try:
+        value: Any = importlib.import_module(module)
+        for name in names:
+            value = _attribute(value, name)
+            if not isinstance(value, ModuleType):
+                break
+    except TrainerHooksError as error:  # which says what to use
+        told = error_message(error)
+        return told.partition(" is not in trainer_hooks: ")[2].rstrip(".") or told
+    except (ImportError, AttributeError):
+        return "there is nothing of that name here"
+    return ""
+
+
+def _attribute(module: ModuleType, name: str) -> Any:
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        return importlib.import_module(f"{module.__name__}.{name}")
 
 
 def _name(alias: cst.ImportAlias) -> str:

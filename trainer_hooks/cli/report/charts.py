@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.cli.report.journal_reader import number
-from trainer_hooks.cli.report.sections import local_time
+from trainer_hooks.cli.report.logged_run import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainer_hooks.cli.report.hook_times import HookTimes
-    from trainer_hooks.cli.report.journal_reader import JournaledRun
-    from trainer_hooks.cli.report.logged_run import LoggedRun
+    from trainer_hooks.cli.report.artifacts import HookTimes
+    from trainer_hooks.cli.report.logged_run import JournaledRun, LoggedRun
 
 __all__ = [
     "Chart",
     "Figure",
     "FigureList",
     "PlottedCurve",
+    "local_time",
     "metric_charts",
     "points_for",
     "speed_charts",
@@ -81,6 +81,11 @@ class Chart:
     traces: list[PlottedCurve] = field(default_factory=list)
 
 
+def local_time(seconds: float) -> str:
+    """Format a time, in seconds since 1970, as local time; an empty string for 0."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds > 0 else ""
+
+
 def points_for(curves: int) -> int:
     """Return the maximum of points for each of so many curves; more would make the page too big."""
     return max(_MIN_CURVE_POINTS, min(_MAX_CURVE_POINTS, _PAGE_POINTS // max(1, curves)))
@@ -123,10 +128,12 @@ def speed_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
     """Return the charts of trained batches and samples per second."""
     batches, samples = Chart("batches per second", "speed"), Chart("samples per second", "speed")
     for index, run in enumerate(runs):
-        measured: list[tuple[int, float, float]] = []
-        for fit in run.fits:
-            measured += _speeds(fit)
-        kept = _without_lost_steps(measured)
+        kept: list[tuple[int, float, float]] = []
+        for speed in (speed for fit in run.fits for speed in _speeds(fit)):
+            # a resumed run trained the lost steps again
+            while kept and kept[-1][0] >= speed[0]:
+                kept.pop()
+            kept.append(speed)
         axis = run.metrics.epochs
         steps = [step for step, _, _ in kept]
         epochs = axis.positions(steps) if axis else []
@@ -150,18 +157,6 @@ def _speeds(fit: JournaledRun) -> list[tuple[int, float, float]]:
             rate = batches / seconds
             speeds.append((int(number(after, "step")), rate, rate * size))
     return speeds
-
-
-def _without_lost_steps(
-    speeds: list[tuple[int, float, float]],
-) -> list[tuple[int, float, float]]:
-    """Drop the speeds of steps that were lost, which a resumed run trained again."""
-    kept: list[tuple[int, float, float]] = []
-    for speed in speeds:
-        while kept and kept[-1][0] >= speed[0]:
-            kept.pop()
-        kept.append(speed)
-    return kept
 
 
 def _training_seconds(sample: dict[str, Any]) -> float:

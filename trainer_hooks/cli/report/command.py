@@ -1,11 +1,11 @@
-"""The command `trainer-hooks report RUN_DIR`: write a page about a run, or compare several."""
+"""`trainer-hooks report` and `plot`: a page about runs, and plots on the terminal."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.cli.commands import install_hint, print_failure
+from trainer_hooks.cli.commands import install_hint, number_below, print_failure
 from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from trainer_hooks.cli.commands import Commands
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parser"]
 
 
 def add_parser(commands: Commands) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
+    """Declare both commands."""
+    report = commands.add_parser(
         "report",
         help="write a page that tells of a run, or compares several",
         description=(
@@ -29,7 +29,7 @@ def add_parser(commands: Commands) -> None:
         ),
         epilog="Example: trainer-hooks report trainer_logs/version_0 -o report.html",
     )
-    parser.add_argument(
+    report.add_argument(
         "runs",
         metavar="RUN_DIR",
         type=Path,
@@ -37,7 +37,7 @@ def add_parser(commands: Commands) -> None:
         help="the folder of a run, as trainer.log_dir tells it; of a folder that holds several, as "
         "trainer_logs, the newest run is taken",
     )
-    parser.add_argument(
+    report.add_argument(
         "-o",
         "--output",
         metavar="FILE",
@@ -45,11 +45,39 @@ def add_parser(commands: Commands) -> None:
         help="where to write the page (default: report.html in the folder of the run, or in the "
         "working directory where there are several)",
     )
-    parser.set_defaults(run=run)
+    report.set_defaults(run=_report)
+
+    plot = commands.add_parser(
+        "plot",
+        help="draw metrics of a run on the terminal",
+        description=(
+            "Draw metrics of a run, or of several over each other, on the terminal: for who is "
+            "logged in from afar."
+        ),
+        epilog="Example: trainer-hooks plot trainer_logs/version_0 train_loss val_loss",
+    )
+    plot.add_argument(
+        "words",
+        metavar="RUN_DIR [RUN_DIR ...] NAME",
+        nargs="+",
+        help="folders of runs, and then the names of metrics; without a name they are listed. Of a "
+        "folder that holds several runs, as trainer_logs, the newest is taken",
+    )
+    plot.add_argument("--log", action="store_true", help="draw values by their logarithm")
+    plot.add_argument(
+        "--smooth",
+        type=number_below(1.0, "a number from 0 to under 1"),
+        default=0.0,
+        metavar="W",
+        help="draw a moving mean that keeps this share of what it was, from 0 to under 1",
+    )
+    plot.add_argument(
+        "--x", choices=["step", "epoch"], default="step", help="the x axis (default: step)"
+    )
+    plot.set_defaults(run=_plot)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write the page and return the exit code."""
+def _report(arguments: argparse.Namespace) -> int:
     try:
         written = _write_report(arguments.runs, arguments.output)
     except ModuleNotFoundError as error:
@@ -83,3 +111,37 @@ def _write_report(run_paths: list[Path], output: Path | None) -> Path:
     target = output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
     replace_file(target, lambda file: file.write(page))
     return target
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    # here, since they import torch, which the help of the command line does not need
+    from trainer_hooks.cli.report.logged_run import newest_runs
+    from trainer_hooks.cli.report.terminal_plot import PlotOptions, draw_metrics
+
+    folders, names = _split_words(arguments.words)
+    try:
+        draw_metrics(
+            newest_runs(folders, "plot"),
+            names,
+            PlotOptions(
+                is_log=arguments.log, smoothing=arguments.smooth, is_by_epoch=arguments.x == "epoch"
+            ),
+        )
+    except ModuleNotFoundError as error:
+        return print_failure("plot", install_hint(error, "report", "plotext"))
+    except BrokenPipeError:
+        raise
+    except (TrainerHooksError, OSError) as error:
+        return print_failure("plot", str(error))
+    return 0
+
+
+def _split_words(words: list[str]) -> tuple[list[Path], list[str]]:
+    """Split the words into folders and metric names.
+
+    The first word is a folder even if it does not exist, and so is each next one that does.
+    """
+    count = 1
+    while count < len(words) and Path(words[count]).is_dir():
+        count += 1
+    return list(map(Path, dict.fromkeys(words[:count]))), list(dict.fromkeys(words[count:]))

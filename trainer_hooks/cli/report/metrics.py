@@ -11,6 +11,7 @@ import csv
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,10 +39,7 @@ class EpochAxis:
         """Add a step that was logged in an epoch."""
         if not self._ends:
             self._first = step
-        if epoch in self._ends:
-            self._ends[epoch] = max(step, self._ends[epoch])
-        else:
-            self._ends[epoch] = step
+        self._ends[epoch] = max(step, self._ends.get(epoch, step))
 
     def cut(self, step: int) -> None:
         """Remove the epochs that ended at a step or after it."""
@@ -54,9 +52,13 @@ class EpochAxis:
         """Return the position of each step in epochs."""
         knots = list(self._knots())
         ends = [step for step, _ in knots]
-        return [
-            _interpolate(knots, bisect_left(ends, step, 1, len(ends) - 1), step) for step in steps
-        ]
+        positions = []
+        for step in steps:
+            right = bisect_left(ends, step, 1, len(ends) - 1)
+            # numpy.interp would clamp what lies outside, and NumPy need not be installed
+            (step_0, epoch_0), (step_1, epoch_1) = knots[right - 1], knots[right]
+            positions.append(epoch_0 + (step - step_0) * (epoch_1 - epoch_0) / (step_1 - step_0))
+        return positions
 
     def _knots(self) -> Iterator[tuple[int, float]]:
         """Yield steps in ascending order, each with the epochs completed by then."""
@@ -82,16 +84,11 @@ class EpochAxis:
         return max(-1, min(as_long, self._first - 1))
 
 
-def _interpolate(knots: list[tuple[int, float]], right: int, step: int) -> float:
-    # numpy.interp would clamp what lies outside, and NumPy need not be installed
-    (step_0, epoch_0), (step_1, epoch_1) = knots[right - 1], knots[right]
-    return epoch_0 + (step - step_0) * (epoch_1 - epoch_0) / (step_1 - step_0)
-
-
 METRICS = "metrics.csv"
 """The metrics file's name in a run's folder."""
 
 _STEP, _EPOCH = "step", "epoch"
+_END: list[str] = []
 _PER_STRETCH = 4
 """The maximum of points that a stretch keeps: the first, last, lowest and highest."""
 
@@ -240,7 +237,8 @@ class Metrics:
         try:
             is_cut_off = _is_cut_off(path)
             with path.open(encoding="utf-8", errors="replace", newline="") as file:
-                reader = csv.reader(_without_zero_bytes(file))
+                # the csv module refuses zero bytes, which a power loss leaves in files
+                reader = csv.reader(line.replace("\0", "\ufffd") for line in file)
                 header = next(_rows(reader), None) or []
                 if _STEP not in header:
                     first = header[0][:40] if header else ""
@@ -264,43 +262,27 @@ class Metrics:
             for index, name in enumerate(header)
             if name not in (_STEP, _EPOCH)
         ]
-        before: list[str] | None = None
-        is_first = True
-        for row in rows:  # one row behind, because the last one may be half a row
-            if not is_first:
-                self._read_row(before, at_step, at_epoch, columns, len(header))
-            before, is_first = row, False
-        if not is_first and not is_cut_off:
-            self._read_row(before, at_step, at_epoch, columns, len(header))
-        elif not is_first:
-            self.skipped += 1
+        # `rows` ends with a row of its own kind, so that the last one is known while it is read
+        for row, following in pairwise(chain(rows, [_END])):
+            is_half = is_cut_off and following is _END
+            if is_half or row is None or len(row) != len(header):
+                self.skipped += 1
+                continue
+            try:
+                step = int(float(row[at_step]))
+                values = [(curve, float(row[at])) for at, curve in columns if row[at]]
+                if at_epoch is not None and row[at_epoch]:
+                    self.epochs.add(step, int(float(row[at_epoch])))
+            except (ValueError, OverflowError):
+                self.skipped += 1
+                continue
+            self.rows += 1
+            for curve, value in values:
+                curve.add(step, value)
         for name in [
             name for name, curve in self.curves.items() if not (curve.count or curve.gaps)
         ]:
             del self.curves[name]
-
-    def _read_row(
-        self,
-        row: list[str] | None,
-        at_step: int,
-        at_epoch: int | None,
-        columns: list[tuple[int, Curve]],
-        width: int,
-    ) -> None:
-        if row is None or len(row) != width:
-            self.skipped += 1
-            return
-        try:
-            step = int(float(row[at_step]))
-            values = [(curve, float(row[at])) for at, curve in columns if row[at]]
-            if at_epoch is not None and row[at_epoch]:
-                self.epochs.add(step, int(float(row[at_epoch])))
-        except (ValueError, OverflowError):
-            self.skipped += 1
-            return
-        self.rows += 1
-        for curve, value in values:
-            curve.add(step, value)
 
 
 def _rows(reader: Iterator[list[str]]) -> Iterator[list[str] | None]:
@@ -315,11 +297,6 @@ def _rows(reader: Iterator[list[str]]) -> Iterator[list[str] | None]:
             return
         if row:
             yield row
-
-
-def _without_zero_bytes(lines: Iterator[str]) -> Iterator[str]:
-    """Replace zero bytes, which the csv module refuses and a power loss leaves in files."""
-    return (line.replace("\0", "\ufffd") for line in lines)
 
 
 def _is_cut_off(path: Path) -> bool:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, get_type_hints
 
 from jsonargparse import ArgumentError
 
-from trainer_hooks.cli.run.arguments import SUBCOMMANDS
+from trainer_hooks.cli.run.arguments import SUBCOMMANDS, import_class
 from trainer_hooks.errors import MetricError, TrainerHooksError, did_you_mean
 from trainer_hooks.hooks.discovery import is_interruption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trainer_hooks.cli.run.config_sources import ConfigSources
+    from trainer_hooks.cli.run.config_origins import ConfigOrigins
     from trainer_hooks.cli.run.parser import TrainerParser
 
 __all__ = [
@@ -58,16 +58,14 @@ def suggest_classes(parser: TrainerParser | None, key: str, name: str) -> str:
 
 def class_arguments(class_path: str) -> list[str]:
     """Return the names of a class's arguments."""
-    home, _, name = class_path.rpartition(".")
-    kind = getattr(importlib.import_module(home), name)
-    return [n for n in inspect.signature(kind).parameters if n not in ("self", "args", "kwargs")]
+    parameters = inspect.signature(import_class(class_path)).parameters
+    return [name for name in parameters if name not in ("self", "args", "kwargs")]
 
 
 def dataclass_arguments(class_path: str, name: str) -> list[str]:
     """Return the fields of an argument that is a dataclass."""
-    home, _, last = class_path.rpartition(".")
     try:
-        hints = get_type_hints(getattr(importlib.import_module(home), last).__init__)
+        hints = get_type_hints(import_class(class_path).__init__)
         return list(inspect.signature(hints[name]).parameters)
     except (KeyError, NameError, TypeError, ValueError):
         return []
@@ -143,13 +141,13 @@ class _ConfigError:
 
     Attributes:
         key: the dotted key of the argument.
-        what: what is wrong with it.
+        mistake: the mistake, in words.
         advice: what may have been meant, and what is allowed.
         text: a value or a name by which the line in the file is found.
     """
 
     key: str
-    what: str
+    mistake: str
     advice: str = ""
     text: str = ""
 
@@ -166,42 +164,42 @@ def is_config_error(error: Exception) -> bool:
     return is_made and isinstance(_root_of(error), ValueError | TrainerHooksError)
 
 
-def constructor_error(error: Exception, sources: ConfigSources) -> Exception:
+def constructor_error(error: Exception, origins: ConfigOrigins) -> Exception:
     """Return the error that a constructor raised, with a note on the place in the config."""
     match = _NO_UNION_MEMBER_FITS.search(str(error))
     root = _root_of(error)
     if match is None or not isinstance(root, Exception):
         return error
     key = _key_of_union(match[1])
-    root.add_note(f"raised in making {key}, {sources.place_of(key)}".rstrip(", "))
+    root.add_note(f"raised in making {key}, {origins.origin_of(key)}".rstrip(", "))
     return root
 
 
-def add_monitor_note(error: MetricError, sources: ConfigSources) -> None:
+def add_monitor_note(error: MetricError, origins: ConfigOrigins) -> None:
     """Add a note on where the config names the metric that was never logged."""
     key, match = "trainer.callbacks.monitor", re.match(r"monitor '([^']+)' of ", str(error))
-    if match and (place := sources.place_of(key, match[1])):
+    if match and (place := origins.origin_of(key, match[1])):
         error.add_note(f"{place}: {key}")
 
 
-def explain_error(error: Exception, sources: ConfigSources, parser: TrainerParser | None) -> str:
+def explain_error(error: Exception, origins: ConfigOrigins, parser: TrainerParser | None) -> str:
     """Return the error in one line, with file and line if they are known.
 
     Args:
         error: the error of the parser or the Trainer.
-        sources: the files and the arguments in which the config was written.
+        origins: the files and the arguments in which the config was written.
         parser: the parser of the arguments.
     """
-    own = error.__cause__ if isinstance(error.__cause__, TrainerHooksError) else error
-    message = str(own if str(own).startswith("links: ") else error)
-    if line := sources.misplaced():
+    cause = error.__cause__ if isinstance(error.__cause__, TrainerHooksError) else error
+    message = str(cause if str(cause).startswith("links: ") else error)
+    if line := origins.structure_error():
         return line
     fault = _parse_message(message, parser)
     if fault is None:
         return " ".join(message.split())
     texts = (fault.text, fault.text.rpartition(".")[2], "")  # a class path, or a short name
-    place = next(filter(None, (sources.place_of(fault.key, text) for text in texts)), "")
-    line = f"{place + ': ' if place else ''}{fault.key}: {fault.what}."
+    place = next(filter(None, (origins.origin_of(fault.key, text) for text in texts)), "")
+    line = f"{place + ': ' if place else ''}{fault.key}: {fault.mistake}."
     return " ".join(f"{line} {fault.advice}".split())
 
 
@@ -229,20 +227,20 @@ def _parse_message(message: str, parser: TrainerParser | None) -> _ConfigError |
     if match := _TRAINER_OR_CKPT_PATH.match(message):
         return _ConfigError(match[1], message.partition(": ")[2].rstrip("."))
     if match := _CANNOT_BE_MADE.match(message):
-        what = message.partition(": ")[2].rstrip(".")
-        return _ConfigError(match[1], what, text=match[2])
+        mistake = message.partition(": ")[2].rstrip(".")
+        return _ConfigError(match[1], mistake, text=match[2])
     if match := _NAMES_TRAINER_OPTION.search(message):
         key = match[2] or match[3] or f"trainer.{match[1]}"
         return _ConfigError(key, message.rstrip("."))
     if match := _LINK.match(message):
         return _ConfigError("links", message.partition(": ")[2].rstrip("."), text=match[1])
     if match := _NO_UNION_MEMBER_FITS.search(message):
-        own = [line for line in _BULLET.findall(message) if not line.startswith(_NOISE)]
-        kinds = re.findall(r"class_path='(?:\w+\.)*(\w+)'", message)
-        named = [kind for kind in kinds if own and kind in own[0]]
+        bullets = [line for line in _BULLET.findall(message) if not line.startswith(_NOISE)]
+        class_names = re.findall(r"class_path='(?:\w+\.)*(\w+)'", message)
+        named = [name for name in class_names if bullets and name in bullets[0]]
         return _ConfigError(
             _key_of_union(match[1]),
-            (own or ["it cannot be made"])[0].rstrip("."),
+            (bullets or ["it cannot be made"])[0].rstrip("."),
             text=(named or [""])[0],
         )
     return None
@@ -281,69 +279,74 @@ def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _ConfigError:
 def _of_key(message: str, key: str, parser: TrainerParser | None) -> _ConfigError:
     """Return the error of a key's value, or of a key below it."""
     if match := _NOT_LOADED_AS_CONFIG.match(message):
-        what = f"{match[2]!r} is no mapping of options, and no file that holds one"
-        return _ConfigError(match[1], what, "Write one.", match[2])
-    kind = _CLASS.findall(message)
-    inner = ".".join(_KEY.findall(message))
-    if kind and (match := _IN_GROUP.search(message)):
-        names = dataclass_arguments(kind[-1], match[1])
+        mistake = f"{match[2]!r} is no mapping of options, and no file that holds one"
+        return _ConfigError(match[1], mistake, "Write one.", match[2])
+    class_paths = _CLASS.findall(message)
+    full_key = ".".join(_KEY.findall(message))
+    if class_paths and (match := _IN_GROUP.search(message)):
+        names = dataclass_arguments(class_paths[-1], match[1])
         return _ConfigError(
-            f"{inner}.{match[1]}.{match[2]}",
+            f"{full_key}.{match[1]}.{match[2]}",
             f"there is no {match[2]!r} in {match[1]}",
             f"{did_you_mean(match[2], names)} {list_known(names)}",
         )
     if pair := _not_taken(message):
         names, name = class_arguments(pair[0]), pair[1].rpartition(".")[2]
         return _ConfigError(
-            f"{inner}.{name}",
+            f"{full_key}.{name}",
             f"{pair[0]} takes no {name!r}",
             f"{did_you_mean(name, names)} {list_known(names)}",
         )
     if match := _DENIED.search(message):
-        return _ConfigError(inner, f"{match[1]} may not stand in a config", "", match[1])
+        return _ConfigError(full_key, f"{match[1]} may not stand in a config", "", match[1])
     if match := _NO_MODULE.search(message):
-        what = f"no module {match[1]!r}" if match[1] else f"no {match[3]!r} in {match[2]}"
-        path = kind[-1] if kind else ""
+        mistake = f"no module {match[1]!r}" if match[1] else f"no {match[3]!r} in {match[2]}"
+        path = class_paths[-1] if class_paths else ""
         return _ConfigError(
-            inner,
-            f"{path} cannot be imported: {what}",
+            full_key,
+            f"{path} cannot be imported: {mistake}",
             "Install its package, or run where it can be imported.",
             path,
         )
-    if fault := _of_class(message, key, inner, kind, parser):
+    if fault := _of_class(message, key, full_key, class_paths, parser):
         return fault
     innermost = message[message.rindex("Parser key") :]
     value, types = _value(innermost), _types(innermost)
     bases = " ".join(_SUBTYPES.findall(innermost))
     if not _PLAIN.search(bases) and (broken := find_import_error(value)):
-        return _ConfigError(inner, f"{broken[0]} cannot be imported: {broken[1]}", text=broken[0])
+        return _ConfigError(
+            full_key, f"{broken[0]} cannot be imported: {broken[1]}", text=broken[0]
+        )
     if not types:
-        what = " ".join(innermost.partition(":")[2].split()).rstrip(".")
-        path = _PATH.search(what)
-        return _ConfigError(inner, what, text=Path(path[1]).name if path else "")
-    return _ConfigError(inner, f"{value!r} must be {types}", text=value)
+        mistake = " ".join(innermost.partition(":")[2].split()).rstrip(".")
+        path = _PATH.search(mistake)
+        return _ConfigError(full_key, mistake, text=Path(path[1]).name if path else "")
+    return _ConfigError(full_key, f"{value!r} must be {types}", text=value)
 
 
 def _of_class(
-    message: str, key: str, inner: str, kind: list[str], parser: TrainerParser | None
+    message: str, key: str, full_key: str, class_paths: list[str], parser: TrainerParser | None
 ) -> _ConfigError | None:
     """Return the error of a class that does not fit, is unknown, or lacks an argument."""
     if match := _NO_SUBCLASS.search(message):
         path = _IMPORTED.search(message)
         value = path[1] if path else unfitting_class_path(_value(message), match[1])
-        advice = "" if inner != key else suggest_classes(parser, key, "")
-        return _ConfigError(inner, f"{value} is no {match[1]}", advice, value)
+        advice = "" if full_key != key else suggest_classes(parser, key, "")
+        return _ConfigError(full_key, f"{value} is no {match[1]}", advice, value)
     types = _SUBTYPES.findall(message)
     if (match := _NO_CLASS.search(message)) and not (types and _PLAIN.search(types[-1])):
         return _ConfigError(
-            inner,
+            full_key,
             f"there is no class {match[1]!r}",
             suggest_classes(parser, key, match[1]),
             match[1],
         )
-    if kind and (match := _REQUIRED.search(message)):
+    if class_paths and (match := _REQUIRED.search(message)):
         return _ConfigError(
-            inner, f"{kind[-1]} needs {match[1].splitlines()[0]}", "Give it in init_args.", kind[-1]
+            full_key,
+            f"{class_paths[-1]} needs {match[1].splitlines()[0]}",
+            "Give it in init_args.",
+            class_paths[-1],
         )
     return None
 

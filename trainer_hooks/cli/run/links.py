@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import os
@@ -11,31 +10,25 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import jsonargparse
 import yaml  # type: ignore[import-untyped]
 
+from trainer_hooks.cli.run.arguments import import_class
 from trainer_hooks.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from jsonargparse import Namespace
 
-    from trainer_hooks.cli.run.config_sources import ConfigSources
+    from trainer_hooks.cli.run.config_origins import ConfigOrigins
     from trainer_hooks.cli.run.parser import TrainerParser
     from trainer_hooks.trainer.trainer import Trainer
 
 __all__ = [
     "ArgumentLinks",
-    "arguments_with_links",
     "check_required",
+    "find_links",
     "find_trainer_object",
-    "import_class",
-    "read_links",
+    "merge_links",
 ]
-
-
-def import_class(path: str) -> Any:
-    """Import the class of a class path."""
-    home, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(home), name)
 
 
 def find_trainer_object(target: str, options: Namespace, option: str, name: str) -> Namespace:
@@ -46,13 +39,13 @@ def find_trainer_object(target: str, options: Namespace, option: str, name: str)
     """
     items = _items(options, option)
     names = [str(one.get("class_path")).rpartition(".")[2] for one in items]
-    places = [i for i, known in enumerate(names) if name in (known, str(i))]
-    if len(places) == 1:
-        return items[places[0]]
-    if places:
+    matching = [i for i, known in enumerate(names) if name in (known, str(i))]
+    if len(matching) == 1:
+        return items[matching[0]]
+    if matching:
         raise OptionError(
-            f"links: {target}: {option} has {len(places)} of {name}. Name one by its place, from "
-            f"0: trainer.{option}.{places[0]}."
+            f"links: {target}: {option} has {len(matching)} of {name}. Name one by its place, from "
+            f"0: trainer.{option}.{matching[0]}."
         )
     raise OptionError(
         f"links: {target}: {option} has no {name!r}.{did_you_mean(name, names)} "
@@ -75,21 +68,21 @@ def check_required(options: Namespace, targets: Sequence[str]) -> None:
     parts = [target.split(".")[1:] for target in targets]
     linked = [(find_trainer_object("", options, option, at), name) for option, at, name in parts]
     for option, _, name in parts:
-        for place, item in enumerate(_items(options, option)):
-            path, given = item["class_path"], item.get("init_args") or {}
-            taken = inspect.signature(import_class(path)).parameters.get(name)
-            is_required = taken is not None and taken.default is taken.empty
+        for index, item in enumerate(_items(options, option)):
+            class_path, init_args = item["class_path"], item.get("init_args") or {}
+            parameter = inspect.signature(import_class(class_path)).parameters.get(name)
+            is_required = parameter is not None and parameter.default is parameter.empty
             is_linked = any(one is item and of == name for one, of in linked)
-            if is_required and given.get(name) is None and not is_linked:
+            if is_required and init_args.get(name) is None and not is_linked:
                 raise OptionError(
-                    f"trainer.{option}: {path} needs {name}. Give it in init_args, or link to "
-                    f"trainer.{option}.{place}.{name}."
+                    f"trainer.{option}: {class_path} needs {name}. Give it in init_args, or link "
+                    f"to trainer.{option}.{index}.{name}."
                 )
 
 
 def _items(options: Namespace, option: str) -> list[Namespace]:
-    given = options.get(option)
-    return [one for one in (given if isinstance(given, list) else [given]) if hasattr(one, "get")]
+    value = options.get(option)
+    return [one for one in (value if isinstance(value, list) else [value]) if hasattr(one, "get")]
 
 
 class ArgumentLinks:
@@ -113,7 +106,8 @@ class ArgumentLinks:
 
     def __init__(self, parser: TrainerParser, sources: Mapping[Any, Any]) -> None:
         self._parser = parser
-        self._kinds: dict[str, Any] = {}
+        self._classes: dict[str, Any] = {}
+        """The class that takes each target, where it is chosen in the config."""
         self.sources: dict[str, str] = {}
         for target, source in sources.items():
             if not all(isinstance(key, str) and key for key in (target, source)):
@@ -157,15 +151,17 @@ class ArgumentLinks:
         for target, source in self.sources.items():
             if ".init_args." in source and source not in config:
                 raise OptionError(f"links: {target}: {source}: there is no such argument.")
-            kind, name = self._taker(target, config)
-            if kind is None:
+            class_, name = self._target_argument(target, config)
+            if class_ is None:
                 continue
-            self._kinds[target] = kind
-            taken = inspect.signature(kind).parameters
-            if name not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+            self._classes[target] = class_
+            parameters = inspect.signature(class_).parameters
+            if name not in parameters and not any(
+                parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+            ):
                 raise OptionError(
-                    f"links: {target}: {kind.__module__}.{kind.__qualname__} takes no {name!r}."
-                    f"{did_you_mean(name, taken)} Known: {', '.join(taken)}."
+                    f"links: {target}: {class_.__module__}.{class_.__qualname__} takes no {name!r}."
+                    f"{did_you_mean(name, parameters)} Known: {', '.join(parameters)}."
                 )
             if self._is_argument(source):
                 self._check_type(target, source, config[source])
@@ -187,27 +183,33 @@ class ArgumentLinks:
             subcommand: the command.
             trainer_class: the class of the Trainer.
         """
-        made: Namespace
+        objects: Namespace
         if not any(map(_is_of_trainer, self.sources)):
-            made = parser.instantiate(config)
-            return made
-        rest = config.clone()
-        options = rest.pop("trainer" if subcommand is None else f"{subcommand}.trainer")
-        made = parser.instantiate(rest)
-        own, below = (c if subcommand is None else c[subcommand] for c in (config, made))
-        linked = self._options(options, own, below)
-        alone = type(self._parser)()  # without the links, whose sources it would look for
-        alone.add_trainer_args(trainer_class)
-        below["trainer"] = alone.instantiate(type(linked)(trainer=linked))["trainer"]
-        return made
+            objects = parser.instantiate(config)
+            return objects
+        # a source may be an attribute of the module, so the Trainer's options wait for it
+        config_without_trainer = config.clone()
+        trainer_key = "trainer" if subcommand is None else f"{subcommand}.trainer"
+        options = config_without_trainer.pop(trainer_key)
+        objects = parser.instantiate(config_without_trainer)
+        command_config, command_objects = (
+            values if subcommand is None else values[subcommand] for values in (config, objects)
+        )
+        linked_options = self._options(options, command_config, command_objects)
+        trainer_parser = type(self._parser)()  # without the links, whose sources it would look for
+        trainer_parser.add_trainer_args(trainer_class)
+        command_objects["trainer"] = trainer_parser.instantiate(
+            type(linked_options)(trainer=linked_options)
+        )["trainer"]
+        return objects
 
-    def _options(self, options: Namespace, config: Namespace, made: Namespace) -> Namespace:
+    def _options(self, options: Namespace, config: Namespace, objects: Namespace) -> Namespace:
         """Return the options of the Trainer with the linked values filled in.
 
         Args:
             options: the options in the config; not changed.
             config: the parsed config.
-            made: the objects that were made from it.
+            objects: the objects that were made from it.
 
         Raises:
             OptionError: a source has no such attribute, or its value has the wrong type.
@@ -220,7 +222,7 @@ class ArgumentLinks:
             if self._is_argument(source):
                 value = config[source]
             else:
-                value = self._value(target, source, made[group], name)
+                value = self._value(target, source, objects[group], name)
             parts = target.split(".")[1:]
             if len(parts) == 1:
                 options[parts[0]] = value
@@ -254,7 +256,7 @@ class ArgumentLinks:
             )
 
     def _add(self, target: str, source: str) -> None:
-        keys, is_argument = self._parser.argument_keys, self._is_argument(source)
+        keys = self._parser.argument_keys
         group, _, name = target.partition(".")
         full = target
         if self._parser.is_open(group) and not name.startswith("init_args."):
@@ -265,24 +267,22 @@ class ArgumentLinks:
                 f"links: {target}: there is no {name!r} in {group}.{did_you_mean(name, known)}"
             )
         owner, _, attribute = source.partition(".")
+
+        def read(owner_object: Any) -> Any:
+            return self._value(target, source, owner_object, attribute)
+
+        read.__name__ = attribute or source  # jsonargparse prints it in the help of the target
         link = self._parser.link_arguments
         try:
-            if is_argument:
+            if self._is_argument(source):
                 link(source, full, apply_on="parse")
             else:
-                link(owner, full, self._reader(target, source, attribute), apply_on="instantiate")
+                link(owner, full, read, apply_on="instantiate")
         except ValueError as error:
             raise OptionError(
                 f"links: {target}: {source}: {' '.join(str(error).split()).rstrip('.')}. Write a "
                 "target and a source, as model.num_classes: data.num_classes."
             ) from error
-
-    def _reader(self, target: str, source: str, attribute: str) -> Callable[[Any], Any]:
-        def read(owner: Any) -> Any:
-            return self._value(target, source, owner, attribute)
-
-        read.__name__ = attribute or source
-        return read
 
     def _value(self, target: str, source: str, owner: Any, attribute: str) -> Any:
         """Return the value of a source's attribute."""
@@ -299,14 +299,14 @@ class ArgumentLinks:
         return value
 
     def _check_type(self, target: str, source: str, value: Any) -> None:
-        kind, argument = self._kinds.get(target), target.rpartition(".")[2]
-        if kind is not None and not _fits(value, kind, argument):
+        class_, argument = self._classes.get(target), target.rpartition(".")[2]
+        if class_ is not None and not _fits(value, class_, argument):
             raise OptionError(
                 f"links: {target}: {source} is {value!r}, which is no value for {argument!r} of "
-                f"{kind.__qualname__}."
+                f"{class_.__qualname__}."
             )
 
-    def _taker(self, target: str, config: Namespace) -> tuple[Any, str]:
+    def _target_argument(self, target: str, config: Namespace) -> tuple[Any, str]:
         """Return the class that takes a linked argument, None if the parser knows, and its name."""
         group, *parts = target.split(".")
         if _is_of_trainer(target) and len(parts) == 1:
@@ -320,12 +320,12 @@ class ArgumentLinks:
         if _is_of_trainer(target):
             item = find_trainer_object(target, config["trainer"], parts[0], parts[1])
             return import_class(item["class_path"]), parts[2]
-        given = config.get(group)
-        if given is None and parts:
+        value = config.get(group)
+        if value is None and parts:
             raise OptionError(f"links: {target}: no {group} is given.")
-        path = given.get("class_path") if hasattr(given, "get") else None
-        first = parts[1] if parts[:1] == ["init_args"] and len(parts) > 1 else (parts or [""])[0]
-        return (import_class(str(path)) if path else None), first
+        class_path = value.get("class_path") if hasattr(value, "get") else None
+        name = parts[1] if parts[:1] == ["init_args"] and len(parts) > 1 else (parts or [""])[0]
+        return (import_class(str(class_path)) if class_path else None), name
 
     def _is_argument(self, source: str) -> bool:
         return source in self._parser.argument_keys or ".init_args." in source
@@ -335,10 +335,10 @@ def _is_of_trainer(target: str) -> bool:
     return target.startswith("trainer.")
 
 
-def _fits(value: Any, kind: Any, argument: str) -> bool:
+def _fits(value: Any, class_: Any, argument: str) -> bool:
     """Return whether a value fits an argument's type; True if the type is unknown."""
     try:
-        hint = get_type_hints(kind.__init__).get(argument, Any)
+        hint = get_type_hints(class_.__init__).get(argument, Any)
         reader = jsonargparse.ArgumentParser(exit_on_error=False)
         reader.add_argument("--value", type=hint)
     except (NameError, TypeError, ValueError):
@@ -352,32 +352,34 @@ def _fits(value: Any, kind: Any, argument: str) -> bool:
     return True
 
 
-_WORD = "--links"
+_OPTION = "--links"
 
 
-def read_links(sources: ConfigSources, below: Mapping[str, Any]) -> dict[Any, Any]:
-    """Return the source of each target; later places override earlier ones.
+def find_links(origins: ConfigOrigins, explicit: Mapping[str, Any]) -> dict[Any, Any]:
+    """Return the source of each target; later origins override earlier ones.
+
+    jsonargparse would let one origin's `links` replace those of another as a whole.
 
     Args:
-        sources: the environment, the config files and the command line.
-        below: the links in a dict that replaces the command line.
+        origins: the environment, the config files and the command line.
+        explicit: the values of a config object, which replaces the command line.
 
     Raises:
         OptionError: a value is not a mapping of links.
     """
-    variable = os.environ.get(sources.variable("links"))
+    variable = os.environ.get(origins.variable("links"))
     links: dict[Any, Any] = {} if variable is None else _mapping(variable)
-    links.update(sources.values_of("links"))
-    links.update(below.get("links") or {})
-    for key, value in _split_arguments(sources.words)[1]:
+    links.update(origins.merged_mapping("links"))
+    links.update(explicit.get("links") or {})
+    for key, value in _split_arguments(origins.words)[1]:
         links.update(_mapping(value) if key is None else {key: value})
     return links
 
 
-def arguments_with_links(words: Sequence[str], links: Mapping[str, str]) -> list[str]:
+def merge_links(words: Sequence[str], links: Mapping[str, str]) -> list[str]:
     """Return the arguments with all links merged into a last one, which overrides those before."""
     rest, _ = _split_arguments(words)
-    return [*rest, f"{_WORD}={json.dumps(dict(links))}"] if links else rest
+    return [*rest, f"{_OPTION}={json.dumps(dict(links))}"] if links else rest
 
 
 def _split_arguments(words: Sequence[str]) -> tuple[list[str], list[tuple[str | None, str]]]:
@@ -391,12 +393,12 @@ def _split_arguments(words: Sequence[str]) -> tuple[list[str], list[tuple[str | 
     while left:
         word = left.pop(0)
         option, equals, value = word.partition("=")
-        if option != _WORD and not option.startswith(f"{_WORD}."):
+        if option != _OPTION and not option.startswith(f"{_OPTION}."):
             rest.append(word)
             continue
         if not equals and left and not left[0].startswith("--"):
             value = left.pop(0)
-        links.append((None if option == _WORD else option.removeprefix(f"{_WORD}."), value))
+        links.append((None if option == _OPTION else option.removeprefix(f"{_OPTION}."), value))
     return rest, links
 
 

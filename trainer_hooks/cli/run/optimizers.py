@@ -2,47 +2,56 @@
 
 from __future__ import annotations
 
-import importlib
+from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from torch.optim.lr_scheduler import ReduceLROnPlateau
-
 from trainer_hooks._log import warn
-from trainer_hooks.cli.run.parser import AUTOMATIC
+from trainer_hooks.cli.run.arguments import import_class
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trainer_hooks.cli.run.parser import ConfigurableClass, TrainerParser
+__all__ = [
+    "AUTOMATIC",
+    "ConfigurableClass",
+    "check_optimizer",
+    "configure_from_config",
+]
 
-__all__ = ["as_configured", "check_optimizer", "configure_from_config"]
-
-
-def as_configured(optimizer: Any, lr_scheduler: Any) -> Any:
-    """Return an optimizer and its scheduler in the form that `configure_optimizers` returns."""
-    if lr_scheduler is None:
-        return optimizer
-    if isinstance(lr_scheduler, ReduceLROnPlateau):
-        monitor = getattr(lr_scheduler, "monitor", "val_loss")
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": lr_scheduler, "monitor": monitor},
-        }
-    return [optimizer], [lr_scheduler]
+AUTOMATIC = "AUTOMATIC"
+"""Where an optimizer goes that no argument of the module is linked to: `configure_optimizers`."""
 
 
-def check_optimizer(model: Any, parser: TrainerParser) -> None:
+@dataclass(frozen=True, slots=True)
+class ConfigurableClass:
+    """An optimizer or a scheduler among the arguments.
+
+    Attributes:
+        class_path: the class; empty where the config names it, by its class path.
+        link_to: the argument that takes it, or `AUTOMATIC`.
+    """
+
+    class_path: str
+    link_to: str
+
+    def with_class_path(self, values: Any) -> dict[str, Any]:
+        """Return class path and arguments."""
+        plain: dict[str, Any] = values.as_dict() if hasattr(values, "as_dict") else values
+        return {"class_path": self.class_path, "init_args": plain} if self.class_path else plain
+
+
+def check_optimizer(model: Any, optimizers: Mapping[str, ConfigurableClass]) -> None:
     """Check that there is an optimizer to train with.
 
     Raises:
         UsageError: neither the module nor the config has one.
     """
-    makes = getattr(getattr(model, "configure_optimizers", None), "__func__", None)
-    keys = [key for key, made in parser.optimizers.items() if made.link_to == AUTOMATIC]
-    if makes is Module.configure_optimizers and keys:
+    method = getattr(getattr(model, "configure_optimizers", None), "__func__", None)
+    keys = [key for key, optimizer in optimizers.items() if optimizer.link_to == AUTOMATIC]
+    if method is Module.configure_optimizers and keys:
         raise UsageError(
             f"{keys[0]}: none is given, and {type(model).__qualname__} has no configure_optimizers."
             f" Give one, as --{keys[0]} Adam, or name it in a config."
@@ -51,7 +60,8 @@ def check_optimizer(model: Any, parser: TrainerParser) -> None:
 
 def configure_from_config(
     model: Module,
-    parser: TrainerParser,
+    optimizers: Mapping[str, ConfigurableClass],
+    lr_schedulers: Mapping[str, ConfigurableClass],
     config: Any,
     configure: Callable[[Module, Any, Any], Any],
 ) -> None:
@@ -59,15 +69,16 @@ def configure_from_config(
 
     Args:
         model: the module.
-        parser: the parser of the arguments that name it.
-        config: the values of these arguments.
+        optimizers: the optimizers among the arguments, by key.
+        lr_schedulers: the schedulers, likewise.
+        config: the values of the arguments.
         configure: combines optimizer and scheduler.
 
     Raises:
         UsageError: there are several optimizers, and none is linked to an argument.
     """
-    optimizer_key, optimizer = _unlinked_entry(parser.optimizers, config, "optimizers")
-    scheduler_key, scheduler = _unlinked_entry(parser.lr_schedulers, config, "schedulers")
+    optimizer_key, optimizer = _unlinked_entry(optimizers, config, "optimizers")
+    scheduler_key, scheduler = _unlinked_entry(lr_schedulers, config, "schedulers")
     if optimizer is None and scheduler is None:
         return
     if optimizer is None:
@@ -82,39 +93,42 @@ def configure_from_config(
             TrainerHooksWarning,
         )
 
-    _try_to_make({optimizer_key: optimizer, scheduler_key: scheduler}, list(model.parameters()))
+    _check_instantiation(
+        {optimizer_key: optimizer, scheduler_key: scheduler}, list(model.parameters())
+    )
 
     # it is made when the training asks for it: the parameters may be others by then
     def configure_optimizers(self: Module) -> Any:
-        made = _instantiate(optimizer, self.parameters())
-        return configure(self, made, None if scheduler is None else _instantiate(scheduler, made))
+        optimizer_object = _instantiate(optimizer, self.parameters())
+        if scheduler is None:
+            return configure(self, optimizer_object, None)
+        return configure(self, optimizer_object, _instantiate(scheduler, optimizer_object))
 
     # a method of the object, so that its copies have their own
     model.configure_optimizers = MethodType(configure_optimizers, model)  # type: ignore[method-assign]
 
 
 def _unlinked_entry(
-    entries: Mapping[str, ConfigurableClass], config: Any, what: str
+    entries: Mapping[str, ConfigurableClass], config: Any, plural: str
 ) -> tuple[str, Any]:
     """Return key, class path and arguments of the one class that is not linked to an argument."""
-    keys = [key for key, made in entries.items() if made.link_to == AUTOMATIC]
+    keys = [key for key, entry in entries.items() if entry.link_to == AUTOMATIC]
     if len(keys) > 1:
         raise UsageError(
-            f"{what} {', '.join(keys)}: one at most may be left without link_to. Link the others "
+            f"{plural} {', '.join(keys)}: one at most may be left without link_to. Link the others "
             "to arguments of the module."
         )
     value = config.get(keys[0]) if keys else None
     if value is None:
         return "", None
-    values: dict[str, Any] = value.as_dict() if hasattr(value, "as_dict") else dict(value)
-    return keys[0], entries[keys[0]].with_class_path(values)
+    return keys[0], entries[keys[0]].with_class_path(value)
 
 
-def _try_to_make(wanted: Mapping[str, Any], parameters: list[Any]) -> None:
+def _check_instantiation(chosen: Mapping[str, Any], parameters: list[Any]) -> None:
     """Make the objects once before the run, so that a bad value is reported in time.
 
     Args:
-        wanted: the config of the optimizer, then of the scheduler, by key.
+        chosen: the config of the optimizer, then of the scheduler, by key.
         parameters: the module's parameters.
 
     Raises:
@@ -122,15 +136,15 @@ def _try_to_make(wanted: Mapping[str, Any], parameters: list[Any]) -> None:
     """
     if not parameters:  # a module may make them later
         return
-    made: Any = parameters
-    for key, given in wanted.items():
+    first: Any = parameters
+    for key, config in chosen.items():
         try:
-            made = made if given is None else _instantiate(given, made)
+            first = first if config is None else _instantiate(config, first)
         except (TypeError, ValueError) as error:
-            raise UsageError(f"{key}: {given['class_path']} cannot be made: {error}") from error
+            raise UsageError(f"{key}: {config['class_path']} cannot be made: {error}") from error
 
 
-def _instantiate(given: dict[str, Any], first: Any) -> Any:
-    home, _, name = given["class_path"].rpartition(".")
-    kind = getattr(importlib.import_module(home), name)
-    return kind(first, **given.get("init_args", {}), **given.get("dict_kwargs", {}))
+def _instantiate(config: dict[str, Any], first: Any) -> Any:
+    """Make an object of a class path; a `first` argument comes before those of the config."""
+    class_ = import_class(config["class_path"])
+    return class_(first, **config.get("init_args", {}), **config.get("dict_kwargs", {}))

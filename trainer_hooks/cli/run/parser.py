@@ -1,12 +1,11 @@
 """The parsers of a `TrainerCLI`: jsonargparse's, with the arguments of a training.
 
-jsonargparse leaves some errors unreported; the `check_*` functions at the end find them.
+jsonargparse leaves some errors unreported: `check_environment` and `parse_config` find them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import io
 import os
@@ -14,9 +13,8 @@ import shutil
 import sys
 import textwrap
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import jsonargparse
 from torch.optim import Optimizer
@@ -25,13 +23,16 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from trainer_hooks import callbacks, loggers
 from trainer_hooks._log import log
 from trainer_hooks._version import __version__
+from trainer_hooks.callbacks.reporting.run_facts import HIDDEN
+from trainer_hooks.checkpoint import lightning
+from trainer_hooks.checkpoint.inspection import UnusableFileError, as_mapping, inspect_file
 from trainer_hooks.checkpoint.paths import is_remote
+from trainer_hooks.cli.run.arguments import import_class
+from trainer_hooks.cli.run.optimizers import AUTOMATIC, ConfigurableClass
 from trainer_hooks.errors import OptionError, PluginError, UsageError, did_you_mean
 from trainer_hooks.hooks.discovery import installed_plugins, is_interruption, load_entry_point
 from trainer_hooks.hooks.plugin import GROUPS, PluginFilter
 from trainer_hooks.loggers.registry import installed_loggers, load_logger
-from trainer_hooks.module.datamodule import DataModule
-from trainer_hooks.module.module import Module
 from trainer_hooks.trainer.options.config import TrainerConfig, option_docs
 
 if TYPE_CHECKING:
@@ -42,43 +43,15 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.trainer import Trainer
 
 __all__ = [
-    "AUTOMATIC",
-    "CommandParsers",
-    "ConfigurableClass",
     "TrainerParser",
-    "check_classes",
     "check_environment",
-    "check_values",
+    "complete",
     "import_nameable_classes",
+    "new_parser",
     "parse_config",
+    "set_defaults_from_checkpoint",
+    "show_class_help",
 ]
-
-
-AUTOMATIC = "AUTOMATIC"
-"""Where an optimizer goes that no argument of the module is linked to: `configure_optimizers`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigurableClass:
-    """An optimizer or a scheduler among the arguments.
-
-    Attributes:
-        kinds: the class, or the base classes of allowed subclasses.
-        is_open: whether any subclass may be chosen, by its class path.
-        link_to: the argument that takes it, or `AUTOMATIC`.
-    """
-
-    kinds: tuple[type, ...]
-    is_open: bool
-    link_to: str
-
-    def with_class_path(self, values: Any) -> dict[str, Any]:
-        """Return class path and arguments."""
-        plain: dict[str, Any] = values.as_dict() if hasattr(values, "as_dict") else values
-        if self.is_open:
-            return plain
-        kind = self.kinds[0]
-        return {"class_path": f"{kind.__module__}.{kind.__qualname__}", "init_args": plain}
 
 
 class TrainerParser(jsonargparse.ArgumentParser):
@@ -103,6 +76,11 @@ class TrainerParser(jsonargparse.ArgumentParser):
         self.method_arguments: list[str] = []
 
     @property
+    def variable_prefix(self) -> str:
+        """The prefix of environment variables that hold arguments; empty if none do."""
+        return f"{self.env_prefix}_".replace("-", "_") if self.default_env else ""
+
+    @property
     def argument_keys(self) -> frozenset[str]:
         """The keys of all arguments."""
         return frozenset(action.dest for action in self._actions)
@@ -115,6 +93,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
         """Make a required argument of the class under a key optional."""
         for action in self._actions:
             if action.dest == key and hasattr(action, "sub_add_kwargs"):
+                # jsonargparse's own mark of arguments that a link gives a value
                 action.sub_add_kwargs.setdefault("linked_targets", set()).add(name)
 
     def takes(self, key: str, name: str) -> bool:
@@ -123,22 +102,20 @@ class TrainerParser(jsonargparse.ArgumentParser):
 
     def class_of(self, key: str, name: str) -> type | None:
         """Return the class of a short name or class path under a key, or None."""
-        home, _, last = name.rpartition(".")
         bases = tuple(self._bases(key))
-        if not home:
-            return next(
-                (k for base in bases for k in _public_subclasses(base) if k.__name__ == name), None
-            )
+        if not name.rpartition(".")[0]:
+            classes = (one for base in bases for one in _public_subclasses(base))
+            return next((one for one in classes if one.__name__ == name), None)
         try:
-            kind = getattr(importlib.import_module(home), last, None)
-        except ImportError:
+            class_ = import_class(name)
+        except (AttributeError, ImportError):
             return None
-        return kind if isinstance(kind, type) and issubclass(kind, bases) else None
+        return class_ if isinstance(class_, type) and issubclass(class_, bases) else None
 
     def class_names(self, key: str) -> list[str]:
         """Return the short names of the classes that are allowed under a key."""
         return sorted(
-            {kind.__name__ for base in self._bases(key) for kind in _public_subclasses(base)}
+            {one.__name__ for base in self._bases(key) for one in _public_subclasses(base)}
         )
 
     def complete_class_names(self) -> None:
@@ -157,7 +134,8 @@ class TrainerParser(jsonargparse.ArgumentParser):
         self.add_class_arguments(TrainerConfig, key, instantiate=False)
         self._entitle(key, "the Trainer")
         docs = {f"{key}.{name}": doc for name, _, doc in option_docs()}
-        for name, type_, default in _own_arguments(trainer_class, {n for n, _, _ in option_docs()}):
+        options = {name for name, _, _ in option_docs()}
+        for name, type_, default in _subclass_arguments(trainer_class, options):
             self.add_argument(f"--{key}.{name}", type=type_, default=default)
         for action in self._actions:
             if action.dest in docs:
@@ -184,18 +162,16 @@ class TrainerParser(jsonargparse.ArgumentParser):
             subclass_mode: whether any subclass may be chosen, by `class_path` and `init_args`.
             required: whether a choice is required.
         """
-        from trainer_hooks.callback import Callback
-
-        if isinstance(kind, type) and issubclass(kind, Callback):
+        if isinstance(kind, type) and issubclass(kind, callbacks.Callback):
             self.callback_keys.append(key)
+        added: list[str]
         if subclass_mode and isinstance(kind, type):
-            added: list[str] = self.add_subclass_arguments(
-                kind, key, fail_untyped=False, required=required
-            )
+            added = self.add_subclass_arguments(kind, key, fail_untyped=False, required=required)
             self._entitle(key, f"{key}: any {kind.__name__}")
         else:
-            made = kind if isinstance(kind, type) else jsonargparse.class_from_function(kind)  # type: ignore[attr-defined]
-            added = self.add_class_arguments(made, key, fail_untyped=False, sub_configs=True)
+            if not isinstance(kind, type):
+                kind = jsonargparse.class_from_function(kind)  # type: ignore[attr-defined]
+            added = self.add_class_arguments(kind, key, fail_untyped=False, sub_configs=True)
         return added
 
     def add_optimizer_args(
@@ -212,7 +188,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
             link_to: the argument of the module that takes `class_path` and `init_args`; by default
                 `configure_optimizers` makes the optimizer of all parameters.
         """
-        self.optimizers[nested_key] = self._add_made(
+        self.optimizers[nested_key] = self._add_configurable(
             optimizer_class, nested_key, link_to, {"params"}
         )
 
@@ -223,7 +199,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
         link_to: str = AUTOMATIC,
     ) -> None:
         """Add the arguments of a learning rate scheduler, as `add_optimizer_args` does."""
-        self.lr_schedulers[nested_key] = self._add_made(
+        self.lr_schedulers[nested_key] = self._add_configurable(
             lr_scheduler_class, nested_key, link_to, {"optimizer"}
         )
 
@@ -233,7 +209,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
         if group is not None:
             group.title = title
 
-    def _add_made(
+    def _add_configurable(
         self, kind: type | tuple[type, ...], key: str, link_to: str, skip: set[str]
     ) -> ConfigurableClass:
         if isinstance(kind, tuple):
@@ -241,19 +217,25 @@ class TrainerParser(jsonargparse.ArgumentParser):
                 kind, key, fail_untyped=False, required=False, instantiate=False, skip=skip
             )
             self._entitle(key, f"{key}: any {kind[0].__name__}")
-            return ConfigurableClass(kind, is_open=True, link_to=link_to)
+            return ConfigurableClass("", link_to)
         self.add_class_arguments(
             kind, key, fail_untyped=False, instantiate=False, sub_configs=True, skip=skip
         )
-        return ConfigurableClass((kind,), is_open=False, link_to=link_to)
+        return ConfigurableClass(f"{kind.__module__}.{kind.__qualname__}", link_to)
 
 
-def _own_arguments(kind: type, options: Container[str]) -> Iterator[tuple[str, Any, Any]]:
+def _subclass_arguments(
+    trainer_class: type, options: Container[str]
+) -> Iterator[tuple[str, Any, Any]]:
     """Yield name, type and default of the arguments that a Trainer's subclass adds."""
-    own = [p for p in inspect.signature(kind).parameters.values() if p.name not in options]
-    named = [p for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    hints = get_type_hints(kind.__init__) if named else {}  # type: ignore[misc]
-    for parameter in named:
+    parameters = [
+        parameter
+        for name, parameter in inspect.signature(trainer_class).parameters.items()
+        if name not in options
+        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
+    hints = get_type_hints(trainer_class.__init__) if parameters else {}  # type: ignore[misc]
+    for parameter in parameters:
         default = None if parameter.default is parameter.empty else parameter.default
         yield parameter.name, hints.get(parameter.name, Any), default
 
@@ -272,9 +254,9 @@ def _public_subclasses(kind: type) -> Iterator[type]:
     """Yield a class and its public subclasses."""
     if not kind.__name__.startswith("_") and "<locals>" not in kind.__qualname__:
         yield kind
-    below: list[type] = kind.__subclasses__()
-    for one in below:
-        yield from _public_subclasses(one)
+    subclasses: list[type] = kind.__subclasses__()
+    for subclass in subclasses:
+        yield from _public_subclasses(subclass)
 
 
 def import_nameable_classes() -> None:
@@ -286,8 +268,8 @@ def import_nameable_classes() -> None:
     for room in (callbacks, loggers):
         for name in room.__all__:
             getattr(room, name)
-    wanted = PluginFilter.of(True)
-    if wanted.takes_none:
+    plugin_filter = PluginFilter.of(True)
+    if plugin_filter.takes_none:
         return
     for entries in installed_loggers().values():
         for entry in entries:
@@ -296,7 +278,8 @@ def import_nameable_classes() -> None:
             except PluginError as error:
                 log.debug("%s", error, exc_info=error)
     for plugin in installed_plugins():
-        if plugin.group not in GROUPS or plugin.status != "found" or wanted.objection(plugin):
+        is_usable = plugin.group in GROUPS and plugin.status == "found"
+        if not is_usable or plugin_filter.objection(plugin):
             continue
         try:
             load_entry_point(plugin)
@@ -306,148 +289,63 @@ def import_nameable_classes() -> None:
             log.debug("plugin %s cannot be imported", plugin.label, exc_info=error)
 
 
-class CLISettings(Protocol):
-    """The attributes and methods of a TrainerCLI that its parsers use."""
+def new_parser(parser_class: type[TrainerParser], options: Mapping[str, Any]) -> TrainerParser:
+    """Return a parser that reads config files, with no other arguments yet.
 
-    model_class: Any
-    datamodule_class: Any
-    trainer_class: type[Trainer]
-    trainer_defaults: dict[str, Any]
-    seed_everything_default: bool | int
-    subclass_mode_model: bool
-    subclass_mode_data: bool
-    auto_configure_optimizers: bool
-    subcommand: str | None
-
-    def default_parser_class(self) -> type[TrainerParser]:
-        """Return the default class of the parser."""
-
-    def subcommands(self) -> dict[str, set[str]]:
-        """Return the commands, each with the method arguments that are no options."""
-
-    def add_arguments_to_parser(self, parser: TrainerParser) -> None:
-        """Add further arguments."""
-
-    def link_arguments(self, parser: TrainerParser) -> None:
-        """Link arguments."""
-
-
-class CommandParsers:
-    """The parser of a TrainerCLI, and those of its commands.
-
-    Attributes:
-        main: the parser of the whole line.
-        own: the parser of the chosen command; without commands, the same.
+    Args:
+        parser_class: its class.
+        options: arguments of the class.
     """
+    # an empty list beside jsonargparse's own: what can run commands may not stand in a config
+    jsonargparse.set_parsing_settings(import_path_denylist=[])
+    parser = parser_class(**{"dump_header": [f"trainer_hooks {__version__}"], **options})
+    parser.add_argument(
+        "-c",
+        "--config",
+        action=jsonargparse.ActionConfigFile,  # type: ignore[attr-defined]
+        help="A config file, in YAML or JSON.",
+    )
+    return parser
 
-    def __init__(
-        self,
-        cli: CLISettings,
-        parser_class: type[TrainerParser] | None,
-        options: Mapping[str, Any],
-        has_commands: bool,
-    ) -> None:
-        import_nameable_classes()
-        # an empty list beside its own: what can run commands may not stand in a config
-        jsonargparse.set_parsing_settings(import_path_denylist=[])
-        self._cli = cli
-        self._kind = parser_class or cli.default_parser_class()
-        commands = cli.subcommands()
-        self.main = self._new({n: value for n, value in options.items() if n not in commands})
-        self.own = self.main
-        if has_commands:
-            self._add_commands(options)
-        else:
-            self._fill(self.main)
 
-    @property
-    def prefix(self) -> str:
-        """The prefix of environment variables that hold arguments; empty if none do."""
-        return f"{self.own.env_prefix}_".replace("-", "_") if self.own.default_env else ""
+def complete(parser: TrainerParser, subcommand: str | None) -> None:
+    """Print the completions for the shell and exit.
 
-    def show_class(self, words: Sequence[str]) -> None:
-        """Print the arguments of a class for `--help CLASS`, and exit.
+    Args:
+        parser: the command's own parser. The command's name is taken off the line first, because
+            the setup of jsonargparse for argcomplete does not reach parsers of subcommands.
+        subcommand: the command on the line, None without one.
+    """
+    line, name = os.environ.get("COMP_LINE", ""), f" {subcommand} "
+    if subcommand is not None and name in line:
+        point = int(os.environ.get("COMP_POINT", len(line)))
+        os.environ["COMP_LINE"] = line.replace(name, " ", 1)
+        os.environ["COMP_POINT"] = str(max(0, point - len(name) + 1))
+    parser.complete_class_names()
+    parser.parse_args([])  # it answers and exits where argcomplete is installed
 
-        Raises:
-            OptionError: no argument takes such a class.
-        """
-        at = list(words).index("--help") + 1 if "--help" in words else len(words)
-        if at >= len(words) or words[at].startswith("-"):
-            return
-        keys = sorted(key for key in self.own.argument_keys if key.endswith(".help"))
-        for key in keys:
-            if self.own.takes(key.removesuffix(".help"), words[at]):
-                shown = io.StringIO()
-                with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-                    self.own.parse_args([f"--{key}", words[at]])
-                print("\n".join(map(_wrap_title, shown.getvalue().splitlines())))
-                raise SystemExit(0)
-        raise OptionError(
-            f"--help {words[at]}: no argument takes a class of that name. Give its short name, or "
-            "its class path."
-        )
 
-    def _new(self, options: Mapping[str, Any]) -> TrainerParser:
-        parser = self._kind(**{"dump_header": [f"trainer_hooks {__version__}"], **options})
-        parser.add_argument(
-            "-c",
-            "--config",
-            action=jsonargparse.ActionConfigFile,  # type: ignore[attr-defined]
-            help="A config file, in YAML or JSON.",
-        )
-        return parser
+def show_class_help(parser: TrainerParser, words: Sequence[str]) -> None:
+    """Print the arguments of a class for `--help CLASS`, and exit.
 
-    def _add_commands(self, options: Mapping[str, Any]) -> None:
-        actions = self.main.add_subcommands()
-        for name, skipped in self._cli.subcommands().items():
-            function = getattr(self._cli.trainer_class, name)
-            first = (function.__doc__ or "").partition("\n")[0]
-            summary = first.partition(";")[0].partition(". ")[0]  # it fits a narrow terminal
-            usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"  # all of them fill a screen
-            parser = self._new({"description": summary, "usage": usage, **options.get(name, {})})
-            # all others than the one that is given stay empty: to fill each takes its time
-            if name == self._cli.subcommand:
-                self.own = parser
-                self._fill(parser)
-                parser.add_run_args(self._cli.trainer_class, name, set(skipped))
-            actions.add_subcommand(name, parser, help=summary)
-
-    def _fill(self, parser: TrainerParser) -> None:
-        cli = self._cli
-        parser.add_argument(
-            "--seed_everything",
-            type=bool | int,
-            default=cli.seed_everything_default,
-            help="The seed; true: PL_GLOBAL_SEED or 0; false: none is set.",
-        )
-        parser.add_trainer_args(cli.trainer_class)
-        parser.set_defaults(
-            {f"trainer.{n}": v for n, v in cli.trainer_defaults.items() if n != "callbacks"}
-        )
-        parser.add_class_args(
-            cli.model_class or Module, "model", subclass_mode=cli.subclass_mode_model
-        )
-        parser.add_class_args(
-            cli.datamodule_class or DataModule,
-            "data",
-            subclass_mode=cli.subclass_mode_data,
-            required=cli.datamodule_class is not None,
-        )
-        cli.add_arguments_to_parser(parser)
-        if cli.auto_configure_optimizers and not parser.optimizers:
-            parser.add_optimizer_args()
-        if cli.auto_configure_optimizers and not parser.lr_schedulers:
-            parser.add_lr_scheduler_args()
-        for key, made in [*parser.optimizers.items(), *parser.lr_schedulers.items()]:
-            if made.link_to != AUTOMATIC:
-                parser.link_arguments(key, made.link_to, compute_fn=made.with_class_path)
-        parser.add_argument(
-            "--links",
-            type=dict[str, str],
-            default={},
-            help="Arguments that take the value of another, or of what was made: {target: source}.",
-        )
-        cli.link_arguments(parser)
+    Raises:
+        OptionError: no argument takes such a class.
+    """
+    at = list(words).index("--help") + 1 if "--help" in words else len(words)
+    if at >= len(words) or words[at].startswith("-"):
+        return
+    for key in sorted(key for key in parser.argument_keys if key.endswith(".help")):
+        if parser.takes(key.removesuffix(".help"), words[at]):
+            # jsonargparse's help of one class; it prints and exits, and leaves its title unwrapped
+            shown = io.StringIO()
+            with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+                parser.parse_args([f"--{key}", words[at]])
+            print("\n".join(map(_wrap_title, shown.getvalue().splitlines())))
+            raise SystemExit(0)
+    raise OptionError(
+        f"--help {words[at]}: no argument takes a class of that name. Give its short name, or "
+        "its class path."
+    )
 
 
 def _wrap_title(line: str) -> str:
@@ -456,40 +354,111 @@ def _wrap_title(line: str) -> str:
     return textwrap.fill(line, shutil.get_terminal_size().columns) if is_title else line
 
 
+_SAVED = {"model": "hyper_parameters", "data": lightning.DATA_HPARAMS}
+_CLASS_PATH = "_class_path"
+"""Where Lightning keeps the class of a module among its hyperparameters."""
+
+
+def set_defaults_from_checkpoint(
+    parser: TrainerParser, path: str, explicit_value: Callable[[str], str]
+) -> None:
+    """Use the arguments that a checkpoint was trained with as defaults of module and data module.
+
+    The file is opened without running code and does not choose classes: the config does. Arguments
+    come from the config in the file and from the hyperparameters; those that are not plain values,
+    or that the class does not take, are left out.
+
+    Args:
+        parser: the parser whose defaults are set.
+        path: the checkpoint; a missing or unusable file sets no defaults.
+        explicit_value: returns the class name that was chosen for a group, empty if none was.
+    """
+    if not path or not Path(path).exists():
+        return
+    try:
+        saved = inspect_file(path).data
+    except (OSError, UnusableFileError):
+        return  # the Trainer tells what is wrong with it
+    for group, key in _SAVED.items():
+        config = as_mapping(as_mapping(saved.get("config")).get(group))
+        values = {**as_mapping(saved.get(key)), **as_mapping(config.get("init_args", config))}
+        class_path = values.pop(_CLASS_PATH, None) or config.get("class_path")
+        values = {name: value for name, value in values.items() if _is_plain(value)}
+        if parser.is_open(group):
+            defaults = _defaults_of_class(
+                parser.class_of(group, explicit_value(group)), class_path, values
+            )
+            defaults = {group: defaults} if defaults else {}
+        else:
+            defaults = {f"{group}.{name}": value for name, value in values.items()}
+            defaults = {k: v for k, v in defaults.items() if k in parser.argument_keys}
+        if defaults:
+            parser.set_defaults(defaults)
+            log.info("arguments of %s that are not given come from %s", group, path)
+
+
+def _defaults_of_class(
+    class_: type | None, saved: object, values: dict[str, Any]
+) -> dict[str, Any]:
+    """Return class path and arguments for the chosen class; empty if another class was saved."""
+    if class_ is None or (saved and str(saved).rpartition(".")[2] != class_.__name__):
+        return {}
+    parameters = inspect.signature(class_).parameters
+    init_args = {name: value for name, value in values.items() if name in parameters}
+    return {"class_path": f"{class_.__module__}.{class_.__qualname__}", "init_args": init_args}
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value can stand in a config and holds no hidden secret."""
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_plain(one) for name, one in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, str):
+        return HIDDEN not in value
+    return value is None or isinstance(value, bool | int | float)
+
+
 _CKPT_WORDS = ("auto", "best", "last")
 """What `ckpt_path` may be beside the path of a checkpoint."""
 
 
-def check_environment(prefix: str, parser: TrainerParser) -> None:
-    """Check that each variable with the prefix holds an argument; the parser ignores others.
+def check_environment(parser: TrainerParser) -> None:
+    """Check that each variable of a command holds an argument; the parser ignores others.
 
     Args:
-        prefix: the prefix of a command's variables; without a command nothing is checked.
-        parser: the parser of the arguments.
+        parser: the parser of the command; without a command nothing is checked.
 
     Raises:
         UsageError: a variable holds none.
     """
+    prefix = parser.variable_prefix.upper()
     keys = {key.lower(): key for key in parser.argument_keys if not key.endswith("help")}
     for name in sorted(os.environ):
-        key = name.removeprefix(prefix.upper()).replace("__", ".").lower()
-        if not prefix.endswith("__") or not name.startswith(prefix.upper()) or key in keys:
+        key = name.removeprefix(prefix).replace("__", ".").lower()
+        if not prefix.endswith("__") or not name.startswith(prefix) or key in keys:
             continue
         group = key.partition(".")[0]
         advice = did_you_mean(key, keys.values())
         if parser.is_open(group):
-            advice = f" Give class_path and init_args to {prefix.upper()}{group.upper()}."
+            advice = f" Give class_path and init_args to {prefix}{group.upper()}."
         raise UsageError(f"{name} of the environment: there is no argument {key}.{advice}")
 
 
-def parse_config(parse: Callable[[Any], Namespace], given: Any) -> Namespace:
-    """Parse the command line or config.
+def parse_config(parse: Callable[[Any], Namespace], args: Any, subcommand: str | None) -> Namespace:
+    """Parse the command line or config object, and check for mistakes that the parser ignores.
+
+    Args:
+        parse: the method of the parser.
+        args: the command line or config object.
+        subcommand: the command; None without one.
 
     Raises:
-        UsageError: an imported module ends the process.
+        UsageError: an imported module ends the process, the Trainer's options are no mapping, the
+            checkpoint does not exist, or a class path names a function.
     """
     try:
-        return parse(given)
+        parsed = parse(args)
     except SystemExit as error:
         if not error.code:  # the parser's own, after it has shown something
             raise
@@ -498,47 +467,34 @@ def parse_config(parse: Callable[[Any], Namespace], given: Any) -> Namespace:
             f"{place.filename}, line {place.lineno} ends the process as the module is imported. "
             "Let it do so where it is run alone."
         ) from error
-
-
-def check_classes(config: Any, key: str = "") -> None:
-    """Check that each class path names a class and no function, so that none is called.
-
-    Args:
-        config: the parsed config, or a part of it.
-        key: the key of that part.
-
-    Raises:
-        UsageError: a class path names a function.
-    """
-    if isinstance(config, list):
-        for item in config:
-            check_classes(item, key)
-    if not isinstance(config, dict):
-        return
-    path = config.get("class_path")
-    home, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
-    if inspect.isroutine(getattr(sys.modules.get(home), name, None)):
-        raise UsageError(
-            f"{key}: {path} cannot be made: it is a function. Give a class, or call the function "
-            "in a script of your own, with TrainerCLI."
-        )
-    for below, value in config.items():
-        part = "" if below in ("init_args", "dict_kwargs") else f".{below}"
-        check_classes(value, f"{key}{part}".removeprefix("."))
-
-
-def check_values(config: Namespace) -> None:
-    """Check that the Trainer's options are a mapping, and that the checkpoint exists.
-
-    Raises:
-        UsageError: one of the two does not hold.
-    """
+    config = parsed if subcommand is None else parsed[subcommand]
     options, path = config.get("trainer"), config.get("ckpt_path")
     if options is not None and not hasattr(options, "as_dict"):
         raise UsageError(f"trainer: {options!r} is no mapping of options. Write one.")
     is_there = path is None or path in _CKPT_WORDS or (bool(path) and Path(path).exists())
-    if is_there or is_remote(path):
+    if not is_there and not is_remote(path):
+        raise UsageError(
+            f"ckpt_path: {path!r} is not there. Give a checkpoint, or one of "
+            f"{', '.join(_CKPT_WORDS)}."
+        )
+    _check_classes(config.as_dict(), "")
+    return parsed
+
+
+def _check_classes(config: Any, key: str) -> None:
+    """Check that each class path below a key names a class and no function, so none is called."""
+    if isinstance(config, list):
+        for item in config:
+            _check_classes(item, key)
+    if not isinstance(config, dict):
         return
-    raise UsageError(
-        f"ckpt_path: {path!r} is not there. Give a checkpoint, or one of {', '.join(_CKPT_WORDS)}."
-    )
+    path = config.get("class_path")
+    module, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
+    if inspect.isroutine(getattr(sys.modules.get(module), name, None)):
+        raise UsageError(
+            f"{key}: {path} cannot be made: it is a function. Give a class, or call the function "
+            "in a script of your own, with TrainerCLI."
+        )
+    for name, value in config.items():
+        part = "" if name in ("init_args", "dict_kwargs") else f".{name}"
+        _check_classes(value, f"{key}{part}".removeprefix("."))

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from trainer_hooks._log import log
 from trainer_hooks.cli.commands import install_hint
 from trainer_hooks.cli.run.arguments import (
     SUBCOMMANDS,
-    complete,
     find_subcommand,
     is_completing,
+    is_config_object,
     words_to_complete,
+)
+from trainer_hooks.cli.run.optimizers import (
+    AUTOMATIC,
+    check_optimizer,
+    configure_from_config,
 )
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
 from trainer_hooks.errors import MetricError, TrainerHooksError, UsageError
+from trainer_hooks.module.datamodule import DataModule
+from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.rng import seed_everything
 from trainer_hooks.trainer.trainer import Trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jsonargparse import Namespace
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.cli.run.parser import CommandParsers, TrainerParser
-    from trainer_hooks.module.datamodule import DataModule
-    from trainer_hooks.module.module import Module
+    from trainer_hooks.cli.run.parser import TrainerParser
 
 __all__ = ["TrainerCLI"]
 
@@ -96,9 +102,30 @@ class TrainerCLI:
         run: bool = True,
         auto_configure_optimizers: bool = True,
     ) -> None:
+        """Parse the arguments, make the objects, and carry out the command.
+
+        The path of a config, down to the Trainer::
+
+            ConfigOrigins              reads the config files, for links and for lines in messages
+            _build_parsers             the parser, with a group for each object that it makes
+            _parse
+                find_links, links.add  `links` of the config, added to the parser
+                set_defaults_from_checkpoint
+                parse_config           jsonargparse: defaults < environment < files and options
+                links.check            links into classes that do not take the argument
+                seed_everything        before any object is made
+            instantiate_classes
+                links.instantiate      data module, then module, then options of the Trainer
+                configure_from_config  optimizer and scheduler, into the module
+                instantiate_trainer    callbacks of the config, of the class, and of this command
+            _run                       `trainer.fit`, or the method of the class with that name
+
+        An error of any step before `_run` becomes one line (`explain_error`, config_errors.py).
+        """
         try:
-            from trainer_hooks.cli.run.config_sources import ConfigSources
-            from trainer_hooks.cli.run.parser import CommandParsers
+            import jsonargparse  # noqa: F401 - to tell that it is missing before it is needed
+
+            from trainer_hooks.cli.run.config_origins import ConfigOrigins
         except ModuleNotFoundError as error:
             missing = install_hint(error, "cli", "jsonargparse", "yaml")
             raise UsageError(f"{type(self).__qualname__}: {missing}") from error
@@ -115,20 +142,21 @@ class TrainerCLI:
         self.auto_configure_optimizers = auto_configure_optimizers
         options = dict(parser_kwargs or {})
         self._exits = bool(options.pop("exit_on_error", True))
-        given = sys.argv[1:] if args is None else args
-        if args is None and is_completing():
-            given = words_to_complete()
-        self.subcommand = find_subcommand(given) if run else None
-        words = () if isinstance(given, Mapping) or hasattr(given, "as_dict") else tuple(given)
-        self._sources = ConfigSources.of(
+        if args is None:
+            args = words_to_complete() if is_completing() else sys.argv[1:]
+        self.subcommand = find_subcommand(args) if run else None
+        words = () if is_config_object(args) else tuple(args)
+        self._origins = ConfigOrigins.of(
             words, self.subcommand, options.get("default_config_files", ())
         )
-        self._report_config_errors(
-            lambda: self._parse(CommandParsers(self, parser_class, options, run), given, words)
-        )
-        self._report_config_errors(self._seed)
+
+        def parse() -> None:
+            self.parser, self._command_parser = self._build_parsers(parser_class, options, run)
+            self._parse(args, words)
+
+        self._explain_errors(parse)
         self.before_instantiate_classes()
-        self._report_config_errors(self.instantiate_classes)
+        self._explain_errors(self.instantiate_classes)
         if self._command_config.seed_everything is not False:
             # only now: a refused config prints its one line alone
             log.info("seed set to %d", self._command_config.seed_everything)
@@ -175,14 +203,17 @@ class TrainerCLI:
             optimizer: the optimizer of all parameters of the module.
             lr_scheduler: the scheduler, or None.
         """
-        from trainer_hooks.cli.run.optimizers import as_configured
-
-        return as_configured(optimizer, lr_scheduler)
+        if lr_scheduler is None:
+            return optimizer
+        if isinstance(lr_scheduler, ReduceLROnPlateau):
+            # this one steps by a metric; torch's has no attribute for its name
+            monitor = getattr(lr_scheduler, "monitor", "val_loss")
+            entry = {"scheduler": lr_scheduler, "monitor": monitor}
+            return {"optimizer": optimizer, "lr_scheduler": entry}
+        return [optimizer], [lr_scheduler]
 
     def instantiate_classes(self) -> None:
         """Make the data module, the module and the Trainer."""
-        from trainer_hooks.cli.run.optimizers import configure_from_config
-
         self.config_init = self._links.instantiate(
             self.parser, self.config, self.subcommand, self.trainer_class
         )
@@ -190,7 +221,11 @@ class TrainerCLI:
         self.model = self._command_objects.get("model")
         if self.auto_configure_optimizers and self.model is not None:
             configure_from_config(
-                self.model, self._command_parser, self._command_objects, self.configure_optimizers
+                self.model,
+                self._command_parser.optimizers,
+                self._command_parser.lr_schedulers,
+                self._command_objects,
+                self.configure_optimizers,
             )
         self.trainer = self.instantiate_trainer()
 
@@ -201,9 +236,11 @@ class TrainerCLI:
             kwargs: options that override those of the config.
         """
         options = {**dict(self._command_objects.get("trainer") or {}), **kwargs}
-        own = [self._command_objects[key] for key in self._command_parser.callback_keys]
-        fixed = self.trainer_defaults.get("callbacks")
-        callbacks = [*_listed(options.get("callbacks")), *own, *_listed(fixed)]
+        callbacks = [
+            *_listed(options.get("callbacks")),
+            *(self._command_objects[key] for key in self._command_parser.callback_keys),
+            *_listed(self.trainer_defaults.get("callbacks")),
+        ]
         if self.save_config_callback is not None and not options.get("fast_dev_run"):
             callbacks.append(
                 self.save_config_callback(
@@ -212,35 +249,118 @@ class TrainerCLI:
             )
         return self.trainer_class(**{**options, "callbacks": callbacks})
 
-    # --- the way from words to a run ---
+    # --- the path of a config ---
 
-    def _parse(self, parsers: CommandParsers, given: Any, words: Sequence[str]) -> None:
+    def _build_parsers(
+        self,
+        parser_class: type[TrainerParser] | None,
+        options: Mapping[str, Any],
+        has_commands: bool,
+    ) -> tuple[TrainerParser, TrainerParser]:
+        """Return the parser of the whole line and that of the command; without commands, one."""
+        from trainer_hooks.cli.run.parser import import_nameable_classes, new_parser
+
+        import_nameable_classes()
+        parser_class = parser_class or self.default_parser_class()
+        commands = self.subcommands()
+        main = command_parser = new_parser(
+            parser_class, {name: value for name, value in options.items() if name not in commands}
+        )
+        if not has_commands:
+            self._add_arguments(main)
+            return main, main
+        actions = main.add_subcommands()
+        for name, skipped in commands.items():
+            method = getattr(self.trainer_class, name)
+            first_line = (method.__doc__ or "").partition("\n")[0]
+            summary = first_line.partition(";")[0].partition(". ")[0]  # it fits a narrow terminal
+            usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"  # all of them fill a screen
+            parser = new_parser(
+                parser_class, {"description": summary, "usage": usage, **options.get(name, {})}
+            )
+            # the parsers of other commands stay empty: to fill each takes its time
+            if name == self.subcommand:
+                command_parser = parser
+                self._add_arguments(parser)
+                parser.add_run_args(self.trainer_class, name, set(skipped))
+            actions.add_subcommand(name, parser, help=summary)
+        return main, command_parser
+
+    def _add_arguments(self, parser: TrainerParser) -> None:
+        """Add the arguments of a training, but for those of the Trainer's method."""
+        parser.add_argument(
+            "--seed_everything",
+            type=bool | int,
+            default=self.seed_everything_default,
+            help="The seed; true: PL_GLOBAL_SEED or 0; false: none is set.",
+        )
+        parser.add_trainer_args(self.trainer_class)
+        # callbacks are no default: those of a config would take their place
+        parser.set_defaults(
+            {f"trainer.{n}": v for n, v in self.trainer_defaults.items() if n != "callbacks"}
+        )
+        parser.add_class_args(
+            self.model_class or Module, "model", subclass_mode=self.subclass_mode_model
+        )
+        parser.add_class_args(
+            self.datamodule_class or DataModule,
+            "data",
+            subclass_mode=self.subclass_mode_data,
+            required=self.datamodule_class is not None,
+        )
+        self.add_arguments_to_parser(parser)
+        if self.auto_configure_optimizers and not parser.optimizers:
+            parser.add_optimizer_args()
+        if self.auto_configure_optimizers and not parser.lr_schedulers:
+            parser.add_lr_scheduler_args()
+        for key, configurable in [*parser.optimizers.items(), *parser.lr_schedulers.items()]:
+            if configurable.link_to != AUTOMATIC:
+                parser.link_arguments(
+                    key, configurable.link_to, compute_fn=configurable.with_class_path
+                )
+        parser.add_argument(
+            "--links",
+            type=dict[str, str],
+            default={},
+            help="Arguments that take the value of another, or of what was made: {target: source}.",
+        )
+        self.link_arguments(parser)
+
+    def _parse(self, args: Any, words: Sequence[str]) -> None:
+        """Parse the command line or config object into `config`, and check it.
+
+        Args:
+            args: the arguments.
+            words: those of a command line; empty for a config object.
+        """
         from trainer_hooks.cli.run import parser as checks
-        from trainer_hooks.cli.run.checkpoint_defaults import set_defaults_from_checkpoint
-        from trainer_hooks.cli.run.links import ArgumentLinks, arguments_with_links, read_links
+        from trainer_hooks.cli.run.links import ArgumentLinks, find_links, merge_links
 
-        self.parser = parsers.main
-        self._command_parser = parsers.own
-        is_line = not (isinstance(given, Mapping) or hasattr(given, "as_dict"))
-        below = {} if is_line else given[self.subcommand] if self.subcommand else given
-        self._sources = self._sources.with_environment(parsers.prefix)
-        self._sources.check()
-        self._links = ArgumentLinks(self._command_parser, read_links(self._sources, below))
+        command_parser = self._command_parser
+        is_object = is_config_object(args)
+        explicit = {} if not is_object else args[self.subcommand] if self.subcommand else args
+        self._origins = self._origins.with_environment(command_parser.variable_prefix)
+        self._origins.check()
+        # before it parses: an argument that a link or a default gives is not required any more
+        self._links = ArgumentLinks(command_parser, find_links(self._origins, explicit))
         self._links.add()
-        if "ckpt_path" in self._command_parser.method_arguments:
-            path = below.get("ckpt_path") or self._sources.given("ckpt_path")
-            set_defaults_from_checkpoint(self._command_parser, path, self._sources.given)
+        if "ckpt_path" in command_parser.method_arguments:
+            path = explicit.get("ckpt_path") or self._origins.explicit_value("ckpt_path")
+            checks.set_defaults_from_checkpoint(command_parser, path, self._origins.explicit_value)
         if is_completing():
-            complete(self._command_parser, self.subcommand)
-        parse = self.parser.parse_args if is_line else self.parser.parse_object
-        if is_line:
-            parsers.show_class(words)
-            checks.check_environment(parsers.prefix, self._command_parser)
-            given = arguments_with_links(words, self._links.sources)
-        self.config: Namespace = checks.parse_config(parse, given)
-        checks.check_values(self._command_config)
-        checks.check_classes(self._command_config.as_dict())
+            checks.complete(command_parser, self.subcommand)
+        parse = self.parser.parse_object if is_object else self.parser.parse_args
+        if not is_object:
+            checks.show_class_help(command_parser, words)
+            checks.check_environment(command_parser)
+            args = merge_links(words, self._links.sources)
+        self.config: Namespace = checks.parse_config(parse, args, self.subcommand)
         self._links.check(self._command_config)
+        seed = self._command_config.seed_everything
+        if seed is not False:
+            self._command_config.seed_everything = seed_everything(
+                None if seed is True else seed, workers=True, verbose=False
+            )
 
     @property
     def _command_config(self) -> Any:
@@ -250,20 +370,14 @@ class TrainerCLI:
     def _command_objects(self) -> Any:
         return self.config_init if self.subcommand is None else self.config_init[self.subcommand]
 
-    def _seed(self) -> None:
-        seed = self._command_config.seed_everything
-        if seed is not False:
-            chosen = None if seed is True else seed
-            chosen = seed_everything(chosen, workers=True, verbose=False)
-            self._command_config.seed_everything = chosen
-
     def _run(self, subcommand: str) -> None:
         from trainer_hooks.cli.run.config_errors import add_monitor_note
-        from trainer_hooks.cli.run.optimizers import check_optimizer
 
-        _hook(self, f"before_{subcommand}")
+        self._call_hook(f"before_{subcommand}")
         if subcommand == "fit" and not hasattr(self, "fit"):
-            self._report_config_errors(lambda: check_optimizer(self.model, self._command_parser))
+            optimizers = self._command_parser.optimizers
+            self._explain_errors(lambda: check_optimizer(self.model, optimizers))
+        # `fit` of a subclass takes the place of the Trainer's
         function = getattr(self, subcommand, None) or getattr(self.trainer, subcommand)
         options = {
             n: self._command_objects[n]
@@ -275,11 +389,16 @@ class TrainerCLI:
         try:
             self.returned = function(model=self.model, **options)
         except MetricError as error:
-            add_monitor_note(error, self._sources)
+            add_monitor_note(error, self._origins)
             raise
-        _hook(self, f"after_{subcommand}")
+        self._call_hook(f"after_{subcommand}")
 
-    def _report_config_errors(self, step: Callable[[], None]) -> None:
+    def _call_hook(self, name: str) -> None:
+        hook = getattr(self, name, None)
+        if callable(hook):
+            hook()
+
+    def _explain_errors(self, step: Callable[[], None]) -> None:
         """Run a step before the training; an error in the config becomes a one-line message."""
         from jsonargparse import ArgumentError
 
@@ -289,6 +408,7 @@ class TrainerCLI:
             is_config_error,
         )
 
+        # raised outside of `except`: a constructor's own error shows no error of the parser
         refused: Exception | None = None
         try:
             step()
@@ -297,8 +417,8 @@ class TrainerCLI:
         if refused is None:
             return
         if not is_config_error(refused):
-            raise constructor_error(refused, self._sources)
-        line = explain_error(refused, self._sources, getattr(self, "_command_parser", None))
+            raise constructor_error(refused, self._origins)
+        line = explain_error(refused, self._origins, getattr(self, "_command_parser", None))
         if not self._exits:
             raise UsageError(line) from refused
         # there is no parser yet where an override of add_arguments_to_parser raised
@@ -312,9 +432,3 @@ def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple | set) else [value]
-
-
-def _hook(cli: TrainerCLI, name: str) -> None:
-    function = getattr(cli, name, None)
-    if callable(function):
-        function()

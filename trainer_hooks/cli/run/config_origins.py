@@ -1,4 +1,4 @@
-"""The sources of a config: files with line numbers, the command line, the environment."""
+"""The origins of a config's values: files with line numbers, command line, environment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from trainer_hooks.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["OBJECT_KEYS", "ConfigFile", "ConfigSources", "read_config"]
+__all__ = ["OBJECT_KEYS", "ConfigFile", "ConfigOrigins", "read_config"]
 
 
 _MOST = 1_000_000
@@ -73,18 +74,18 @@ def _parsed(path: Path, text: str, loader_class: Any) -> ConfigFile:
         root = loader.get_single_node()
         if not isinstance(root, yaml.MappingNode):
             return ConfigFile(path, f"{path}: it holds no keys. Write some, as model and trainer")
-        if fault := _too_large(root) or _written_twice(root, set()):
+        size = _size(root, {})
+        fault = _written_twice(root, set())
+        if size == math.inf:
+            fault = ": an alias in it stands for what it is itself a part of. Leave it out"
+        elif size > _MOST:
+            fault = f": its aliases come to {size} values. Leave some out"
+        if fault:
             return ConfigFile(path, f"{path}{fault}")
+        # after the checks: the values of all aliases together may not fit into memory
         return ConfigFile(path, "", root, loader.construct_document(root))
     finally:
         loader.dispose()
-
-
-def _too_large(root: Any) -> str:
-    size = _size(root, {})
-    if size == math.inf:
-        return ": an alias in it stands for what it is itself a part of. Leave it out"
-    return f": its aliases come to {size} values. Leave some out" if size > _MOST else ""
 
 
 def _size(node: Any, known: dict[int, float]) -> float:
@@ -124,8 +125,10 @@ OBJECT_KEYS = ("class_path", "init_args", "dict_kwargs")
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigSources:
-    """The config files and the arguments of a command line, to look up where a value was written.
+class ConfigOrigins:
+    """Config files, command line and environment: which values are explicit, and where they stand.
+
+    jsonargparse keeps neither file nor line of a value, so the files are read here a second time.
 
     Attributes:
         files: the config files; later ones override earlier ones.
@@ -142,7 +145,7 @@ class ConfigSources:
     @classmethod
     def of(
         cls, args: Sequence[str], subcommand: str | None, defaults: Sequence[str] = ()
-    ) -> ConfigSources:
+    ) -> ConfigOrigins:
         """Find the config files among the arguments of a command line."""
         reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
         reader.add_argument("-c", "--config", action="append", default=[], nargs="?")
@@ -154,6 +157,15 @@ class ConfigSources:
         files = tuple(read_config(path) for path in paths if path.exists())
         return cls(files, tuple(args), subcommand)
 
+    def _options(self) -> list[tuple[str, str]]:
+        """Return each option of the command line with its value: after `=`, or the next word."""
+        pairs = []
+        for word, following in zip_longest(self.words, self.words[1:], fillvalue=""):
+            option, equals, value = word.partition("=")
+            if option.startswith("-"):
+                pairs.append((option, value if equals else following))
+        return pairs
+
     def check(self) -> None:
         """Check that the files can be used.
 
@@ -164,7 +176,7 @@ class ConfigSources:
             if file.fault:
                 raise UsageError(f"{file.fault}.")
 
-    def with_environment(self, prefix: str) -> ConfigSources:
+    def with_environment(self, prefix: str) -> ConfigOrigins:
         """Return a copy that also covers the environment and the config file that it names."""
         prefixed = replace(self, prefix=prefix)
         path = Path(os.environ.get(prefixed.variable("config"), "")).expanduser()
@@ -178,36 +190,34 @@ class ConfigSources:
         """Return the environment variable of an argument; empty if the environment is not used."""
         return f"{self.prefix}{key.replace('.', '__')}".upper() if self.prefix else ""
 
-    def values_of(self, key: str) -> dict[Any, Any]:
+    def merged_mapping(self, key: str) -> dict[Any, Any]:
         """Return the mapping under a key; later files override earlier ones."""
         values: dict[Any, Any] = {}
         for file in self.files:
-            below = file.content.get(self.subcommand)
-            for level in (file.content, below if isinstance(below, dict) else {}):
+            command_part = file.content.get(self.subcommand)
+            for level in (file.content, command_part if isinstance(command_part, dict) else {}):
                 value = level.get(key)
                 values.update(value if isinstance(value, dict) else {})
         return values
 
-    def given(self, key: str) -> str:
+    def explicit_value(self, key: str) -> str:
         """Return the single value of a key on the command line or in the files, or an empty text.
 
         The value of a class is its class path.
         """
         for name in (key, f"{key}.class_path"):
-            for index in reversed(range(len(self.words))):
-                option, equals, value = self.words[index].partition("=")
-                following = self.words[index + 1] if index + 1 < len(self.words) else ""
+            for option, value in reversed(self._options()):
                 if option == f"--{name}":
-                    return value if equals else following
+                    return value
         for file in reversed(self.files):
             for level in (file.content.get(self.subcommand), file.content):
-                below = level.get(key) if isinstance(level, dict) else None
-                below = below.get("class_path") if isinstance(below, dict) else below
-                if isinstance(below, str):
-                    return below
+                entry = level.get(key) if isinstance(level, dict) else None
+                entry = entry.get("class_path") if isinstance(entry, dict) else entry
+                if isinstance(entry, str):
+                    return entry
         return ""
 
-    def place_of(self, key: str, text: str = "") -> str:
+    def origin_of(self, key: str, text: str = "") -> str:
         """Return a description of where a key was written; empty if unknown.
 
         Args:
@@ -220,7 +230,7 @@ class ConfigSources:
             or self._in_environment(key, text)
         )
 
-    def misplaced(self) -> str:
+    def structure_error(self) -> str:
         """Return the error, with its line, of the first key that is not allowed where it stands.
 
         Such keys are not strings, or stand beside a `class_path` without meaning, or hold
@@ -241,14 +251,10 @@ class ConfigSources:
         return ""
 
     def _on_command_line(self, key: str, text: str) -> str:
-        for index, word in enumerate(self.words):
-            name, _, value = word.partition("=")
-            name = name.removeprefix("--").rstrip("+")
-            following = self.words[index + 1] if index + 1 < len(self.words) else ""
-            is_named = (
-                name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")
-            ) and word.startswith("-")
-            if is_named and (not text or text in f"{name} {value or following}"):
+        for option, value in self._options():
+            name = option.removeprefix("--").rstrip("+")
+            is_named = name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")
+            if is_named and (not text or text in f"{name} {value}"):
                 return "on the command line"
         return ""
 

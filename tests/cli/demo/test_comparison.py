@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer_hooks.cli.checkpoint.tensor_comparison import compare_tensors, tensors_in
+from trainer_hooks.cli.demo.comparison import compare_tensors, tensors_in
 
 
 def weights() -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.cli.screen import Screen
+from trainer_hooks.cli.demo.demo_report import Screen
 
 if TYPE_CHECKING:
     import pytest
