@@ -16,9 +16,7 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 
 from trainer_hooks._log import warn
-from trainer_hooks.data.combined_loader import CombinedLoader
-from trainer_hooks.data.loader_inspection import describe_loader
-from trainer_hooks.data.loaders import copy_loader
+from trainer_hooks.data.loaders import CombinedLoader, copy_loader, describe_loader
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime.rng import isolated, reseed
 

@@ -25,7 +25,7 @@ from trainer_hooks.runtime import rng
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["has_state", "have_workers_drawn", "reproducible_iterator"]
+__all__ = ["has_state", "have_workers_drawn", "replaced_sampler", "reproducible_iterator"]
 
 _SEED, _HAS_DRAWN, _HAS_STARTED = range(3)
 _KEEP_TORCH_SEEDS = -1
@@ -55,7 +55,10 @@ def reproducible_iterator(loader: Any) -> Iterator[Any]:
         with _monitored_start(loader, monitor, _KEEP_TORCH_SEEDS):
             return iter(loader)
     original = loader.generator
-    with _monitored_start(loader, monitor, rng.draw_seed()), _lazily_started_sampler(loader):
+    with (
+        _monitored_start(loader, monitor, rng.draw_seed()),
+        replaced_sampler(loader, _LazilyStartedSampler),
+    ):
         # `worker_init_fn` must see the same seeds whatever epoch the workers start in.
         loader.generator = torch.Generator().manual_seed(torch.initial_seed() % 2**32)
         try:
@@ -179,7 +182,9 @@ def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
     is_first = loader not in _monitors
     monitor, seed = _monitor_of(loader), rng.draw_seed()
     with _monitored_start(loader, monitor, seed), rng.SeparateRandomState(seed):
-        if not (is_first and loader.persistent_workers) or _has_restored_position(loader):
+        # This attribute of a torchdata loader is a position that it was given and has not used yet.
+        is_restored = getattr(loader, "next_iter_state", None) is not None
+        if not (is_first and loader.persistent_workers) or is_restored:
             return iter(loader)
         # torchdata's first iterator draws its order twice, and later ones with the same workers
         # once. Open it twice and restore the generators in between, so that both cases agree.
@@ -188,11 +193,6 @@ def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
         iter(loader)
         restore_generators(generators, states)
         return iter(loader)
-
-
-def _has_restored_position(loader: DataLoader[Any]) -> bool:
-    """Return whether a torchdata loader was given a position that it has not used yet."""
-    return getattr(loader, "next_iter_state", None) is not None
 
 
 @contextmanager
@@ -211,15 +211,12 @@ def _monitored_start(loader: DataLoader[Any], monitor: WorkerMonitor, seed: int)
 
 
 @contextmanager
-def _lazily_started_sampler(loader: DataLoader[Any]) -> Iterator[None]:
-    """Defer the sampler of an iterator that is made inside until an index is requested.
-
-    torch iterates over the sampler twice as persistent workers start, and once in later epochs.
-    """
+def replaced_sampler(loader: DataLoader[Any], wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Let a loader have `wrap(sampler)` in place of its batch sampler, or of its only sampler."""
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
     original = vars(loader)[name]
     # Through vars: DataLoader.__setattr__ refuses another sampler after construction.
-    vars(loader)[name] = _LazilyStartedSampler(original)
+    vars(loader)[name] = wrap(original)
     try:
         yield
     finally:
@@ -227,7 +224,10 @@ def _lazily_started_sampler(loader: DataLoader[Any]) -> Iterator[None]:
 
 
 class _LazilyStartedSampler:
-    """A sampler whose iterators start the real sampler when the first index is requested."""
+    """A sampler whose iterators start the real sampler when the first index is requested.
+
+    torch iterates over the sampler twice as persistent workers start, and once in later epochs.
+    """
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler

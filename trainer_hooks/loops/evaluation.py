@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.data.loader_inspection import (
+from trainer_hooks.data.loaders import (
     no_batch_message,
     number_of_batches,
+    set_epoch,
     shortage_message,
 )
-from trainer_hooks.data.loaders import set_epoch
 from trainer_hooks.data.workers import reproducible_iterator
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning, add_note
 from trainer_hooks.loops.metric_flush import flush_metrics

@@ -810,7 +810,7 @@ class Trainer:
     @property
     def train_dataloader(self) -> Any:
         """The training loader, or the list or dict of loaders; None outside fit."""
-        from trainer_hooks.data.combined_loader import CombinedLoader
+        from trainer_hooks.data.loaders import CombinedLoader
 
         context = self._core.context
         stream = context.data.stream if context is not None else None
@@ -995,7 +995,7 @@ class Trainer:
 
     def _sample_counts(self, length: int | float) -> tuple[int, int] | None:
         """Return the number of samples in a batch and in an epoch, None if unknown."""
-        from trainer_hooks.data.loader_inspection import sample_counts
+        from trainer_hooks.data.loaders import sample_counts
         from trainer_hooks.loops.module_steps import overrides
 
         if self.module is not None and overrides(self.module, "num_samples"):
