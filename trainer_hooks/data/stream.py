@@ -431,7 +431,7 @@ class LookaheadIterator:
         num_done: int,
         on_size_known: Callable[[int], None],
     ) -> None:
-        self._loader = loader
+        self._stateful_loader = loader if has_state(loader) else None
         self._iterator = iterator
         self._num_taken = num_done
         self._on_size_known = on_size_known
@@ -457,9 +457,9 @@ class LookaheadIterator:
 
     def _fetch(self) -> Any:
         """Return the next batch, after the state before it was saved."""
-        if has_state(self._loader):
+        if self._stateful_loader is not None:
             # Before the fetch: a resume fetches the held batch again.
-            self.state_before = self._loader.state_dict()
+            self.state_before = self._stateful_loader.state_dict()
             self.rng_before = rng.capture()
         return next(self._iterator, _END)
 

@@ -112,7 +112,8 @@ class _MonitoredWorker:
     def __init__(self, shared: torch.Tensor) -> None:
         self._shared = shared
         self._generators: dict[str, StatefulGenerator] | None = None
-        # Drawn once per worker; added to the epoch's seed, they make workers differ in each epoch.
+        # Drawn once per worker from Python, torch and NumPy; added to the epoch's seed, they make
+        # workers differ in each epoch.
         self._salts: tuple[int, int, int] | None = None
         self._generator_salts: list[int] = []
         self._state_at_start: Any = None
@@ -127,7 +128,9 @@ class _MonitoredWorker:
         from torch.utils.data import _DatasetKind
 
         if int(self._shared[_SEED]) != _KEEP_TORCH_SEEDS:
-            self._salts = _draw_salts()
+            numpy = sys.modules.get("numpy")
+            of_numpy = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
+            self._salts = random.getrandbits(32), rng.draw_seed(), of_numpy
         self._create_fetcher = _DatasetKind.create_fetcher
         # Patched in the worker process only, where no other loader exists.
         _DatasetKind.create_fetcher = staticmethod(self.begin_epoch)  # type: ignore[method-assign]
@@ -144,7 +147,12 @@ class _MonitoredWorker:
                     draw_salt(generator) for generator in self._generators.values()
                 ]
         if self._salts is not None and seed != _KEEP_TORCH_SEEDS:
-            _seed_all(seed, self._salts)
+            random.seed(self._salts[0] + seed)
+            torch.manual_seed(self._salts[1] + seed)
+            numpy = sys.modules.get("numpy")
+            if numpy is not None:
+                # NumPy's legacy generator takes seeds below 2**32 only.
+                numpy.random.seed((self._salts[2] + seed) % 2**32)
             for generator, salt in zip(
                 self._generators.values(), self._generator_salts, strict=True
             ):
@@ -237,20 +245,3 @@ class _LazilyStartedSampler:
 
     def __len__(self) -> int:
         return len(self._sampler)
-
-
-def _draw_salts() -> tuple[int, int, int]:
-    """Draw a number from each of the global generators of Python, torch and NumPy."""
-    numpy = sys.modules.get("numpy")
-    numpy_salt = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
-    return random.getrandbits(32), rng.draw_seed(), numpy_salt
-
-
-def _seed_all(seed: int, salts: tuple[int, int, int]) -> None:
-    """Seed the global generators with the seed of the epoch plus this worker's salts."""
-    random.seed(salts[0] + seed)
-    torch.manual_seed(salts[1] + seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        # NumPy's legacy generator takes seeds below 2**32 only.
-        numpy.random.seed((salts[2] + seed) % 2**32)
