@@ -18,8 +18,7 @@ from trainer_hooks.context.run_state import RunningStage
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.module_steps import has_evaluation, overrides
-from trainer_hooks.metrics.log_call import LogScope
-from trainer_hooks.metrics.store import MetricStore
+from trainer_hooks.metrics.store import LogScope, MetricStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,7 +10,7 @@ from trainer_hooks.data.loaders import set_epoch
 from trainer_hooks.errors import StopTraining, add_note
 from trainer_hooks.loops.evaluation import describe_batch, evaluation_batches, evaluation_mode
 from trainer_hooks.loops.module_steps import build_predict_step
-from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.metrics.store import LogScope
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -29,8 +29,8 @@ _UNREAD = FOR_LOGGERS | FOR_READERS | FOR_BATCH
 
 _REDUCTIONS = ("mean", "sum", "min", "max")
 _FUNCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.min: "min", torch.max: "max"}
-_SYNC_DIST, _RANK_ZERO_ONLY = 6, 7
-"""Positions in the arguments of `log`, as `log_call.new_aggregator` takes them."""
+_SYNC_DIST = 6
+"""Position in the arguments of `log`, as `MetricStore.log` takes them."""
 
 
 @runtime_checkable
@@ -55,7 +55,7 @@ class MetricAggregator:
 
     Args:
         name: the name in `log`, without suffix.
-        call: the other arguments of `log`, as `log_call.new_aggregator` takes them.
+        call: the other arguments of `log`, as `MetricStore.log` takes them.
         reduce_fx: `"mean"` (weighted by batch size), `"sum"`, `"min"`, `"max"`, or a function of
             the tensor of all values.
         on_step: whether single values go to loggers, callbacks and the bar.
@@ -77,33 +77,10 @@ class MetricAggregator:
     """
 
     __slots__ = (
-        "_attached",
-        "_cells",
-        "_chunks",
-        "_collects",
-        "_count",
-        "_dtype",
-        "_latest",
-        "_on_cpu",
-        "_reduced",
-        "_rows",
-        "_total",
-        "_weight",
-        "_weights",
-        "call",
-        "epoch_key",
-        "is_weighted",
-        "logger",
-        "metric",
-        "name",
-        "on_epoch",
-        "on_step",
-        "prog_bar",
-        "reduce_fx",
-        "shared",
-        "step_key",
-        "suffix",
-        "unread",
+        "_attached", "_cells", "_chunks", "_collects", "_count", "_dtype", "_latest", "_on_cpu",
+        "_reduced", "_rows", "_total", "_weight", "_weights", "call", "epoch_key", "is_weighted",
+        "logger", "metric", "name", "on_epoch", "on_step", "prog_bar", "reduce_fx", "shared",
+        "step_key", "suffix", "unread",
     )  # fmt: skip
 
     def __init__(
@@ -264,15 +241,6 @@ class MetricAggregator:
         return self.on_step and bool(self.unread & FOR_LOGGERS) and self.is_synced
 
     @property
-    def description(self) -> dict[str, Any]:
-        """The arguments with which another rank can make an aggregator like this, as plain data."""
-        return {
-            "call": self.saved_call,
-            "suffix": self.suffix,
-            "rank_zero_only": bool(self.call[_RANK_ZERO_ONLY]),
-        }
-
-    @property
     def is_waiting(self) -> bool:
         """Whether it is restored and waits for `log` to pass its `reduce_fx` function again."""
         return self.reduce_fx is unknown
@@ -349,7 +317,15 @@ class MetricAggregator:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values of the unfinished epoch as plain data and tensors."""
-        reduced = self._reduced_so_far()
+        reduced = self._reduced
+        if self.reduce_fx is not unknown and any(map(callable, self.call)) and self.has_values:
+            # a function cannot be saved, so its value so far is: a resumed run may not log the name
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    reduced = self.reduce()
+            except Exception:  # noqa: BLE001 - it may need a whole epoch; `is_lost` reports the loss
+                reduced = None
         value = self.value
         values = [] if self._rows is None else [v.clone() for v in self._rows[: self._count]]
         total = torch.cat(self._chunks) if self._chunks else self._total
@@ -388,17 +364,6 @@ class MetricAggregator:
         self._reduced = moved(state_dict["reduced"])
         self._latest = moved(state_dict["value"])
         self.unread = FOR_LOGGERS if state_dict["is_new"] else 0
-
-    def _reduced_so_far(self) -> Tensor | None:
-        """Return the reduction by a function, for a resumed run that never logs the name."""
-        if self.is_waiting or not any(map(callable, self.call)) or not self.has_values:
-            return self._reduced
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return self.reduce()
-        except Exception:  # noqa: BLE001 - it may need a whole epoch; `is_lost` reports the loss
-            return None
 
     # --- memory ---
 

@@ -19,7 +19,7 @@ from trainer_hooks.errors import OptionError, StopTraining, TerminationSignal, a
 from trainer_hooks.hooks.relay import call_and_note_errors, error_summary_with_notes
 from trainer_hooks.loggers.run_folder import FolderLogger, open_folders, remove_unused_folders
 from trainer_hooks.loops.module_steps import overrides
-from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import parse_optimizers
