@@ -56,13 +56,12 @@ def split_batch(batch: Any, size: int) -> list[Any]:
         return tensor
 
     map_tensors(batch, require_equal_samples)
-    parts = []
-    for start in range(0, samples, size):
-        rows = slice(start, start + size)
+
+    def slice_batch(rows: slice) -> Any:
         sliced = _slice_lists(batch, samples, rows)
-        # `rows` as a default: the function of each part keeps its own.
-        parts.append(map_tensors(sliced, lambda t, rows=rows: t[rows] if t.ndim else t))
-    return parts
+        return map_tensors(sliced, lambda tensor: tensor[rows] if tensor.ndim else tensor)
+
+    return [slice_batch(slice(start, start + size)) for start in range(0, samples, size)]
 
 
 def _slice_lists(item: Any, samples: int, rows: slice) -> Any:

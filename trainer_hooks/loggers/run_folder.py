@@ -132,18 +132,24 @@ class RunFolder:
             OptionError: it cannot be made.
         """
         if self._path is None:
-            is_known = self._is_chosen or self._is_resumed
+            announced, is_known = self._version, self._is_chosen or self._is_resumed
             try:
                 if shared is not None and not is_known:
-                    self._path = self._claim_shared(shared)
-                else:
-                    self._path = self._claim_known() if is_known else self._claim_next()
+                    self._version, is_known = shared.version, True
+                self._path = self._claim_known() if is_known else self._claim_next()
             except OSError as error:
                 where = self.root if self._version is None else self.path
                 raise OptionError(
                     f"save_dir {self.save_dir!r} of {self._owner}: {where} cannot be made "
                     f"({error.strerror or error}). Give a folder that can be written to."
                 ) from error
+            if announced not in {None, self._version}:
+                warn(
+                    f"{self._owner} said that it would write to {self._of(announced or 0)}, which "
+                    f"another logger took meanwhile: it writes to {self.path}. Give each run its "
+                    "own name= or version= to know the folder beforehand.",
+                    TrainerHooksWarning,
+                )
         return self._path
 
     def release_if_unused(self, marks: Collection[str]) -> list[Path]:
@@ -168,7 +174,8 @@ class RunFolder:
 
     def state(self) -> dict[str, Any]:
         """Claim the folder, and return the data by which `resume` finds it again."""
-        self.claim()
+        self._is_used = True
+        self.open()
         return {"root": str(self.root.resolve()), "version": self.version}
 
     def resume(self, state: dict[str, Any]) -> bool:
@@ -231,25 +238,7 @@ class RunFolder:
                 continue
             number += 1
         self._version, self.is_continued = number, False
-        self._warn_if_moved(announced)
         return folder
-
-    def _claim_shared(self, shared: RunFolder) -> Path:
-        """Claim the folder of another logger of the same run."""
-        announced, self._version = self._version, shared.version
-        folder = self._claim_known()
-        self._warn_if_moved(announced)
-        return folder
-
-    def _warn_if_moved(self, announced: int | str | None) -> None:
-        """Warn if the folder is not the one that was announced."""
-        if announced not in {None, self._version}:
-            warn(
-                f"{self._owner} said that it would write to {self._of(announced or 0)}, which "
-                f"another logger took meanwhile: it writes to {self.path}. Give each run its own "
-                "name= or version= to know the folder beforehand.",
-                TrainerHooksWarning,
-            )
 
     def _make_root(self) -> None:
         missing = [path for path in (self.root, *self.root.parents) if not path.exists()]
