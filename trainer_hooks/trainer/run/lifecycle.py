@@ -22,8 +22,11 @@ from trainer_hooks.loops.module_steps import overrides
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
-from trainer_hooks.module.optimization import parse_optimizers
-from trainer_hooks.module.optimizer_setup import describe_setup, warn_of_foreign_parameters
+from trainer_hooks.module.optimization import (
+    describe_setup,
+    parse_optimizers,
+    warn_of_foreign_parameters,
+)
 from trainer_hooks.module.torch_wrappers import exclude_run_methods
 from trainer_hooks.trainer.run.console_summary import (
     advise,
