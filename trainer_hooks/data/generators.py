@@ -106,7 +106,21 @@ def walk_objects(name: str, owner: Any, seen_ids: set[int]) -> Iterator[tuple[st
         seen_ids.add(id(item))
         remaining -= 1
         yield path, item
-        for step, child in _children(item, traits_of[type(item)]):
+        traits = traits_of[type(item)]
+        children = list(_contents(item))
+        try:
+            # Not vars(item): a class may override `__getattribute__` with code that must not run.
+            attributes = object.__getattribute__(item, "__dict__")
+        except AttributeError:  # an object with slots only
+            attributes = {}
+        skipped = traits.skipped_attributes
+        children += [
+            (f".{name}", child) for name, child in [*attributes.items()] if name not in skipped
+        ]
+        for index, name in traits.slots:
+            with suppress(AttributeError):  # an empty slot
+                children.append((f".{name}", vars(type(item).__mro__[index])[name].__get__(item)))
+        for step, child in children:
             if id(child) not in seen_ids and not traits_of[type(child)].is_leaf:
                 queue.append((path + step, child))
 
@@ -144,22 +158,6 @@ def _inspect_class(cls: type) -> _ClassTraits:
         # The iterator of persistent workers belongs to the epoch, and holds queues and processes.
         skipped_attributes |= {"_iterator"}
     return _ClassTraits(is_leaf, tuple(slots), skipped_attributes)
-
-
-def _children(item: Any, traits: _ClassTraits) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that an object holds, with their step in the path."""
-    yield from _contents(item)
-    try:
-        # Not vars(item): a class may override `__getattribute__` with code that must not run here.
-        attributes = object.__getattribute__(item, "__dict__")
-    except AttributeError:  # an object with slots only
-        attributes = {}
-    for name, child in tuple(attributes.items()):
-        if name not in traits.skipped_attributes:
-            yield f".{name}", child
-    for index, name in traits.slots:
-        with suppress(AttributeError):  # an empty slot
-            yield f".{name}", vars(type(item).__mro__[index])[name].__get__(item)
 
 
 def _contents(item: Any) -> Iterator[tuple[str, Any]]:

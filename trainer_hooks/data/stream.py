@@ -612,15 +612,13 @@ class DrawDetector:
 
     def restart(self) -> None:
         """Start again: detect only draws from now on."""
-        self._states = self._read_states()
+        states = generator_states(self._generators)
+        self._digests = {path: fingerprint(state) for path, state in states.items()}
         self._random_state = rng.host_random_state()
 
     @property
     def has_drawn(self) -> bool:
-        """Whether a number was drawn since the start."""
-        return self._read_states() != self._states or rng.has_drawn_since(self._random_state)
-
-    def _read_states(self) -> dict[str, Any]:
-        """Return a fingerprint of each generator's state."""
-        states = generator_states(self._generators)
-        return {path: fingerprint(state) for path, state in states.items()}
+        """Whether a number was drawn since the start; asking starts again."""
+        digests, random_state = self._digests, self._random_state
+        self.restart()
+        return self._digests != digests or rng.has_drawn_since(random_state)

@@ -79,7 +79,7 @@ class CSVLogger(FolderLogger):
             prefix=prefix,
             flush_logs_every_n_steps=flush_logs_every_n_steps,
         )
-        self.run_folder = RunFolder("CSVLogger", save_dir, name, version, _METRICS, create_csv)
+        self.run_folder = RunFolder("CSVLogger", save_dir, name, version, _METRICS, f"{STEP}\n")
         self._name = name or ""
         self._prefix = f"{prefix}-" if prefix else ""
         self._flush_every = flush_logs_every_n_steps
@@ -277,16 +277,6 @@ class CSVExperiment:
     def save(self) -> None:
         """Write the rows that are held in memory."""
         self._logger.save()
-
-
-def create_csv(path: Path) -> bool:
-    """Create a metrics file without metrics; return False if there is one already."""
-    try:
-        with path.open("x", encoding="utf-8", newline="") as file:
-            file.write(f"{STEP}\n")
-    except FileExistsError:
-        return False
-    return True
 
 
 def continue_csv(path: Path) -> tuple[list[str], int, list[str]]:

@@ -250,9 +250,19 @@ class Guard:
             self._methods[name](*args, **kwargs)
             return
         if name == "finalize":
-            self._repeat_all(time.monotonic() + self._patience)
+            # each buffered call once, until the patience is over
+            deadline = time.monotonic() + self._patience
+            for call in [*self.buffer]:
+                if time.monotonic() >= deadline:
+                    break
+                self._repeat(call)
         elif self.buffer or self._pause:
-            self._repeat_some()
+            # the pause is one call shorter; when it is over, the oldest buffered calls are repeated
+            self._pause = max(0, self._pause - 1)
+            for _ in range(_MOST_AT_ONCE):
+                if not self.buffer or self._pause:
+                    break
+                self._repeat(self.buffer[0])
             # calls must stay in order, so this one waits until the buffer is empty
             if self.buffer or self._pause:
                 self._keep(name, args, kwargs)
@@ -273,22 +283,6 @@ class Guard:
         call = LoggerCall.of(name, args, kwargs)
         self.buffer.add(call)
         return call
-
-    def _repeat_some(self) -> None:
-        """Shorten the pause by one call, and when it is over repeat the oldest buffered calls."""
-        if self._pause:
-            self._pause -= 1
-        left = _MOST_AT_ONCE
-        while self.buffer and not self._pause and left:
-            left -= 1
-            self._repeat(self.buffer[0])
-
-    def _repeat_all(self, deadline: float) -> None:
-        """Repeat each buffered call once, until the deadline (a reading of `time.monotonic`)."""
-        for call in [*self.buffer]:
-            if time.monotonic() >= deadline:
-                return
-            self._repeat(call)
 
     def _repeat(self, call: LoggerCall) -> None:
         try:

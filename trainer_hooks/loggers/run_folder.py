@@ -15,7 +15,7 @@ from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.loggers.base import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = [
     "FolderLogger",
@@ -47,7 +47,7 @@ class RunFolder:
         name: name of the experiment; empty or None leaves that level out.
         version: a number, or the whole name of the folder; None for the next free number.
         mark: the name of a file in the folder whose creation claims the folder for a logger.
-        create: a function that creates that file at a path; returns False if it exists.
+        content: the text that this file has at first.
 
     Attributes:
         save_dir: the folder for all experiments.
@@ -66,7 +66,7 @@ class RunFolder:
         name: str | None,
         version: int | str | None,
         mark: str,
-        create: Callable[[Path], bool],
+        content: str = "",
     ) -> None:
         check_options(owner, _RULES, save_dir=save_dir, version=version)
         if Path(save_dir).exists() and not Path(save_dir).is_dir():
@@ -78,7 +78,7 @@ class RunFolder:
         self.root = Path(self.save_dir, name or "")
         self.mark = mark
         self._owner = owner
-        self._create = create
+        self._content = content
         self._version = version
         self._is_chosen = version is not None
         self._is_resumed = False
@@ -97,7 +97,7 @@ class RunFolder:
     @property
     def path(self) -> Path:
         """Return the path of the folder; nothing is created."""
-        return self._of(self.version)
+        return self._path or self._of(self.version)
 
     @property
     def is_chosen(self) -> bool:
@@ -213,7 +213,7 @@ class RunFolder:
         folder = self.path
         self._make_root()
         folder.mkdir(parents=True, exist_ok=True)
-        self.is_continued = not self._create(folder / self.mark)
+        self.is_continued = not self._claims(folder)
         return folder
 
     def _claim_next(self) -> Path:
@@ -229,7 +229,7 @@ class RunFolder:
             folder = self._of(number)
             try:
                 folder.mkdir(exist_ok=number == announced)
-                if self._create(folder / self.mark):
+                if self._claims(folder):
                     break
             except FileExistsError:
                 pass  # another logger or process claimed the number first
@@ -239,6 +239,16 @@ class RunFolder:
             number += 1
         self._version, self.is_continued = number, False
         return folder
+
+    def _claims(self, folder: Path) -> bool:
+        """Create the file that claims a folder; return False if it exists."""
+        try:
+            # the mode x: of several processes only one can create the file
+            with (folder / self.mark).open("x", encoding="utf-8", newline="") as file:
+                file.write(self._content)
+        except FileExistsError:
+            return False
+        return True
 
     def _make_root(self) -> None:
         missing = [path for path in (self.root, *self.root.parents) if not path.exists()]

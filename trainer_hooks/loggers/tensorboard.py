@@ -107,9 +107,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
                     f"{option} of TensorBoardLogger: is no option of it, nor of SummaryWriter, "
                     f"which takes {', '.join(_WRITER_OPTIONS)}. Leave it out."
                 )
-        self.run_folder = RunFolder(
-            "TensorBoardLogger", save_dir, name, version, _MARK, _create_marker
-        )
+        self.run_folder = RunFolder("TensorBoardLogger", save_dir, name, version, _MARK)
         self._name = name or ""
         self._log_graph = log_graph
         self._default_hp_metric = default_hp_metric
@@ -356,15 +354,6 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             # the folder of the checkpoint is gone: nothing is cut
             self._cut, self._sizes = None, {}
         return folder
-
-
-def _create_marker(path: Path) -> bool:
-    """Create the marker file that claims its folder; return False if it exists."""
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
 
 
 def _sizes_in(folder: Path) -> dict[str, int]:

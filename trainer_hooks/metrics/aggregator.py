@@ -374,7 +374,16 @@ class MetricAggregator:
             return self._total, self._weight
         assert self._rows is not None
         reduction = str(self.reduce_fx)
-        part = _fold_rows(reduction, self._rows[: self._count], self._weights)
+        rows, weights = self._rows[: self._count], self._weights
+        # sums in the widest type, without a copy of the values in that type
+        wide = _widest_type(rows.device)
+        if reduction in ("min", "max"):
+            part = getattr(rows, reduction)()
+        elif reduction == "sum" or weights.count(weights[0]) == len(weights):
+            part = rows.sum(dtype=wide)
+            part = part if reduction == "sum" else part * weights[0]
+        else:
+            part = (rows * torch.tensor(weights, dtype=wide, device=rows.device)).sum()
         if self._total is not None:
             combine = {"min": torch.minimum, "max": torch.maximum}.get(reduction, torch.add)
             part = combine(self._total, part)
@@ -402,7 +411,10 @@ class MetricAggregator:
 
     def _make_room(self, value: Tensor) -> None:
         """Make rows that can hold a value of this type and device beside the earlier ones."""
-        dtype, device = _row_type(value), value.device
+        device = value.device
+        # without loss: types of up to 32 bits are kept in 32, all others in 64, which MPS has not
+        is_narrow = value.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        dtype = torch.float32 if is_narrow else _widest_type(device)
         rows = self._rows
         if rows is not None:
             # numbers are logged on the CPU, and may come between tensors of another device
@@ -431,34 +443,6 @@ def unknown(values: Tensor) -> Tensor:
     return values
 
 
-def _row_type(value: Tensor) -> torch.dtype:
-    """Return the type to keep a value in without loss (on MPS large integers lose digits).
-
-    Floating-point types of up to 32 bits are kept in 32, all other types in 64.
-    """
-    if value.dtype in (torch.float32, torch.float16, torch.bfloat16):
-        return torch.float32
-    return _widest_type(value.device)
-
-
 def _widest_type(device: torch.device) -> torch.dtype:
     """Return the floating-point type to reduce in: 64 bits, which MPS does not have."""
     return torch.float32 if device.type == "mps" else torch.float64
-
-
-def _fold_rows(reduction: str, rows: Tensor, weights: list[int]) -> Tensor:
-    """Return the minimum, maximum, sum, or for a mean the weighted sum of some values.
-
-    Sums are computed in 64 bits, without a copy of the values in that type.
-    """
-    if reduction == "min":
-        return rows.min()
-    if reduction == "max":
-        return rows.max()
-    wide = _widest_type(rows.device)
-    if reduction == "sum":
-        return rows.sum(dtype=wide)
-    first = weights[0]
-    if weights.count(first) == len(weights):
-        return rows.sum(dtype=wide) * first
-    return (rows * torch.tensor(weights, dtype=wide, device=rows.device)).sum()

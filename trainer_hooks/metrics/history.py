@@ -322,13 +322,14 @@ class MetricSeries:
     Attributes:
         count: number of points that were added.
         stride: one of so many added points is kept.
+        last: the point that was added last.
     """
 
-    __slots__ = ("_epochs", "_last", "_steps", "_values", "count", "stride")
+    __slots__ = ("_epochs", "_steps", "_values", "count", "last", "stride")
 
     def __init__(self) -> None:
         self._epochs, self._steps, self._values = array("q"), array("q"), array("d")
-        self._last: MetricPoint | None = None
+        self.last: MetricPoint | None = None
         self.count = 0
         self.stride = 1
 
@@ -339,19 +340,14 @@ class MetricSeries:
     def __iter__(self) -> Iterator[MetricPoint]:
         """Yield the points that are kept, oldest first."""
         yield from map(MetricPoint, self._epochs, self._steps, self._values)
-        if self._last is not None and self._holds_last_apart:
-            yield self._last
+        if self.last is not None and self._holds_last_apart:
+            yield self.last
 
     @property
     def values(self) -> list[float]:
         """The values of the points that are kept, oldest first."""
-        last = [self._last.value] if self._last is not None and self._holds_last_apart else []
+        last = [self.last.value] if self.last is not None and self._holds_last_apart else []
         return self._values.tolist() + last
-
-    @property
-    def last(self) -> MetricPoint | None:
-        """The point that was added last."""
-        return self._last
 
     def add(self, epoch: int, step: int, value: float) -> None:
         """Add a point."""
@@ -363,7 +359,7 @@ class MetricSeries:
                 for column in (self._epochs, self._steps, self._values):
                     del column[1::2]
                 self.stride *= 2
-        self._last = MetricPoint(epoch, step, value)
+        self.last = MetricPoint(epoch, step, value)
         self.count += 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -372,7 +368,7 @@ class MetricSeries:
             "epochs": _bytes(self._epochs),
             "steps": _bytes(self._steps),
             "values": _bytes(self._values),
-            "last": None if self._last is None else list(self._last),
+            "last": None if self.last is None else list(self.last),
             "count": self.count,
             "stride": self.stride,
         }
@@ -382,7 +378,7 @@ class MetricSeries:
         self._epochs = _array("q", state_dict["epochs"])
         self._steps = _array("q", state_dict["steps"])
         self._values = _array("d", state_dict["values"])
-        self._last = None if state_dict["last"] is None else MetricPoint(*state_dict["last"])
+        self.last = None if state_dict["last"] is None else MetricPoint(*state_dict["last"])
         self.count = state_dict["count"]
         self.stride = state_dict["stride"]
 

@@ -171,8 +171,11 @@ class MetricStore:
             batch_size = 1
             if aggregator.is_weighted:
                 # looked for once a batch: it searches nested containers for a tensor
-                is_sized = self._sized_batch is self.batch
-                batch_size = self._size if is_sized else self._measure_batch()
+                if self._sized_batch is not self.batch:
+                    tensor = first_tensor(self.batch)
+                    self._size = 1 if tensor is None else tensor.shape[0]
+                    self._sized_batch = self.batch
+                batch_size = self._size
         if isinstance(value, Tensor):
             if call[_ENABLE_GRAPH]:
                 aggregator.add_attached(value, batch_size)
@@ -201,12 +204,6 @@ class MetricStore:
             made.mute()
         self._current[name] = made
         return made
-
-    def _measure_batch(self) -> int:
-        tensor = first_tensor(self.batch)
-        self._size = tensor.shape[0] if tensor is not None else 1
-        self._sized_batch = self.batch
-        return self._size
 
     # --- aggregators ---
 

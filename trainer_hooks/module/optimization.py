@@ -105,7 +105,14 @@ class Optimization:
         weights = state_dict.get("state_dict", {}).values()
         dtypes = {value.dtype for value in weights if isinstance(value, Tensor)}
         for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
-            _keep_dtypes(optimizer, state, dtypes)
+            # torch casts each floating-point tensor of a state to its parameter's dtype, which for
+            # some loses precision, such as the product of NAdam's momenta
+            indices = [index for group in state["param_groups"] for index in group["params"]]
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            states = state.get("state", {})  # a custom optimizer may keep its states elsewhere
+            for index, parameter in zip(indices, parameters, strict=True):
+                if index in states and (not dtypes or parameter.dtype in dtypes):
+                    _as_saved(optimizer.state.get(parameter), states[index])
             # torch's schedulers warn if they step before the optimizer, which stepped before
             optimizer.__dict__["_opt_called"] = True
 
@@ -364,27 +371,6 @@ def without_step(optimizer: Optimizer, owner: str) -> ManualOptimizer:
         owner: the module's name, for the message.
     """
     return ManualOptimizer(optimizer, _Refusal(owner))
-
-
-def _keep_dtypes(
-    optimizer: Optimizer, saved: Mapping[str, Any], dtypes: Collection[torch.dtype]
-) -> None:
-    """Restore the dtypes of optimizer state that torch has cast to the parameter's dtype.
-
-    `load_state_dict` of torch casts each floating-point tensor of a state to its parameter's dtype.
-    For tensors such as the product of NAdam's momenta that loses precision.
-
-    Args:
-        optimizer: an optimizer that has loaded `saved`.
-        saved: the state.
-        dtypes: the dtypes of the weights when it was saved; empty if unknown.
-    """
-    indices = [index for group in saved["param_groups"] for index in group["params"]]
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    states = saved.get("state", {})  # a custom optimizer may keep its states elsewhere
-    for index, parameter in zip(indices, parameters, strict=True):
-        if index in states and (not dtypes or parameter.dtype in dtypes):
-            _as_saved(optimizer.state.get(parameter), states[index])
 
 
 def _as_saved(loaded: Any, saved: Any) -> Any:
