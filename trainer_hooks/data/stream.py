@@ -190,6 +190,7 @@ class TrainStream:
             # Loaders with a state advance to the next epoch when their iterator is exhausted.
             next(self._stateful_iterator, None)
         self._opened_with = {}
+        # dropped: a reference would keep the workers of the epoch alive
         self._lookahead = self._stateful_iterator = None
         self.last.forget()
 

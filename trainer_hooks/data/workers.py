@@ -96,6 +96,7 @@ class WorkerMonitor:
 
     def start_epoch(self, seed: int) -> None:
         """Set the seed of the epoch that begins."""
+        # set before the workers start, or before they are told to resume: they read it then
         self._shared[_SEED] = seed
         self._shared[_HAS_DRAWN] = 0
 

@@ -211,6 +211,7 @@ def detached_copy(value: Any) -> tuple[Any, int]:
     if isinstance(value, str | bytes):
         return value, len(value)
     if hasattr(value, "detach") and hasattr(value, "clone"):  # a tensor
+        # clone: `cpu()` returns a tensor that is on the CPU itself
         copied = value.detach().cpu().clone()
         return copied, copied.nelement() * copied.element_size()
     if hasattr(value, "memory_usage"):  # a pandas frame

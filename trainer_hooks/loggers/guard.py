@@ -203,12 +203,14 @@ class Guard:
             if name in attributes:  # set on the instance, by a test or by another trainer
                 self._instance_methods[name] = attributes[name]
             self._methods[name] = getattr(self.logger, name)
+            # on the instance, where it comes before the class's method for every caller
             attributes[name] = partial(self._intercept, name)
 
     def release(self) -> None:
         """Give the logger its methods back."""
         attributes = vars(self.logger)
         for name in self._methods:
+            # the class's method is back as soon as the instance's is gone
             attributes.pop(name, None)
         attributes.update(self._instance_methods)
         self._instance_methods = {}
@@ -429,6 +431,7 @@ class BackgroundGuard(Guard):
                     self._changed.wait()
                 if self._is_closing:
                     break
+                # it stays in the buffer while it is made: a checkpoint saved meanwhile holds it
                 call = self.buffer[0]
                 tried_at = self._calls
             self._attempt(call)

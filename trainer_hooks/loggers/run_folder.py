@@ -228,6 +228,7 @@ class RunFolder:
         while True:
             folder = self._of(number)
             try:
+                # only an announced folder may exist: callbacks know its path and may have used it
                 folder.mkdir(exist_ok=number == announced)
                 if self._claims(folder):
                     break

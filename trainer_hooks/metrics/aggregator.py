@@ -302,6 +302,7 @@ class MetricAggregator:
         self._weight = 0
         self._reduced = self.shared = None
         if self.metric is not None:
+            # dropped too: it counts in an epoch only where it was logged in that epoch
             self.metric.reset()
             self.metric = None
 
@@ -353,6 +354,7 @@ class MetricAggregator:
             is_there = state_dict["is_on_host"] or not isinstance(value, Tensor)
             return value if is_there else value.to(device)
 
+        # a function needs every value, so its total is a tensor of all earlier ones
         is_of_all = self.is_waiting or callable(self.reduce_fx)
         total = moved(state_dict["total"])
         self.reset()
@@ -362,6 +364,7 @@ class MetricAggregator:
         self._chunks = [total] if is_of_all and total is not None else []
         self._weight = state_dict["weight"]
         self._reduced = moved(state_dict["reduced"])
+        # after the values, since adding them has set it
         self._latest = moved(state_dict["value"])
         self.unread = FOR_LOGGERS if state_dict["is_new"] else 0
 
@@ -403,6 +406,7 @@ class MetricAggregator:
         """Reduce the collected values into the total; single additions would cost a kernel each."""
         if callable(self.reduce_fx):
             assert self._rows is not None
+            # a copy, since the rows are written to again
             self._chunks.append(self._rows[: self._count].clone())
         else:
             self._total, self._weight = self._combined()
@@ -431,6 +435,7 @@ class MetricAggregator:
         # an inference tensor, as torch.inference_mode makes, cannot be written to outside of it
         with torch.inference_mode(mode=False), torch.no_grad():
             rows = self._rows = torch.zeros(count, dtype=dtype, device=device)
+            # views, made once: indexing the rows in each step would make a new tensor
             self._cells = rows.unbind()
         if before is not None:
             rows[: self._count].copy_(before[: self._count])

@@ -356,6 +356,8 @@ class MetricSeries:
             self._steps.append(step)
             self._values.append(value)
             if len(self._values) == LIMIT:
+                # with twice the stride from here on: those that stay are the points that a stride
+                # of this size would have kept from the beginning
                 for column in (self._epochs, self._steps, self._values):
                     del column[1::2]
                 self.stride *= 2

@@ -165,6 +165,7 @@ class RankReducer:
         layout.known, layout.keys = known, sorted(union)
         layout.descriptions = {key: description for key, (description, _) in union.items()}
         layout.objects = frozenset(key for key, (_, is_object) in union.items() if is_object)
+        # of the union, which is the same on all ranks: a collective needs rows of one length
         layout.room = max(layout.room, _HEAD + _CELLS * len(layout.keys))
         for key, (description, _) in union.items():
             ranks = [rank for rank, of_rank in enumerate(gathered) if key in of_rank]
@@ -250,6 +251,7 @@ def _reduce_cells(aggregator: MetricAggregator, cells: Tensor) -> Tensor | None:
     if not len(present):
         return None
     if not aggregator.is_synced:
+        # without `sync_dist`: the lowest rank that has a value
         present = present[:1]
     totals, weights, reduce_fx = present[:, 0], present[:, 1], aggregator.reduce_fx
     if reduce_fx == "mean":  # the totals are sums with weights already

@@ -129,6 +129,7 @@ class MetricStore:
             is_held: whether no reader sees the values before the epoch's end.
             keeps: returns whether values of a name are kept; values of other names are dropped.
         """
+        # of the scope that is left, before its table is out of reach
         self._publish_unread()
         self._is_held = is_held
         self.scope = scope
@@ -272,6 +273,7 @@ class MetricStore:
         """
         for_loggers: dict[str, Tensor] = {}
         others: dict[str, Tensor] = {}
+        # the ranks have agreed on `shares_steps`, so that all of them enter the collective or none
         if self.rank_reducer is not None and self.shares_steps:
             self.shares_steps = False
             self.rank_reducer.reduce_steps(self)
@@ -405,6 +407,7 @@ class MetricStore:
     def begin_run(self) -> None:
         """Forget the latest values and the evaluations of earlier runs."""
         self._publish_unread()
+        # new dicts: a caller may hold those of the last run
         self._callback, self._logged, self._bar = {}, {}, {}
         self.drop(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
 
@@ -452,6 +455,7 @@ class MetricStore:
     def set_latest(self, latest: list[dict[str, Tensor]]) -> None:
         """Restore latest values that `latest` returned."""
         for table, saved in zip(self._latest_tables().values(), latest, strict=True):
+            # in place: a caller may hold the table
             table.clear()
             table.update(saved)
 

@@ -527,6 +527,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         name = checkpoint.get("hparams_name")
         with rng.isolated():
             module = cls(**init_arguments_from(cls, saved, name, kwargs, path))
+            # layers that are built late must exist before their weights are loaded
             module.configure_model()
         getattr(module, "on_load_checkpoint")(checkpoint)  # noqa: B009 - made from the catalogue
         is_strict = module.strict_loading if strict is None else strict

@@ -1347,6 +1347,7 @@ class Trainer:
             step = present_step(core.fn, core.training.progress)
         core.training.history.record(metrics, step)
         for logger in core.loggers:
+            # in a run the method is its guard's (loggers/guard.py), which holds errors back
             logger.log_metrics(values, step)
         core.connector.relay.on_log(self, core.module, values, step)  # type: ignore[arg-type]
 
