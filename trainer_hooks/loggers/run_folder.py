@@ -53,6 +53,7 @@ class RunFolder:
         save_dir: the folder for all experiments.
         root: the folder of the experiment's runs.
         mark: the name of the file that claims a folder.
+        is_chosen: whether the user chose the version.
         is_continued: whether the folder belonged to a logger of this class before.
 
     Raises:
@@ -80,7 +81,7 @@ class RunFolder:
         self._owner = owner
         self._content = content
         self._version = version
-        self._is_chosen = version is not None
+        self.is_chosen = version is not None
         self._is_resumed = False
         self._path: Path | None = None
         self._made_folders: list[Path] = []
@@ -100,14 +101,9 @@ class RunFolder:
         return self._path or self._of(self.version)
 
     @property
-    def is_chosen(self) -> bool:
-        """Return whether the user chose the version."""
-        return self._is_chosen
-
-    @property
     def is_fixed(self) -> bool:
         """Return whether the version can no longer change."""
-        return self._is_chosen or self._path is not None
+        return self.is_chosen or self._path is not None
 
     def skip_number(self) -> None:
         """Use the number after the present one."""
@@ -132,7 +128,7 @@ class RunFolder:
             OptionError: it cannot be made.
         """
         if self._path is None:
-            announced, is_known = self._version, self._is_chosen or self._is_resumed
+            announced, is_known = self._version, self.is_chosen or self._is_resumed
             try:
                 if shared is not None and not is_known:
                     self._version, is_known = shared.version, True
@@ -182,7 +178,7 @@ class RunFolder:
         """Use the folder of a checkpoint; return False if the user chose another one."""
         if state.get("root") != str(self.root.resolve()):
             return False
-        if self._is_chosen and state["version"] != self._version:
+        if self.is_chosen and state["version"] != self._version:
             return False
         self._version, self._path = state["version"], None
         self._is_resumed = True
