@@ -256,7 +256,7 @@ def _reduce_cells(aggregator: MetricAggregator, cells: Tensor) -> Tensor | None:
     totals, weights, reduce_fx = present[:, 0], present[:, 1], aggregator.reduce_fx
     if reduce_fx == "mean":  # the totals are sums with weights already
         return (totals.sum() / weights.sum()).to(torch.float32)
-    # of a function's values that of rank 0 alone is left here
+    # a function cannot be logged with `sync_dist`, so one rank's value is left here
     return reduce_values("sum" if callable(reduce_fx) else reduce_fx, totals).to(torch.float32)
 
 
