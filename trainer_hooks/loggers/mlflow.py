@@ -194,7 +194,8 @@ class MLflowLogger(ConvertingLogger):
                 )
             sent.append(Metric(key, float(number), now, position))
         if sent:
-            options = {} if self._synchronous is None else {"synchronous": self._synchronous}
+            set_by_user = self._synchronous is not None
+            options: dict[str, Any] = {"synchronous": self._synchronous} if set_by_user else {}
             client.log_batch(run_id, metrics=sent, **options)
         self._logged += 1
 
