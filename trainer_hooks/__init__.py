@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.clock import Clock
     from trainer_hooks.clock.schedules import after, every, once
     from trainer_hooks.clock.timing import Time, TimeUnit
-    from trainer_hooks.data.combined_loader import CombinedLoader
     from trainer_hooks.data.evaluator import Evaluator
+    from trainer_hooks.data.loaders import CombinedLoader
     from trainer_hooks.errors import (
         StopTraining,
         StopTrainingError,
@@ -86,7 +86,7 @@ __getattr__ = loader_of(
         "Band": "hooks.band",
         "Callback": "callback",
         "Clock": "clock.clock",
-        "CombinedLoader": "data.combined_loader",
+        "CombinedLoader": "data.loaders",
         "DDPStrategy": "runtime.strategy_options",
         "FSDPStrategy": "runtime.strategy_options",
         "DataModule": "module.datamodule",

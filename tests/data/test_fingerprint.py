@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer_hooks.data.fingerprint import LastBatch, differing_part, fingerprint
+from trainer_hooks.data.resume_checks import LastBatch, differing_part, fingerprint
 
 
 def differing(first, second) -> str:

@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from trainer_hooks.data.fast_forward import isolated_items
+from trainer_hooks.data.stream import isolated_items
 from trainer_hooks.runtime import rng
 
 

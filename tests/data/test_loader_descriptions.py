@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from trainer_hooks.data.loader_inspection import describe_loader
+from trainer_hooks.data.loaders import describe_loader
 
 ROWS = [(torch.zeros(8, 32), {"mask": torch.zeros(8)})] * 500
 

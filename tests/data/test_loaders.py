@@ -18,15 +18,13 @@ from torch.utils.data import (
 )
 
 from trainer_hooks import CombinedLoader
-from trainer_hooks.data.loader_inspection import (
-    apply_batch_limit,
-    no_batch_message,
-    number_of_batches,
-)
 from trainer_hooks.data.loaders import (
+    apply_batch_limit,
     as_eval_loaders,
     as_train_loader,
     copy_loader,
+    no_batch_message,
+    number_of_batches,
     set_epoch,
     without_shuffling,
 )

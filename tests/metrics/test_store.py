@@ -134,7 +134,7 @@ def test_a_lambda_made_anew_in_each_step_is_the_same(store: MetricStore) -> None
     """A lambda in a step is another object each time, which is no reason to refuse it."""
     for value in (1.0, 5.0, 2.0):
         log(store, "loss", value, on_epoch=True, reduce_fx=lambda values: values.median())
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 2.0
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 2.0
     with pytest.raises(MetricError, match="reduce_fx was"):
         log(store, "loss", 1.0, on_epoch=True, reduce_fx=lambda values: values[0])
 
@@ -168,7 +168,7 @@ def test_numbers_and_single_elements_are_taken(store: MetricStore, value, expect
     kept = store.callback_metrics["loss"]
     assert kept.shape == ()
     assert kept.item() == expected
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == expected
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == expected
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -213,7 +213,7 @@ def test_what_changes_in_place_later_is_kept_as_it_was(store, made, enable_graph
     assert store.callback_metrics["x"].item() == 1.0
     assert store.progress_bar_metrics == {"x_step": 1.0}
     assert store.step_metrics()[0]["x_step"].item() == 1.0
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["x_epoch"].item() == 1.0
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]["x_epoch"].item() == 1.0
 
 
 # --- defaults of each place, and who is given what ---
@@ -225,7 +225,7 @@ def test_a_training_batch_logs_by_step(store: MetricStore) -> None:
     log(store, "loss", 2.0)
     assert floats(store.step_metrics()[0]) == {"loss": 2.0}
     assert store.step_metrics()[0] == {}
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0] == {}
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0] == {}
     assert floats(store.callback_metrics) == {"loss": 2.0}
 
 
@@ -235,7 +235,7 @@ def test_a_training_epoch_logs_by_epoch(store: MetricStore) -> None:
     log(store, "acc", 1.0)
     assert floats(store.callback_metrics) == {"acc": 1.0}
     assert store.step_metrics()[0] == {}
-    assert floats(store.close_epoch(LogScope.TRAIN_EPOCH)[0]) == {"acc": 1.0}
+    assert floats(store.reduce_and_reset(LogScope.TRAIN_EPOCH)[0]) == {"acc": 1.0}
 
 
 def test_evaluation_logs_by_epoch(store: MetricStore) -> None:
@@ -245,7 +245,7 @@ def test_evaluation_logs_by_epoch(store: MetricStore) -> None:
     log(store, "acc", 2.0, batch_size=3)
     assert store.step_metrics()[0] == {}
     assert store.callback_metrics == {}
-    assert floats(store.close_epoch(LogScope.EVALUATION)[0]) == {"acc": 1.75}
+    assert floats(store.reduce_and_reset(LogScope.EVALUATION)[0]) == {"acc": 1.75}
     assert floats(store.callback_metrics) == {"acc": 1.75}
 
 
@@ -256,7 +256,7 @@ def test_both_in_training_fork_the_name(store: MetricStore) -> None:
     assert floats(store.callback_metrics) == {"loss": 4.0, "loss_step": 4.0}
     assert floats(store.step_metrics()[0]) == {"loss_step": 4.0}
     assert store.progress_bar_metrics == {"loss_step": 4.0}
-    assert floats(store.close_epoch(LogScope.TRAIN_BATCH)[0]) == {"loss_epoch": 2.5}
+    assert floats(store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]) == {"loss_epoch": 2.5}
     assert floats(store.callback_metrics) == {"loss": 2.5, "loss_step": 4.0, "loss_epoch": 2.5}
     assert store.progress_bar_metrics == {"loss_step": 4.0, "loss_epoch": 2.5}
 
@@ -267,7 +267,7 @@ def test_both_in_evaluation_show_no_step_to_callbacks(store: MetricStore) -> Non
     log(store, "loss", 3.0, on_step=True)
     assert floats(store.step_metrics()[0]) == {"loss_step": 3.0}
     assert store.callback_metrics == {}
-    assert floats(store.close_epoch(LogScope.EVALUATION)[0]) == {"loss_epoch": 3.0}
+    assert floats(store.reduce_and_reset(LogScope.EVALUATION)[0]) == {"loss_epoch": 3.0}
     assert floats(store.callback_metrics) == {"loss": 3.0, "loss_epoch": 3.0}
 
 
@@ -275,7 +275,7 @@ def test_logger_false_keeps_a_value_from_the_loggers(store: MetricStore) -> None
     """Callbacks and the bar find a value that the loggers are not given."""
     log(store, "loss", 1.0, on_epoch=True, prog_bar=True, logger=False)
     assert store.step_metrics()[0] == {}
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0] == {}
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0] == {}
     assert floats(store.callback_metrics)["loss_epoch"] == 1.0
     assert set(store.progress_bar_metrics) == {"loss_step", "loss_epoch"}
 
@@ -295,7 +295,7 @@ def test_loaders_are_told_apart(store: MetricStore) -> None:
         log(store, "shared", float(index), add_dataloader_idx=False)
     values = store.epoch_values(LogScope.EVALUATION, 1)
     assert floats(values) == {"acc_epoch/dataloader_idx_1": 1.0, "shared": 1.0}
-    reduced = floats(store.close_epoch(LogScope.EVALUATION)[0])
+    reduced = floats(store.reduce_and_reset(LogScope.EVALUATION)[0])
     assert reduced == {
         "acc_epoch/dataloader_idx_0": 0.0,
         "acc_epoch/dataloader_idx_1": 1.0,
@@ -325,7 +325,7 @@ def test_the_batch_size_is_found_in_the_batch(store: MetricStore, batch, size) -
     store.batch = torch.zeros(1)
     log(store, "loss", 0.0, on_epoch=True)
     expected = size / (size + 1)
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == pytest.approx(
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == pytest.approx(
         expected
     )
 
@@ -334,7 +334,7 @@ def test_a_batch_size_that_is_given_counts(store: MetricStore) -> None:
     """batch_size overrides what the batch looks like."""
     log(store, "loss", 1.0, on_epoch=True, batch_size=1)
     log(store, "loss", 5.0, on_epoch=True, batch_size=3)
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 4.0
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 4.0
 
 
 def test_values_of_epoch_hooks_weigh_the_same(store: MetricStore) -> None:
@@ -346,7 +346,7 @@ def test_values_of_epoch_hooks_weigh_the_same(store: MetricStore) -> None:
     log(store, "other", 1.0, on_epoch=True)
     store.enter(LogScope.TRAIN_EPOCH)
     log(store, "x", 3.0)
-    assert store.close_epoch(LogScope.TRAIN_EPOCH)[0]["x"].item() == 2.0
+    assert store.reduce_and_reset(LogScope.TRAIN_EPOCH)[0]["x"].item() == 2.0
 
 
 # --- epochs ---
@@ -355,9 +355,9 @@ def test_values_of_epoch_hooks_weigh_the_same(store: MetricStore) -> None:
 def test_an_epoch_begins_anew(store: MetricStore) -> None:
     """What was logged in the last epoch is not in the next one's reduction."""
     log(store, "loss", 1.0, on_epoch=True)
-    store.close_epoch(LogScope.TRAIN_BATCH)[0]
+    store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]
     log(store, "loss", 3.0, on_epoch=True)
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 3.0
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 3.0
 
 
 def test_a_metric_object_under_several_names_is_reduced_before_it_begins_anew(store) -> None:
@@ -367,7 +367,7 @@ def test_a_metric_object_under_several_names_is_reduced_before_it_begins_anew(st
         store.enter(LogScope.EVALUATION, loader, suffix="/" + suffix)
         mean.update(2.0 + loader)
         log(store, "error", mean)
-    shared, _ = store.close_epoch(LogScope.EVALUATION)
+    shared, _ = store.reduce_and_reset(LogScope.EVALUATION)
     assert [float(value) for value in shared.values()] == [2.5, 2.5]
     assert len(shared) == 2
     assert not mean.update_called
@@ -376,18 +376,18 @@ def test_a_metric_object_under_several_names_is_reduced_before_it_begins_anew(st
 def test_a_name_that_is_not_logged_in_an_epoch_keeps_its_value(store: MetricStore) -> None:
     """Loggers get nothing for such an epoch; callbacks still find the last value."""
     log(store, "loss", 1.0, on_epoch=True)
-    store.close_epoch(LogScope.TRAIN_BATCH)[0]
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0] == {}
+    store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0] == {}
     assert store.callback_metrics["loss_epoch"].item() == 1.0
 
 
 def test_refresh_shows_the_epoch_so_far(store: MetricStore) -> None:
     """Callbacks find present reductions in the middle, and the epoch goes on."""
     log(store, "loss", 1.0, on_epoch=True)
-    store.refresh(LogScope.TRAIN_BATCH)
+    store.publish_reductions(LogScope.TRAIN_BATCH)
     assert store.callback_metrics["loss_epoch"].item() == 1.0
     log(store, "loss", 3.0, on_epoch=True)
-    assert store.close_epoch(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 2.0
+    assert store.reduce_and_reset(LogScope.TRAIN_BATCH)[0]["loss_epoch"].item() == 2.0
 
 
 def test_dropping_forgets_values_and_arguments(store: MetricStore) -> None:
@@ -395,10 +395,10 @@ def test_dropping_forgets_values_and_arguments(store: MetricStore) -> None:
     store.enter(LogScope.EVALUATION)
     log(store, "acc", 1.0, prog_bar=True)
     store.drop(LogScope.EVALUATION)
-    assert store.close_epoch(LogScope.EVALUATION)[0] == {}
+    assert store.reduce_and_reset(LogScope.EVALUATION)[0] == {}
     store.enter(LogScope.EVALUATION)
     log(store, "acc", 0.0, prog_bar=False)
-    assert floats(store.close_epoch(LogScope.EVALUATION)[0]) == {"acc": 0.0}
+    assert floats(store.reduce_and_reset(LogScope.EVALUATION)[0]) == {"acc": 0.0}
 
 
 def test_what_is_visible_is_put_back_after_an_isolated_evaluation(store: MetricStore) -> None:
@@ -426,7 +426,7 @@ def test_the_state_is_plain_and_goes_on(store: MetricStore) -> None:
         for value in (3.0, 9.0):
             log(target, "loss", value, on_epoch=True, prog_bar=True, batch_size=2)
             log(target, "middle", value, on_step=False, on_epoch=True, reduce_fx=median)
-        return floats(target.close_epoch(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)[0])
+        return floats(target.reduce_and_reset(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)[0])
 
     log(store, "loss", 1.0, on_epoch=True, prog_bar=True, batch_size=2)
     log(store, "middle", 1.0, on_step=False, on_epoch=True, reduce_fx=median)

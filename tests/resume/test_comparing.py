@@ -150,6 +150,6 @@ def test_a_resume_that_is_cut_before_another_batch_is_compared_again():
 def test_saving_does_not_look_at_a_batch_before_it_is_asked_to(monkeypatch, lab, kit):
     """Without a checkpoint inside the epoch no batch is ever looked at."""
     looked = []
-    monkeypatch.setattr("trainer_hooks.data.fingerprint.fingerprint", looked.append)
+    monkeypatch.setattr("trainer_hooks.data.resume_checks.fingerprint", looked.append)
     lab.run(lambda: kit.Setup(kit.Net(), by_index(kit)), "uncut")
     assert looked == []

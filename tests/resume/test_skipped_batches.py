@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from trainer_hooks import CombinedLoader
-from trainer_hooks.data import fast_forward as passage
+from trainer_hooks.data import stream as passage
 from trainer_hooks.data.stream import TrainStream
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import rng

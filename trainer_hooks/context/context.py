@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.context.loaders import RunLoaders
 from trainer_hooks.context.state_registry import StateRegistry
-from trainer_hooks.data.loader_inspection import sample_counts
+from trainer_hooks.data.loaders import sample_counts
 from trainer_hooks.errors import TerminationSignal, error_message
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock.progress import EpochStage
-from trainer_hooks.data.combined_loader import CombinedLoader
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
-from trainer_hooks.data.loader_inspection import nest_like
+from trainer_hooks.data.loaders import CombinedLoader, nest_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

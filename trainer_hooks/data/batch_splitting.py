@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import DataError
@@ -46,17 +45,8 @@ def split_batch(batch: Any, size: int) -> list[Any]:
     samples = samples_in(batch)
     if samples <= size:
         return [batch]
-    _require_equal_samples(batch, samples)
-    return [
-        _slice_batch(batch, samples, slice(start, start + size))
-        for start in range(0, samples, size)
-    ]
 
-
-def _require_equal_samples(batch: Any, samples: int) -> None:
-    """Check that each tensor of a batch has `samples` samples."""
-
-    def check(tensor: Tensor) -> Tensor:
+    def require_equal_samples(tensor: Tensor) -> Tensor:
         if tensor.ndim and tensor.shape[0] != samples:
             raise DataError(
                 f"a batch cannot be split into microbatches: it holds a tensor of shape "
@@ -65,13 +55,13 @@ def _require_equal_samples(batch: Any, samples: int) -> None:
             )
         return tensor
 
-    map_tensors(batch, check)
+    map_tensors(batch, require_equal_samples)
 
+    def slice_batch(rows: slice) -> Any:
+        sliced = _slice_lists(batch, samples, rows)
+        return map_tensors(sliced, lambda tensor: tensor[rows] if tensor.ndim else tensor)
 
-def _slice_batch(batch: Any, samples: int, rows: slice) -> Any:
-    """Return some samples of a batch."""
-    sliced = _slice_lists(batch, samples, rows)
-    return map_tensors(sliced, lambda tensor: tensor[rows] if tensor.ndim else tensor)
+    return [slice_batch(slice(start, start + size)) for start in range(0, samples, size)]
 
 
 def _slice_lists(item: Any, samples: int, rows: slice) -> Any:
@@ -82,6 +72,6 @@ def _slice_lists(item: Any, samples: int, rows: slice) -> Any:
         return [_slice_lists(part, samples, rows) for part in item]
     if type(item) is tuple:
         return tuple(_slice_lists(part, samples, rows) for part in item)
-    if isinstance(item, Mapping) and type(item) is dict:
+    if type(item) is dict:
         return {key: _slice_lists(part, samples, rows) for key, part in item.items()}
     return item

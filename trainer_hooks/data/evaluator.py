@@ -12,8 +12,6 @@ from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trainer_hooks.clock.clock import Clock
     from trainer_hooks.clock.timing import Time
 
@@ -69,40 +67,27 @@ class Evaluator:
             where = f"Evaluator {label!r}"
             when = parse_when(self.eval_interval, "eval_interval", where, bare=TimeUnit.EPOCH)
             set_(self, "when", when)
-        if self.metric_names is not None:
-            set_(self, "patterns", tuple(map(self._pattern, self._names())))
+        if self.metric_names is None:
+            return
+        if isinstance(self.metric_names, str) or not isinstance(self.metric_names, Iterable):
+            raise OptionError(
+                f"metric_names {self.metric_names!r} of Evaluator {label!r}: it must be a list of "
+                'regular expressions, as in ["acc", "loss"].'
+            )
+        patterns = []
+        for name in self.metric_names:
+            try:
+                patterns.append(re.compile(name))
+            except (re.error, TypeError) as error:
+                raise OptionError(
+                    f"metric_names of Evaluator {label!r}: {name!r} is no regular expression "
+                    f"({error}). Escape what is special in it with re.escape."
+                ) from None
+        set_(self, "patterns", tuple(patterns))
 
     def keeps(self, name: str) -> bool:
         """Return whether a metric of this name is kept."""
         return self.patterns is None or any(p.search(name) for p in self.patterns)
-
-    def _names(self) -> list[str]:
-        """Return the metric names as a list.
-
-        Raises:
-            OptionError: they are a single text, or not iterable.
-        """
-        names = self.metric_names
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise OptionError(
-                f"metric_names {names!r} of Evaluator {self.label!r}: it must be a list of regular "
-                'expressions, as in ["acc", "loss"].'
-            )
-        return list(names)
-
-    def _pattern(self, name: str) -> re.Pattern[str]:
-        """Return a compiled regular expression.
-
-        Raises:
-            OptionError: it is not valid.
-        """
-        try:
-            return re.compile(name)
-        except (re.error, TypeError) as error:
-            raise OptionError(
-                f"metric_names of Evaluator {self.label!r}: {name!r} is no regular expression "
-                f"({error}). Escape what is special in it with re.escape."
-            ) from None
 
 
 def evaluators_in(source: Any) -> list[Evaluator]:
@@ -113,12 +98,9 @@ def evaluators_in(source: Any) -> list[Evaluator]:
     """
     if isinstance(source, Evaluator):
         return [source]
-    if isinstance(source, Mapping):
-        items = list(source.values())
-    elif isinstance(source, list | tuple):
-        items = list(source)
-    else:
+    if not isinstance(source, Mapping | list | tuple):
         return []
+    items = list(source.values() if isinstance(source, Mapping) else source)
     evaluators = [item for item in items if isinstance(item, Evaluator)]
     if evaluators and len(evaluators) < len(items):
         raise OptionError(
@@ -126,14 +108,10 @@ def evaluators_in(source: Any) -> list[Evaluator]:
             'Evaluator("a label", loader), or none.'
         )
     labels = [evaluator.label for evaluator in evaluators]
-    for label in _duplicates(labels):
+    repeated = next((label for i, label in enumerate(labels) if label in labels[:i]), None)
+    if repeated is not None:
         raise OptionError(
-            f"label {label!r} of Evaluator: two of them have it, and their metrics would have one "
-            "name. Give each a label of its own."
+            f"label {repeated!r} of Evaluator: two of them have it, and their metrics would have "
+            "one name. Give each a label of its own."
         )
     return evaluators
-
-
-def _duplicates(labels: list[str]) -> Iterator[str]:
-    """Yield the labels that occur a second time."""
-    return (label for index, label in enumerate(labels) if label in labels[:index])

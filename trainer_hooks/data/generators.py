@@ -8,6 +8,7 @@ import random
 import sys
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from types import (
@@ -24,14 +25,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.utils.data import DataLoader
 
-from trainer_hooks.data.fingerprint import fingerprint
-from trainer_hooks.runtime import rng
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
 __all__ = [
-    "DrawDetector",
     "StatefulGenerator",
     "draw_salt",
     "generator_states",
@@ -77,14 +74,11 @@ class _ClassTraits:
 
     Attributes:
         is_leaf: whether an object is data, code or a name, which holds no other object.
-        children: yields the objects that it holds beside its attributes, with their step in the
-            path.
         slots: its slots: index of the class in the MRO, and name.
         skipped_attributes: attributes that are not followed.
     """
 
     is_leaf: bool
-    children: Callable[[Any], Iterable[tuple[str, Any]]] | None
     slots: tuple[tuple[int, str], ...]
     skipped_attributes: frozenset[str]
 
@@ -112,7 +106,21 @@ def walk_objects(name: str, owner: Any, seen_ids: set[int]) -> Iterator[tuple[st
         seen_ids.add(id(item))
         remaining -= 1
         yield path, item
-        for step, child in _children(item, traits_of[type(item)]):
+        traits = traits_of[type(item)]
+        children = list(_contents(item))
+        try:
+            # Not vars(item): a class may override `__getattribute__` with code that must not run.
+            attributes = object.__getattribute__(item, "__dict__")
+        except AttributeError:  # an object with slots only
+            attributes = {}
+        skipped = traits.skipped_attributes
+        children += [
+            (f".{name}", child) for name, child in [*attributes.items()] if name not in skipped
+        ]
+        for index, name in traits.slots:
+            with suppress(AttributeError):  # an empty slot
+                children.append((f".{name}", vars(type(item).__mro__[index])[name].__get__(item)))
+        for step, child in children:
             if id(child) not in seen_ids and not traits_of[type(child)].is_leaf:
                 queue.append((path + step, child))
 
@@ -138,9 +146,6 @@ def _inspect_class(cls: type) -> _ClassTraits:
         or hasattr(cls, "__array__")
         or str(cls.__module__).startswith(_RUN_OBJECTS)
     )
-    children = next(
-        (children for classes, children in _CHILDREN_OF if issubclass(cls, classes)), None
-    )
     slots = (
         (path, name)
         for path, base in enumerate(cls.__mro__)
@@ -152,70 +157,33 @@ def _inspect_class(cls: type) -> _ClassTraits:
     if issubclass(cls, DataLoader):
         # The iterator of persistent workers belongs to the epoch, and holds queues and processes.
         skipped_attributes |= {"_iterator"}
-    return _ClassTraits(is_leaf, children, tuple(slots), skipped_attributes)
+    return _ClassTraits(is_leaf, tuple(slots), skipped_attributes)
 
 
-def _children(item: Any, cls: _ClassTraits) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that an object holds, with their step in the path."""
-    if cls.children is not None:
-        yield from cls.children(item)
-    try:
-        # Not vars(item): a class may override `__getattribute__` with code that must not run here.
-        attributes = object.__getattribute__(item, "__dict__")
-    except AttributeError:  # an object with slots only
-        attributes = {}
-    for name, child in tuple(attributes.items()):
-        if name not in cls.skipped_attributes:
+def _contents(item: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that a container, function, partial, method or torch module holds."""
+    # By the type and not by isinstance, which would read the object's own `__class__`.
+    cls = type(item)
+    if issubclass(cls, dict):
+        for key, child in islice(item.items(), _MAX_ITEMS):
+            # Other keys have no stable text for the path.
+            if isinstance(key, str | int):
+                yield f"[{key!r}]", child
+    elif issubclass(cls, (list, tuple, set, frozenset, deque)):
+        for position, child in enumerate(islice(item, _MAX_ITEMS)):
+            yield f"[{position}]", child
+    elif issubclass(cls, FunctionType):
+        for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
+            with suppress(ValueError):  # a cell that is not set yet
+                yield f".{name}", cell.cell_contents
+        yield from ((".__defaults__", item.__defaults__), (".__kwdefaults__", item.__kwdefaults__))
+    elif issubclass(cls, (MethodType, BuiltinMethodType)):
+        yield from ((".__self__", item.__self__), (".__func__", getattr(item, "__func__", None)))
+    elif issubclass(cls, functools.partial):
+        yield from ((".func", item.func), (".args", item.args), (".keywords", item.keywords))
+    elif issubclass(cls, torch.nn.Module):
+        for name, child in item._modules.items():  # noqa: SLF001 - torch's name
             yield f".{name}", child
-    for path, name in cls.slots:
-        try:
-            yield f".{name}", vars(type(item).__mro__[path])[name].__get__(item)
-        except AttributeError:  # an empty slot
-            continue
-
-
-def _in_dict(item: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a dict whose keys are texts or integers."""
-    for key, child in islice(item.items(), _MAX_ITEMS):
-        # Other keys have no stable text for the path.
-        if isinstance(key, str | int):
-            yield f"[{key!r}]", child
-
-
-def _in_sequence(item: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the items of a sequence or set."""
-    return ((f"[{path}]", child) for path, child in enumerate(islice(item, _MAX_ITEMS)))
-
-
-def _in_function(item: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a function's closure and its defaults."""
-    for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
-        try:
-            yield f".{name}", cell.cell_contents
-        except ValueError:  # a cell that is not set yet
-            continue
-    yield from ((".__defaults__", item.__defaults__), (".__kwdefaults__", item.__kwdefaults__))
-
-
-def _in_module(item: torch.nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the children of a torch module."""
-    return ((f".{name}", child) for name, child in item._modules.items())  # noqa: SLF001 - as it is
-
-
-_CHILDREN_OF: tuple[tuple[Any, Callable[[Any], Iterable[tuple[str, Any]]]], ...] = (
-    (dict, _in_dict),
-    ((list, tuple, set, frozenset, deque), _in_sequence),
-    (FunctionType, _in_function),
-    (MethodType, lambda item: ((".__self__", item.__self__), (".__func__", item.__func__))),
-    (BuiltinMethodType, lambda item: ((".__self__", item.__self__),)),
-    (
-        functools.partial,
-        lambda item: (
-            (".func", item.func), (".args", item.args), (".keywords", item.keywords),
-        ),
-    ),
-    (torch.nn.Module, _in_module),
-)  # fmt: skip
 
 
 class StatefulGenerator(Protocol):
@@ -253,59 +221,17 @@ class _NumpyGenerator:
 
     def get_state(self) -> Any:
         """Return the bit generator's state with tensors in place of arrays."""
-        return _to_tensors(self._bit_generator().state)
+        if hasattr(self.generator, "bit_generator"):
+            return _to_tensors(self.generator.bit_generator.state)
+        # Not the default, a tuple: it would lose the cached second normal.
+        return _to_tensors(self.generator.get_state(legacy=False))
 
     def set_state(self, state: Any) -> None:
         """Restore a state that `get_state` returned."""
-        self._bit_generator().state = _to_arrays(state)
-
-    def _bit_generator(self) -> Any:
-        """Return the object whose attribute `state` holds the state."""
         if hasattr(self.generator, "bit_generator"):
-            return self.generator.bit_generator
-        return _LegacyBitGenerator(self.generator)
-
-
-class _LegacyBitGenerator:
-    """Wrapper of a `RandomState` whose `state` includes the cached second normal."""
-
-    def __init__(self, generator: Any) -> None:
-        self._generator = generator
-
-    @property
-    def state(self) -> Any:
-        return self._generator.get_state(legacy=False)
-
-    @state.setter
-    def state(self, value: Any) -> None:
-        self._generator.set_state(value)
-
-
-class DrawDetector:
-    """Detect whether random numbers were drawn, globally on the host or from given generators.
-
-    Args:
-        generators: the generators by path.
-    """
-
-    def __init__(self, generators: Mapping[str, StatefulGenerator]) -> None:
-        self._generators = generators
-        self.restart()
-
-    def restart(self) -> None:
-        """Start again: detect only draws from now on."""
-        self._states = self._read_states()
-        self._random_state = rng.host_random_state()
-
-    @property
-    def has_drawn(self) -> bool:
-        """Whether a number was drawn since the start."""
-        return self._read_states() != self._states or rng.has_drawn_since(self._random_state)
-
-    def _read_states(self) -> dict[str, Any]:
-        """Return a fingerprint of each generator's state."""
-        states = generator_states(self._generators)
-        return {path: fingerprint(state) for path, state in states.items()}
+            self.generator.bit_generator.state = _to_arrays(state)
+        else:
+            self.generator.set_state(_to_arrays(state))
 
 
 def generators_in(owners: Mapping[str, Any]) -> dict[str, StatefulGenerator]:
@@ -318,7 +244,14 @@ def generators_in(owners: Mapping[str, Any]) -> dict[str, StatefulGenerator]:
         owners: objects to search, by the first part of the path, such as `"module"`.
     """
     generators: dict[str, StatefulGenerator] = {}
-    seen_ids = _global_generator_ids()
+    global_generators = [torch.default_generator, *torch.cuda.default_generators]
+    # The global ones can be reached by way of their methods, which objects may hold.
+    seen_ids = {id(one) for one in (*global_generators, random._inst)}  # noqa: SLF001
+    numpy = sys.modules.get("numpy")
+    of_numpy: tuple[type, ...] = ()
+    if numpy is not None:
+        seen_ids.add(id(numpy.random.mtrand._rand))  # noqa: SLF001
+        of_numpy = numpy.random.Generator, numpy.random.RandomState
     for name, owner in owners.items():
         for path, item in walk_objects(name, owner, seen_ids):
             cls = type(item)
@@ -326,7 +259,7 @@ def generators_in(owners: Mapping[str, Any]) -> dict[str, StatefulGenerator]:
                 generators[path] = item
             elif issubclass(cls, random.Random) and not issubclass(cls, random.SystemRandom):
                 generators[path] = _PythonGenerator(item)
-            elif _is_numpy(cls):
+            elif issubclass(cls, of_numpy):
                 generators[path] = _NumpyGenerator(item)
     return generators
 
@@ -346,20 +279,17 @@ def restore_generators(
         states: return value of `generator_states`; or a list, as in older checkpoints, whose states
             go to the first generators of the right type.
     """
-    if isinstance(states, Mapping):
-        pairs = [(generators[path], states[path]) for path in states if path in generators]
-    else:
-        remaining, pairs = list(generators.values()), []
+    if not isinstance(states, Mapping):
+        remaining, by_path = dict(generators), {}
         for state in states:
-            generator = next(
-                (generator for generator in remaining if _can_take(generator, state)), None
-            )
-            if generator is not None:
-                remaining.remove(generator)
-                pairs.append((generator, state))
-    for generator, state in pairs:
-        if _can_take(generator, state):
-            generator.set_state(state)
+            path = next((path for path in remaining if _can_take(remaining[path], state)), None)
+            if path is not None:
+                by_path[path] = state
+                del remaining[path]
+        states = by_path
+    for path, state in states.items():
+        if path in generators and _can_take(generators[path], state):
+            generators[path].set_state(state)
 
 
 def _can_take(generator: StatefulGenerator, state: Any) -> bool:
@@ -370,16 +300,6 @@ def _can_take(generator: StatefulGenerator, state: Any) -> bool:
         return isinstance(state, tuple | list)
     own_state: Any = generator.get_state()
     return isinstance(state, dict) and state["bit_generator"] == own_state["bit_generator"]
-
-
-def _global_generator_ids() -> set[int]:
-    """Return the ids of the global generators."""
-    numpy = sys.modules.get("numpy")
-    generators: list[Any] = [torch.default_generator, *torch.cuda.default_generators]
-    generators.append(random._inst)  # noqa: SLF001 - reached by way of its methods
-    if numpy is not None:
-        generators.append(numpy.random.mtrand._rand)  # noqa: SLF001 - likewise
-    return {id(one) for one in generators}
 
 
 def draw_salt(generator: StatefulGenerator) -> int:
@@ -405,14 +325,6 @@ def reseed(generator: StatefulGenerator, seed: int) -> None:
     else:
         # NumPy's legacy generator takes seeds below 2**32 only.
         wrapped.seed(seed % 2**32)
-
-
-def _is_numpy(cls: type) -> bool:
-    """Return whether a class is one of NumPy's generators."""
-    numpy = sys.modules.get("numpy")
-    if numpy is None:
-        return False
-    return issubclass(cls, (numpy.random.Generator, numpy.random.RandomState))
 
 
 def _to_tensors(state: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from trainer_hooks.data.loaders import copy_loader, has_indices
+from trainer_hooks.data.workers import replaced_sampler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,10 +64,5 @@ def recording_indices(loader: Any) -> Iterator[tuple[Any, IndexRecorder | None]]
         return
     # Only the author of a subclass knows how to construct it, so the loader itself temporarily gets
     # the recording sampler.
-    original_sampler = vars(loader)[name]
-    # Through vars: DataLoader.__setattr__ refuses another sampler after construction.
-    vars(loader)[name] = recorder
-    try:
+    with replaced_sampler(loader, lambda _: recorder):
         yield loader, recorder
-    finally:
-        vars(loader)[name] = original_sampler

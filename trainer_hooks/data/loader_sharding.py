@@ -16,9 +16,7 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 
 from trainer_hooks._log import warn
-from trainer_hooks.data.combined_loader import CombinedLoader
-from trainer_hooks.data.loader_inspection import describe_loader
-from trainer_hooks.data.loaders import copy_loader
+from trainer_hooks.data.loaders import CombinedLoader, copy_loader, describe_loader
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime.rng import isolated, reseed
 
@@ -45,7 +43,13 @@ def shard_loader(loader: Any, topology: Topology, *, is_training: bool) -> Any:
     if isinstance(loader, CombinedLoader):
         return loader.mapped(lambda part: shard_loader(part, topology, is_training=is_training))
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
-        _warn_of_unsharded(loader)
+        warn(
+            f"the loader {describe_loader(loader)} cannot be shared among processes, as it has no "
+            "indices: let it give each process its own part, as by trainer.global_rank and "
+            "trainer.world_size, and pass Trainer(use_distributed_sampler=False), which leaves out "
+            "this message.",
+            TrainerHooksWarning,
+        )
         return loader
     if _is_sharded(loader, topology):
         return loader
@@ -63,13 +67,12 @@ def shard_loader(loader: Any, topology: Topology, *, is_training: bool) -> Any:
         return copy_loader(
             loader, batch_sampler=ShardedSampler(batch_sampler, topology, is_even=is_training)
         )
-    sampler = loader.sampler
-    is_plain = isinstance(sampler, SequentialSampler) or type(sampler) is RandomSampler
+    sampler: Any = loader.sampler
     if (
         is_training
-        and is_plain
+        and (isinstance(sampler, SequentialSampler) or type(sampler) is RandomSampler)
         and not getattr(sampler, "replacement", False)
-        and _covers_dataset_once(loader)
+        and len(sampler) == len(loader.dataset)  # type: ignore[arg-type]
     ):
         # torch's own sampler where it fits, so that the order equals that of a loop written by
         # hand.
@@ -173,23 +176,6 @@ def _is_sharded(loader: DataLoader[Any], topology: Topology) -> bool:
             )
         return True
     return False
-
-
-def _covers_dataset_once(loader: DataLoader[Any]) -> bool:
-    """Return whether the loader's sampler yields as many samples as the data set has."""
-    sampler: Any = loader.sampler
-    return len(sampler) == len(loader.dataset)  # type: ignore[arg-type]
-
-
-def _warn_of_unsharded(loader: Any) -> None:
-    """Warn that each rank gets the whole loader, as it has no indices."""
-    warn(
-        f"the loader {describe_loader(loader)} cannot be shared among processes, as it has no "
-        "indices: let it give each process its own part, as by trainer.global_rank and "
-        "trainer.world_size, and pass Trainer(use_distributed_sampler=False), which leaves out "
-        "this message.",
-        TrainerHooksWarning,
-    )
 
 
 def _common_seed() -> int:

@@ -1,10 +1,15 @@
-"""Normalise loaders and copy them with another sampler."""
+"""Loaders: their length and text in messages; several as one; copies with another sampler."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping
+from itertools import count
+from reprlib import Repr
+from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
 from torch.utils.data import (
     DataLoader,
     Dataset,
@@ -14,23 +19,312 @@ from torch.utils.data import (
     SubsetRandomSampler,
 )
 
-from trainer_hooks.data.combined_loader import CombinedLoader
-from trainer_hooks.data.loader_inspection import (
-    describe_loader,
-    is_loader_collection,
-    iterate_loaders,
-)
+from trainer_hooks.data.workers import reproducible_iterator
 from trainer_hooks.errors import DataError
+from trainer_hooks.runtime import rng
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
+    "CombinedLoader",
+    "apply_batch_limit",
     "as_eval_loaders",
     "as_train_loader",
     "copy_loader",
+    "describe_loader",
     "has_indices",
     "individual_loaders",
+    "is_loader_collection",
+    "iterate_loaders",
+    "loaders_in",
+    "map_loaders",
+    "nest_like",
+    "no_batch_message",
+    "number_of_batches",
+    "sample_counts",
     "set_epoch",
+    "shortage_message",
     "without_shuffling",
 ]
+
+
+class _LoaderRepr(Repr):
+    """A shortened `repr`; tensors show their shape. `Repr` finds methods by type name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxother = self.maxstring = 120
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 2
+        self.maxlevel = 3
+
+    def repr_Tensor(self, tensor: Tensor, _level: int) -> str:  # noqa: N802 - by the type's name
+        """Return the tensor's shape, such as `Tensor(8, 32)`."""
+        return f"Tensor({', '.join(map(str, tensor.shape))})"
+
+
+_LOADER_REPR = _LoaderRepr()
+
+
+def describe_loader(loader: Any) -> str:
+    """Return a short text about a loader for messages."""
+    return _LOADER_REPR.repr(loader)
+
+
+def number_of_batches(loader: Any) -> int | float:
+    """Return the length of a loader, or infinity if it has none."""
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return math.inf
+
+
+def sample_counts(loader: Any, batches: int | float) -> tuple[int, int] | None:
+    """Return the samples of one batch of a DataLoader, and those of `batches` batches together.
+
+    It is None for a loader that does not tell, such as one with a batch sampler or an iterable.
+    """
+    size = getattr(loader, "batch_size", None)
+    sampler = getattr(loader, "sampler", None)
+    if not isinstance(size, int) or sampler is None or batches == math.inf:
+        return None
+    num_samples = number_of_batches(sampler)  # the length of a sampler is in samples
+    return None if num_samples == math.inf else (size, int(min(num_samples, size * batches)))
+
+
+def no_batch_message(description: str, loader: Any) -> str:
+    """Return the error message for a loader that gave no batch.
+
+    Args:
+        description: how the message names the loader.
+        loader: the loader.
+    """
+    if hasattr(loader, "__next__"):
+        return (
+            f"{description} gave no batch: {describe_loader(loader)} is an iterator, which can be "
+            "gone through only once. Pass what begins anew each time, such as a DataLoader or a "
+            "list."
+        )
+    return (
+        f"{description} gave no batch: {describe_loader(loader)} must give at least one each time "
+        "it is iterated. Check the length of its data, and drop_last."
+    )
+
+
+def apply_batch_limit(size: int | float, limit: int | float, option: str) -> int | float:
+    """Return how many of `size` batches a `limit_*_batches` option allows.
+
+    Raises:
+        DataError: a fraction of an unknown length, or one that leaves no batch.
+    """
+    if isinstance(limit, int) or limit == 0.0:
+        return min(size, int(limit))
+    if limit == 1.0:
+        return size
+    if size == math.inf:
+        raise DataError(
+            f"Trainer({option}={limit!r}) asks for a fraction of a loader that has no length: give "
+            f"a number of batches as an int, such as {option}=100, or give the loader a __len__."
+        )
+    count = int(size * limit)
+    if count == 0 < size:
+        raise DataError(
+            f"Trainer({option}={limit!r}) leaves none of the {size} batches of a loader: a share "
+            f"must leave at least one. Use {option}={1 / size:.2g} or more, or 1 for one batch."
+        )
+    return count
+
+
+def shortage_message(loader: Any, purpose: str, count: int) -> str:
+    """Return the message for a loader that gave fewer batches than its length."""
+    return (
+        f"the {purpose} loader {describe_loader(loader)} ended after {count} batches, but its "
+        f"length is {number_of_batches(loader)}: a StopIteration that its data set raises ends it, "
+        "too. Mend its __len__, or what it loads."
+    )
+
+
+def is_loader_collection(source: Any) -> bool:
+    """Return whether `source` is a dict or list of loaders; a list of batches is a loader."""
+    if not isinstance(source, list | tuple) or not source:
+        return isinstance(source, Mapping)
+    return any(map(_holds_loader, source)) or not any(map(_is_batch, source))
+
+
+def iterate_loaders(source: Any) -> Iterator[Any]:
+    """Yield the loaders of a list or dict in order, also from nested lists and dicts."""
+    for item in source.values() if isinstance(source, Mapping) else source:
+        if is_loader_collection(item):
+            yield from iterate_loaders(item)
+        else:
+            yield item
+
+
+def map_loaders(source: Any, convert_loader: Callable[[Any], Any]) -> Any:
+    """Return lists and dicts nested like `source`, with `convert_loader` applied to each loader."""
+    items = source.items() if isinstance(source, Mapping) else enumerate(source)
+    converted = {
+        key: map_loaders(item, convert_loader)
+        if is_loader_collection(item)
+        else convert_loader(item)
+        for key, item in items
+    }
+    return converted if isinstance(source, Mapping) else list(converted.values())
+
+
+def nest_like(source: Any, loaders: Sequence[Any]) -> Any:
+    """Return loaders in lists and dicts nested like `source`, or the only one."""
+    remaining = iter(loaders)
+    return (
+        map_loaders(source, lambda _: next(remaining))
+        if is_loader_collection(source)
+        else next(remaining)
+    )
+
+
+def loaders_in(source: Any) -> list[Any]:
+    """Return the loaders of a list or dict, or the only one, or an empty list for None."""
+    if source is None:
+        return []
+    return list(iterate_loaders(source)) if is_loader_collection(source) else [source]
+
+
+def _holds_loader(item: Any) -> bool:
+    """Return whether this is a loader of torch, or a collection that begins with one."""
+    if isinstance(item, Mapping):
+        return any(map(_holds_loader, item.values()))
+    if isinstance(item, list | tuple):
+        # Only the first item: it may be a long list of batches.
+        return bool(item) and _holds_loader(item[0])
+    return isinstance(item, DataLoader | Dataset)
+
+
+def _is_batch(item: Any) -> bool:
+    """Return whether a list item looks like a batch, and not like a loader."""
+    if isinstance(item, Tensor | list | tuple | Mapping | str | bytes):
+        return True
+    # Arrays and the batch classes of libraries are iterable as well.
+    is_array = hasattr(item, "__array__") or callable(getattr(item, "to", None))
+    return is_array or not hasattr(item, "__iter__")
+
+
+_END = object()
+_MAX_SEED = 2**32
+_MODES = ("max_size_cycle", "min_size", "max_size", "sequential")
+
+
+class CombinedLoader:
+    """Combine several loaders: a batch of each at a time, or one loader after another.
+
+    Args:
+        iterables: a list or dict of loaders, or nested ones; a batch is then a list or dict of
+            their batches, nested alike.
+        mode: `"min_size"` ends with the shortest loader, `"max_size_cycle"` restarts loaders until
+            the longest has ended, `"max_size"` yields None for a loader that has ended.
+            `"sequential"` iterates over one loader after another, with a batch of one at a time.
+    """
+
+    def __init__(
+        self, iterables: Sequence[Any] | Mapping[Any, Any], mode: str = "min_size"
+    ) -> None:
+        if mode not in _MODES:
+            raise DataError(f"CombinedLoader(mode={mode!r}): must be one of {', '.join(_MODES)}.")
+        if not iterables:
+            raise DataError("CombinedLoader was given no loader: it needs at least one.")
+        # The attribute's name is part of the paths of generators in checkpoints: do not rename it.
+        self.loaders = iterables
+        self.mode = mode
+
+    @property
+    def iterables(self) -> Any:
+        """The loaders as they were passed."""
+        return self.loaders
+
+    @property
+    def flattened(self) -> list[Any]:
+        """The loaders in a list."""
+        return list(iterate_loaders(self.loaders))
+
+    def mapped(self, convert_loader: Callable[[Any], Any]) -> CombinedLoader:
+        """Return a CombinedLoader of the same nesting with each loader converted."""
+        return CombinedLoader(map_loaders(self.loaders, convert_loader), self.mode)
+
+    def __len__(self) -> int:
+        sizes = [number_of_batches(loader) for loader in self.flattened]
+        if self.mode == "sequential":
+            size = sum(sizes)
+        else:
+            size = min(sizes) if self.mode == "min_size" else max(sizes)
+        if size == math.inf:
+            raise TypeError("a combined loader has no length where one of its loaders has none")
+        return int(size)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (
+            self._iterate_sequentially() if self.mode == "sequential" else self._iterate_together()
+        )
+
+    def _iterate_sequentially(self) -> Iterator[Any]:
+        """Yield the batches of one loader after another; workers of the next start when it begins.
+
+        Starting workers draws from a separate random state, as for a loader that restarts.
+        """
+        seed = int(torch.randint(_MAX_SEED, ()))
+        for position, loader in enumerate(self.flattened):
+            if position == 0:
+                yield from reproducible_iterator(loader)
+            else:
+                with rng.SeparateRandomState((seed + position) % _MAX_SEED):
+                    iterator = reproducible_iterator(loader)
+                    first = next(iterator, _END)
+                if first is not _END:
+                    yield first
+                    yield from iterator
+
+    def _iterate_together(self) -> Iterator[Any]:
+        """Yield a nested batch with one batch of each loader."""
+        loaders = self.flattened
+        iterators = [reproducible_iterator(loader) for loader in loaders]
+        counter = count()
+        positions = map_loaders(self.loaders, lambda _: next(counter))
+        ended = [False] * len(iterators)
+        # A loader that restarts must not draw from the run's random state: how far that has
+        # advanced by then depends on the training, so a resume could not repeat the order.
+        seed = int(torch.randint(_MAX_SEED, ())) if self.mode == "max_size_cycle" else 0
+        while True:
+            batches: list[Any] = []
+            for position, loader in enumerate(loaders):
+                batch = next(iterators[position], _END)
+                if batch is _END:
+                    ended[position] = True
+                    if self.mode == "min_size" or all(ended):
+                        return
+                    batch = None
+                    if self.mode == "max_size_cycle":
+                        seed = (seed + 1) % _MAX_SEED
+                        with rng.SeparateRandomState(seed):
+                            iterators[position] = reproducible_iterator(loader)
+                            batch = next(iterators[position], _END)
+                        if batch is _END:
+                            raise DataError(
+                                f"loader {loader!r} of a CombinedLoader gives no batch: it cannot "
+                                "be repeated until the longest has ended. Leave it out, or give a "
+                                "loader that can be iterated more than once."
+                            )
+                batches.append(batch)
+            yield _nest_batches(batches, positions)
+
+
+def _nest_batches(batches: list[Any], positions: Any) -> Any:
+    """Return the batches in lists and dicts nested like `positions`, which holds their indices."""
+    if isinstance(positions, int):
+        return batches[positions]
+    if isinstance(positions, dict):
+        return {
+            name: _nest_batches(batches, position_in_batch)
+            for name, position_in_batch in positions.items()
+        }
+    return [_nest_batches(batches, position_in_batch) for position_in_batch in positions]
 
 
 def as_train_loader(source: Any) -> Any:
@@ -83,8 +377,13 @@ def _require_iterable(loader: Any, purpose: str) -> Any:
 
 
 def set_epoch(loader: Any, epoch: int) -> None:
-    """Call `set_epoch` of the loader and its samplers where they have it."""
-    for part in _loaders_and_samplers(loader):
+    """Call `set_epoch` of the loader and its samplers where they have it, once of each object."""
+    parts: dict[int, Any] = {}
+    for single in individual_loaders(loader):
+        batch_sampler = getattr(single, "batch_sampler", None)
+        samplers = getattr(single, "sampler", None), getattr(batch_sampler, "sampler", None)
+        parts.update((id(part), part) for part in (single, samplers[0], batch_sampler, samplers[1]))
+    for part in parts.values():
         method = getattr(part, "set_epoch", None)
         if callable(method):
             method(epoch)
@@ -101,22 +400,6 @@ def has_indices(loader: Any) -> bool:
     Then the batches depend on nothing but the indices and the data set.
     """
     return type(loader) is DataLoader and not isinstance(loader.dataset, IterableDataset)
-
-
-def _loaders_and_samplers(loader: Any) -> list[Any]:
-    """Return a loader, or several combined, with their samplers, each object once."""
-    parts: list[Any] = []
-    for single in individual_loaders(loader):
-        batch_sampler = getattr(single, "batch_sampler", None)
-        for part in (
-            single,
-            getattr(single, "sampler", None),
-            batch_sampler,
-            getattr(batch_sampler, "sampler", None),
-        ):
-            if part is not None and not any(part is other for other in parts):
-                parts.append(part)
-    return parts
 
 
 def copy_loader(

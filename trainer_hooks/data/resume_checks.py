@@ -1,24 +1,28 @@
-"""Check on resume that a loader yields the batches that the interrupted epoch would have had."""
+"""Checks on resume that a loader yields the batches that the interrupted epoch would have had."""
 
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
+import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
 from trainer_hooks._log import warn
-from trainer_hooks.data.fingerprint import differing_part, fingerprint
-from trainer_hooks.data.loader_inspection import describe_loader, number_of_batches
-from trainer_hooks.data.loaders import individual_loaders
+from trainer_hooks.data.loaders import describe_loader, individual_loaders, number_of_batches
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 __all__ = [
+    "LastBatch",
     "compare_last",
     "describe_structure",
+    "differing_part",
+    "fingerprint",
     "require_same",
     "warn_of_changes",
     "warn_of_workers",
@@ -26,6 +30,86 @@ __all__ = [
 
 _WORKERS = "num_workers"
 _IS_STREAM = "is a stream"
+_MAX_PARTS = 64
+_MAX_NUMBERS = 2**18
+_MAX_DEPTH = 4
+
+
+class LastBatch:
+    """The last batch that was fetched, so that a checkpoint can hold its fingerprint.
+
+    Many training steps remove labels from the batch or add inputs to it. So a dict or list is
+    copied, one level deep.
+    """
+
+    def __init__(self) -> None:
+        self._batch: Any = None
+        self._restored_fingerprint: dict[str, list[int]] = {}
+
+    def keep(self, batch: Any) -> None:
+        """Keep a batch in place of the previous one."""
+        self._batch = batch.copy() if type(batch) is dict or type(batch) is list else batch
+
+    def forget(self, restored_fingerprint: dict[str, list[int]] | None = None) -> None:
+        """Drop the batch; after a resume only its fingerprint is known."""
+        self._batch, self._restored_fingerprint = None, restored_fingerprint or {}
+
+    @property
+    def fingerprint(self) -> dict[str, list[int]]:
+        """Fingerprint of the batch; empty without one."""
+        return self._restored_fingerprint if self._batch is None else fingerprint(self._batch)
+
+
+def fingerprint(batch: Any) -> dict[str, list[int]]:
+    """Return, by path, a version and a digest of each tensor, number and string in a nested batch.
+
+    The version is the number of in-place changes of a tensor: after different changes by a training
+    step, digests tell nothing about the data. Of a large tensor, a quarter of a million numbers are
+    read.
+    """
+    digests: dict[str, list[int]] = {}
+    for path, part in islice(_parts(batch, "batch", _MAX_DEPTH), _MAX_PARTS):
+        version, text = 0, ""
+        if isinstance(part, torch.Tensor):
+            # Inference tensors have no version counter.
+            version = 0 if part.is_inference() else part._version  # noqa: SLF001 - torch's name
+            # Conjugated and negated views store other bytes than their values.
+            flat = part.resolve_conj().resolve_neg().reshape(-1)
+            flat = flat[:: flat.numel() // _MAX_NUMBERS + 1].cpu().contiguous()
+            content = flat.view(torch.uint8).long()
+            # Weighted by position, so that the same values in another order give another sum.
+            checksum = int((content * torch.arange(1, len(content) + 1)).sum())
+            text = f"{part.dtype} {tuple(part.shape)} {checksum}"
+        digests[path] = [version, crc32((text or repr(part)).encode())]
+    return digests
+
+
+def differing_part(saved: dict[str, list[int]], present: dict[str, list[int]]) -> str:
+    """Return the path at which two batches differ, or an empty string if no difference shows.
+
+    A part that only one of them has, or whose versions differ, is ignored.
+    """
+    for path, (version, digest) in saved.items():
+        now = present.get(path)
+        if now is not None and now[0] == version and now[1] != digest:
+            return path
+    return ""
+
+
+def _parts(item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors, numbers and strings in dicts, lists and tuples, with their paths."""
+    if isinstance(item, torch.Tensor):
+        # Others have no plain bytes to read.
+        if item.layout is torch.strided and not (
+            item.is_meta or item.is_quantized or item.is_nested
+        ):
+            yield path, item.detach()
+    elif isinstance(item, int | float | str):
+        yield path, item
+    elif isinstance(item, dict | list | tuple) and depth:
+        items = item.items() if isinstance(item, dict) else enumerate(item)
+        for key, part in items:
+            yield from _parts(part, f"{path}[{key!r}]", depth - 1)
 
 
 def describe_structure(loader: Any) -> list[dict[str, int | float | str | None]]:
@@ -34,31 +118,27 @@ def describe_structure(loader: Any) -> list[dict[str, int | float | str | None]]
     for individual in individual_loaders(loader):
         size = number_of_batches(individual)
         batch_size = getattr(individual, "batch_size", None)
+        batch_sampler = getattr(individual, "batch_sampler", None)
         if batch_size is None:
-            batch_size = getattr(getattr(individual, "batch_sampler", None), "batch_size", None)
+            batch_size = getattr(batch_sampler, "batch_size", None)
         dataset = getattr(individual, "dataset", None)
         samples = number_of_batches(dataset)
         workers = getattr(individual, _WORKERS, None)
+        # The class that decides the order: a plain BatchSampler takes it from the sampler inside.
+        sampler = getattr(individual, "sampler", None)
+        if batch_sampler is not None and type(batch_sampler) is not BatchSampler:
+            sampler = batch_sampler
         structures.append(
             {
                 "number of batches": None if size == math.inf else size,
                 "batch_size": batch_size if isinstance(batch_size, int) else None,
                 "number of samples": None if samples == math.inf else samples,
                 _WORKERS: workers if isinstance(workers, int) else None,
-                "sampler": _sampler_name(individual),
+                "sampler": None if sampler is None else type(sampler).__qualname__,
                 _IS_STREAM: isinstance(dataset, IterableDataset),
             }
         )
     return structures
-
-
-def _sampler_name(loader: Any) -> str | None:
-    """Return the name of the class that decides the order of a loader's samples."""
-    batches = getattr(loader, "batch_sampler", None)
-    order_source = getattr(loader, "sampler", None)
-    if batches is not None and type(batches) is not BatchSampler:
-        order_source = batches
-    return None if order_source is None else type(order_source).__qualname__
 
 
 def require_same(loader: Any, state: dict[str, Any], generators: Collection[str]) -> None:
@@ -72,10 +152,17 @@ def require_same(loader: Any, state: dict[str, Any], generators: Collection[str]
     Raises:
         DataError: the loader differs; the message says how.
     """
-    changes = _list_changes(
-        state["shape"], describe_structure(loader), state.get("workers_have_drawn", True)
-    )
-    changes += _list_generator_changes(state["generators"], generators)
+    changes = _list_changes(loader, state["shape"], state.get("workers_have_drawn", True))
+    saved = state["generators"]
+    # Older checkpoints have a list of the generators' states, without paths.
+    is_list = isinstance(saved, list)
+    if len(saved) > len(generators) if is_list else set(saved) != set(generators):
+        before, after = (f" ({', '.join(map(str, paths))})" for paths in (saved, generators))
+        changes.append(
+            "the number of random generators of its own (generator=) "
+            f"was {len(saved)}{before if saved and not is_list else ''} and is "
+            f"{len(generators)}{after if generators else ''}"
+        )
     if changes:
         raise DataError(
             "the training loader is not the one of the epoch that was cut, so its batches cannot "
@@ -84,22 +171,9 @@ def require_same(loader: Any, state: dict[str, Any], generators: Collection[str]
         )
 
 
-def _list_generator_changes(saved: Collection[Any], present: Collection[str]) -> list[str]:
-    """Return how the random generators differ; older checkpoints only have their number."""
-    if len(saved) <= len(present) if isinstance(saved, list) else set(saved) == set(present):
-        return []
-    saved_paths, present_paths = (f" ({', '.join(map(str, paths))})" for paths in (saved, present))
-    if isinstance(saved, list) or not saved:
-        saved_paths = ""
-    counts = (
-        f"was {len(saved)}{saved_paths} and is {len(present)}{present_paths if present else ''}"
-    )
-    return [f"the number of random generators of its own (generator=) {counts}"]
-
-
 def warn_of_changes(loader: Any, saved: list[dict[str, Any]]) -> None:
     """Warn that further epochs differ from those of the interrupted run, if the loader changed."""
-    changes = _list_changes(saved, describe_structure(loader), False) if saved else []
+    changes = _list_changes(loader, saved, False) if saved else []
     if changes:
         warn(
             f"the training loader is not as it was: {'; '.join(changes)}. The run goes on with it "
@@ -154,30 +228,22 @@ def compare_last(loader: Any, last: Any, state: dict[str, Any]) -> None:
     )
 
 
-def _list_changes(
-    saved: list[dict[str, Any]], current: list[dict[str, Any]], workers_have_drawn: bool
-) -> list[str]:
-    """Return how loaders differ, as far as that changes their batches.
+def _list_changes(loader: Any, saved: list[dict[str, Any]], workers_have_drawn: bool) -> list[str]:
+    """Return how a loader differs from a saved structure, as far as that changes its batches.
 
     The number of workers matters if they draw random numbers, and for how they split a stream.
     """
-    changes: list[str] = []
-    # A difference in the number of loaders is reported below.
-    for old, new in zip(saved, current, strict=False):
-        number_matters = workers_have_drawn or bool(old.get(_IS_STREAM))
-        changes += [
-            f"{name} was {old_value} and is {new_value}"
-            for name, old_value, new_value in _differences(old, new)
-            if name != _WORKERS or number_matters
-        ]
+    current = describe_structure(loader)
+    changes = [
+        f"{name} was {value} and is {new[name]}"
+        # A difference in the number of loaders is reported below.
+        for old, new in zip(saved, current, strict=False)
+        for name, value in old.items()
+        if name != _IS_STREAM
+        and value is not None
+        and new.get(name) not in (None, value)
+        and (name != _WORKERS or workers_have_drawn or old.get(_IS_STREAM))
+    ]
     if len(saved) != len(current):
         changes.append(f"the number of loaders was {len(saved)} and is {len(current)}")
     return changes
-
-
-def _differences(saved: dict[str, Any], current: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name and both values of each property that is known of both loaders and differs."""
-    for name, old in saved.items():
-        new = current.get(name)
-        if name != _IS_STREAM and old is not None and new is not None and old != new:
-            yield name, old, new

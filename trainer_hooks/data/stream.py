@@ -1,41 +1,52 @@
-"""The data stream: training batches of each epoch, and how a resume returns to any of them."""
+"""The data stream: training batches of each epoch, and how a resume returns to any of them.
+
+A resume fast-forwards an epoch: it skips the batches that the interrupted run did, by index where
+possible. A sampler that is not torch's may draw random numbers item by item, while the training
+draws too. `isolated_items` gives it a separate random state, so that skipping repeats what it drew.
+"""
 
 from __future__ import annotations
 
 import math
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import DataLoader
-
-from trainer_hooks._log import warn
-from trainer_hooks.data.fast_forward import (
-    DeferredSampler,
-    has_custom_sampler,
-    isolated_items,
-    reason_for_loading,
-    skip_items,
-    with_deferred_sampler,
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
 )
-from trainer_hooks.data.fingerprint import LastBatch
+from torch.utils.data.distributed import DistributedSampler
+
+from trainer_hooks._log import log, warn
 from trainer_hooks.data.generators import (
-    DrawDetector,
     StatefulGenerator,
     generator_states,
     generators_in,
     restore_generators,
 )
-from trainer_hooks.data.loader_inspection import (
+from trainer_hooks.data.loaders import (
+    CombinedLoader,
     apply_batch_limit,
+    copy_loader,
+    has_indices,
+    individual_loaders,
     no_batch_message,
     number_of_batches,
+    set_epoch,
     shortage_message,
 )
-from trainer_hooks.data.loaders import has_indices, individual_loaders, set_epoch
 from trainer_hooks.data.resume_checks import (
+    LastBatch,
     compare_last,
     describe_structure,
+    fingerprint,
     require_same,
     warn_of_changes,
     warn_of_workers,
@@ -45,12 +56,11 @@ from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["LoaderPositions", "LookaheadIterator", "TrainStream"]
+__all__ = ["TrainStream", "isolated_items", "skip_items"]
 
-
-_COMPARE_REASON = "the last one is compared with what it was"
+_END = object()
 
 
 class TrainStream:
@@ -84,11 +94,12 @@ class TrainStream:
         self.loader = loader
         self._size = apply_batch_limit(number_of_batches(loader), limit, option)
         self.num_batches = self._size
+        self._keeps_position = has_state(loader)
         self._positions = LoaderPositions(loader)
         self._opened_loader: Any = loader
         self._deferred_sampler: DeferredSampler | None = None
-        if has_indices(loader) and has_custom_sampler(loader):
-            self._opened_loader, self._deferred_sampler = with_deferred_sampler(loader)
+        if has_indices(loader) and _has_custom_sampler(loader):
+            self._defer_sampler()
         self.last = LastBatch()
         self._opened_with: dict[str, Any] = {}
         self._lookahead: LookaheadIterator | None = None
@@ -137,9 +148,7 @@ class TrainStream:
         workers_drew = state.get("workers_have_drawn", True)
         # If workers drew random numbers, the loader's own position is not enough: the random state
         # of workers starts with the epoch.
-        has_loader_state = (
-            state["loader"] is not None and has_state(self.loader) and not workers_drew
-        )
+        has_loader_state = state["loader"] is not None and self._keeps_position and not workers_drew
         if not has_loader_state:
             self._positions.restore(self._opened_with.get("positions", []))
         # The loader is opened from the state of its first opening; the caller then restores the
@@ -181,6 +190,7 @@ class TrainStream:
             # Loaders with a state advance to the next epoch when their iterator is exhausted.
             next(self._stateful_iterator, None)
         self._opened_with = {}
+        # dropped: a reference would keep the workers of the epoch alive
         self._lookahead = self._stateful_iterator = None
         self.last.forget()
 
@@ -200,7 +210,7 @@ class TrainStream:
     def replayed(self, epoch: int) -> Iterator[Iterator[Any]]:
         """Yield an iterator over an epoch's batches once more, and restore the loader's state."""
         generators, positions = generator_states(self._generators()), self._positions.read()
-        loader_state = self.loader.state_dict() if has_state(self.loader) else None
+        loader_state = self.loader.state_dict() if self._keeps_position else None
         try:
             set_epoch(self.loader, epoch)
             with rng.isolated():
@@ -231,7 +241,7 @@ class TrainStream:
         """
         is_open = bool(self._opened_with)
         loader_state = None
-        if has_state(self.loader) and is_open:
+        if self._keeps_position and is_open:
             # The lookahead holds a batch that the training has not had: what counts is the state
             # before it.
             is_ahead = self._lookahead is not None and self.num_batches == math.inf
@@ -268,40 +278,35 @@ class TrainStream:
         self._lookahead = None
         if (
             has_indices(self.loader)
-            or has_state(self.loader)
+            or self._keeps_position
             or isinstance(self.loader, list | tuple)
         ):
             return reproducible_iterator(self._opened_loader)
         return isolated_items(lambda: reproducible_iterator(self.loader))
 
     def _iterate_after(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
-        """Open an epoch and skip its first batches, without loading them where possible."""
+        """Open an epoch and skip its first batches, without loading them where possible.
+
+        The last of them is loaded to compare it. With workers, as many batches are loaded as it
+        takes for each later batch to be loaded by the worker that would have loaded it in the
+        interrupted run.
+        """
+        if not num_done:
+            return self._iterate(epoch)
         workers = getattr(self.loader, "num_workers", 0)
         workers_drew = state.get("workers_have_drawn", True)
-        if num_done and has_indices(self.loader) and not (workers and workers_drew):
-            return self._iterate_by_index(epoch, num_done, workers, state)
-        iterator = self._iterate(epoch)
-        if num_done:
-            last = skip_items(iterator, num_done, reason_for_loading(self.loader))
+        if not has_indices(self.loader) or (workers and workers_drew):
+            iterator = self._iterate(epoch)
+            last = skip_items(iterator, num_done, self._reason_for_loading())
             compare_last(self.loader, last, state)
-        return iterator
-
-    def _iterate_by_index(
-        self, epoch: int, num_done: int, workers: int, state: dict[str, Any]
-    ) -> Iterator[Any]:
-        """Open an epoch, skip batches by index, and load the last of them to compare it.
-
-        With workers, as many batches are loaded as it takes for each later batch to be loaded by
-        the worker that would have loaded it in the interrupted run.
-        """
+            return iterator
         if self._deferred_sampler is None:
-            self._opened_loader, self._deferred_sampler = with_deferred_sampler(self.loader)
+            self._defer_sampler()
+        assert self._deferred_sampler is not None
         num_loaded = (num_done - 1) % max(workers, 1) + 1
         detector = DrawDetector(self._generators())
-        self._deferred_sampler.skip, self._deferred_sampler.on_first_item = (
-            num_done - num_loaded,
-            detector.restart,
-        )
+        self._deferred_sampler.skip = num_done - num_loaded
+        self._deferred_sampler.on_first_item = detector.restart
         iterator = self._iterate(epoch)
         # Only the iterator made above skips; workers of later epochs start at the beginning.
         self._deferred_sampler.skip = 0
@@ -309,26 +314,40 @@ class TrainStream:
             # Older versions opened an epoch before its first batch was requested, and saved this
             # state.
             rng.restore(self._opened_with["rng_at_first"])
-        last = skip_items(iterator, num_loaded, _COMPARE_REASON)
+        last = skip_items(iterator, num_loaded, "the last one is compared with what it was")
         self._deferred_sampler.on_first_item = bool
         # If loading draws random numbers, this batch got other ones than in the interrupted run.
         if not (self._have_workers_drawn() if workers else detector.has_drawn):
             compare_last(self.loader, last, state)
         return iterator
 
+    def _defer_sampler(self) -> None:
+        """Open a copy of the loader from now on, whose sampler is deferred and can skip items."""
+        name = "sampler" if self.loader.batch_sampler is None else "batch_sampler"
+        self._deferred_sampler = DeferredSampler(
+            getattr(self.loader, name), is_custom=_has_custom_sampler(self.loader)
+        )
+        self._opened_loader = copy_loader(self.loader, **{name: self._deferred_sampler})
+
+    def _reason_for_loading(self) -> str:
+        """Return why batches must be loaded to be skipped."""
+        if has_indices(self.loader) or self._keeps_position:
+            return "its workers draw random numbers, which depend on what they loaded before"
+        if isinstance(self.loader, CombinedLoader):
+            return "several loaders are combined"
+        if isinstance(self.loader, DataLoader) and type(self.loader) is not DataLoader:
+            return f"a {type(self.loader).__qualname__} may do anything in its iterator"
+        return "only by going through an iterable a place in it is found"
+
     def _observe(self, iterator: Iterator[Any], num_done: int) -> Iterator[Any]:
         """Return the iterator, wrapped or remembered as the type of the loader requires."""
         if self._size == math.inf:
             self._lookahead = iterator = LookaheadIterator(
-                self.loader, iterator, num_done, self._set_size
+                self.loader, iterator, num_done, partial(setattr, self, "num_batches")
             )
-        elif has_state(self.loader):
+        elif self._keeps_position:
             self._stateful_iterator = iterator
         return iterator
-
-    def _set_size(self, size: int) -> None:
-        """Set the number of batches once it is known."""
-        self.num_batches = size
 
     def _have_workers_drawn(self) -> bool:
         """Return whether workers drew random numbers in this epoch, or may have."""
@@ -379,17 +398,10 @@ class LoaderPositions:
             if state is not None:
                 loader.load_state_dict(state)
                 if _is_torchdata_loader(loader):
-                    _open_restored(loader)
-
-
-def _open_restored(loader: Any) -> None:
-    """Open a torchdata loader at its restored position, as it was open when the state was saved.
-
-    From a restored position such a loader continues, and after an iterator it starts again. The
-    interrupted run had an iterator, so its next epoch started again.
-    """
-    with rng.isolated():
-        reproducible_iterator(loader)
+                    # From a restored position it continues, and after an iterator it starts again.
+                    # The interrupted run had an iterator, so its next epoch started again.
+                    with rng.isolated():
+                        reproducible_iterator(loader)
 
 
 def _is_torchdata_loader(loader: Any) -> bool:
@@ -397,9 +409,6 @@ def _is_torchdata_loader(loader: Any) -> bool:
     return isinstance(loader, DataLoader) and any(
         part.__module__.partition(".")[0] == "torchdata" for part in type(loader).__mro__
     )
-
-
-_END = object()
 
 
 class LookaheadIterator:
@@ -423,7 +432,7 @@ class LookaheadIterator:
         num_done: int,
         on_size_known: Callable[[int], None],
     ) -> None:
-        self._loader = loader
+        self._stateful_loader = loader if has_state(loader) else None
         self._iterator = iterator
         self._num_taken = num_done
         self._on_size_known = on_size_known
@@ -449,8 +458,168 @@ class LookaheadIterator:
 
     def _fetch(self) -> Any:
         """Return the next batch, after the state before it was saved."""
-        if has_state(self._loader):
+        if self._stateful_loader is not None:
             # Before the fetch: a resume fetches the held batch again.
-            self.state_before = self._loader.state_dict()
+            self.state_before = self._stateful_loader.state_dict()
             self.rng_before = rng.capture()
         return next(self._iterator, _END)
+
+
+_FIRST_LOG_S = 3.0
+"""Seconds until the first message about progress."""
+_NEXT_LOG_S = 10.0
+"""Seconds between two messages."""
+
+
+def skip_items(items: Iterator[Any], count: int, loading_reason: str = "") -> Any:
+    """Take `count` items of an iterator and return the last.
+
+    Args:
+        items: batches, or the indices of batches.
+        count: number of items to take.
+        loading_reason: why batches must be loaded to be skipped; empty if indices are skipped.
+
+    Raises:
+        DataError: there are fewer items.
+    """
+    action = "loading and dropping" if loading_reason else "passing over"
+    reason = f", because {loading_reason}" if loading_reason else ""
+    log.debug("resuming: %s %s batches%s", action, f"{count:,}", reason)
+    loads_batches = bool(loading_reason)
+    started = monotonic()
+    next_log = started + _FIRST_LOG_S
+    item: Any = None
+    for number in range(count):
+        item = next(items, _END)
+        if item is _END:
+            raise DataError(
+                f"the training loader ended after {number} batches, but {count} of this epoch were "
+                "done when the checkpoint was saved: it must give the same batches as then."
+            )
+        # Reading the clock costs more than skipping an index, so it is read every 1024 indices.
+        if (loads_batches or number % 1024 == 0) and monotonic() > next_log:
+            message = "resuming: %s batches, %s of %s done in %.0f s%s"
+            log.warning(
+                message, action, f"{number + 1:,}", f"{count:,}", monotonic() - started, reason
+            )
+            next_log = monotonic() + _NEXT_LOG_S
+    return item
+
+
+_OBSERVED = 4
+"""Number of first items for which it is observed whether the iterable draws random numbers."""
+
+
+def isolated_items(open_iterator: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """Yield the items of an iterable, which draws from a separate random state.
+
+    The state is seeded from the run's, and the iterable is opened, when the first item is
+    requested. Exchanging the random state for each item takes longer than a small training step. So
+    an iterable that drew nothing for its second to fourth item is left alone from then on. The
+    first item does not count, as many iterables draw their order with it.
+    """
+    random_state = rng.SeparateRandomState(rng.draw_seed())
+    with random_state:
+        iterator = open_iterator()
+    number, has_drawn = 0, False
+    while number < _OBSERVED or has_drawn:
+        with random_state:
+            state_before = rng.host_random_state() if number < _OBSERVED else None
+            item = next(iterator, _END)
+            if state_before is not None:
+                # Many iterables draw their order with the first item and nothing afterwards.
+                has_drawn |= number > 0 and rng.has_drawn_since(state_before)
+        if item is _END:
+            return
+        yield item
+        number += 1
+    yield from iterator
+
+
+_TORCH_SAMPLERS = frozenset(
+    {
+        RandomSampler,
+        SequentialSampler,
+        SubsetRandomSampler,
+        WeightedRandomSampler,
+        DistributedSampler,
+        list,
+        tuple,
+        range,
+    }
+)
+"""Samplers that draw their order, or its seed, as soon as they are iterated."""
+
+
+class DeferredSampler:
+    """A sampler that starts when its first index is requested, and can skip its first items.
+
+    torch iterates over a sampler once or twice before that, depending on whether its workers are
+    new.
+
+    Args:
+        sampler: the sampler or batch sampler.
+        is_custom: whether its class is not torch's. Such a sampler may draw random numbers item by
+            item, while the training draws too, so it gets a separate random state.
+
+    Attributes:
+        skip: number of items that new iterators skip.
+        on_first_item: called when the first item after those is about to be yielded.
+    """
+
+    def __init__(self, sampler: Any, *, is_custom: bool) -> None:
+        self._sampler = sampler
+        self._is_custom = is_custom
+        self.skip = 0
+        self.on_first_item: Callable[[], object] = bool
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._items(self.skip)
+
+    def _items(self, skip: int) -> Iterator[Any]:
+        """Yield the sampler's items after the first `skip`."""
+        items = (
+            isolated_items(lambda: iter(self._sampler)) if self._is_custom else iter(self._sampler)
+        )
+        if skip:
+            skip_items(items, skip)
+        # From the first item on that is not skipped, draws belong to batches that are loaded.
+        for item in islice(items, 1):
+            self.on_first_item()
+            yield item
+        yield from items
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+
+def _has_custom_sampler(loader: DataLoader[Any]) -> bool:
+    """Return whether the order of a loader comes from a class that is not torch's."""
+    if loader.batch_sampler is not None and type(loader.batch_sampler) is not BatchSampler:
+        return True
+    return type(loader.sampler) not in _TORCH_SAMPLERS
+
+
+class DrawDetector:
+    """Detect whether random numbers were drawn, globally on the host or from given generators.
+
+    Args:
+        generators: the generators by path.
+    """
+
+    def __init__(self, generators: Mapping[str, StatefulGenerator]) -> None:
+        self._generators = generators
+        self.restart()
+
+    def restart(self) -> None:
+        """Start again: detect only draws from now on."""
+        states = generator_states(self._generators)
+        self._digests = {path: fingerprint(state) for path, state in states.items()}
+        self._random_state = rng.host_random_state()
+
+    @property
+    def has_drawn(self) -> bool:
+        """Whether a number was drawn since the start; asking starts again."""
+        digests, random_state = self._digests, self._random_state
+        self.restart()
+        return self._digests != digests or rng.has_drawn_since(random_state)

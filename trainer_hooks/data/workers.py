@@ -25,7 +25,7 @@ from trainer_hooks.runtime import rng
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["has_state", "have_workers_drawn", "reproducible_iterator"]
+__all__ = ["has_state", "have_workers_drawn", "replaced_sampler", "reproducible_iterator"]
 
 _SEED, _HAS_DRAWN, _HAS_STARTED = range(3)
 _KEEP_TORCH_SEEDS = -1
@@ -55,7 +55,10 @@ def reproducible_iterator(loader: Any) -> Iterator[Any]:
         with _monitored_start(loader, monitor, _KEEP_TORCH_SEEDS):
             return iter(loader)
     original = loader.generator
-    with _monitored_start(loader, monitor, rng.draw_seed()), _lazily_started_sampler(loader):
+    with (
+        _monitored_start(loader, monitor, rng.draw_seed()),
+        replaced_sampler(loader, _LazilyStartedSampler),
+    ):
         # `worker_init_fn` must see the same seeds whatever epoch the workers start in.
         loader.generator = torch.Generator().manual_seed(torch.initial_seed() % 2**32)
         try:
@@ -93,6 +96,7 @@ class WorkerMonitor:
 
     def start_epoch(self, seed: int) -> None:
         """Set the seed of the epoch that begins."""
+        # set before the workers start, or before they are told to resume: they read it then
         self._shared[_SEED] = seed
         self._shared[_HAS_DRAWN] = 0
 
@@ -109,7 +113,8 @@ class _MonitoredWorker:
     def __init__(self, shared: torch.Tensor) -> None:
         self._shared = shared
         self._generators: dict[str, StatefulGenerator] | None = None
-        # Drawn once per worker; added to the epoch's seed, they make workers differ in each epoch.
+        # Drawn once per worker from Python, torch and NumPy; added to the epoch's seed, they make
+        # workers differ in each epoch.
         self._salts: tuple[int, int, int] | None = None
         self._generator_salts: list[int] = []
         self._state_at_start: Any = None
@@ -124,7 +129,9 @@ class _MonitoredWorker:
         from torch.utils.data import _DatasetKind
 
         if int(self._shared[_SEED]) != _KEEP_TORCH_SEEDS:
-            self._salts = _draw_salts()
+            numpy = sys.modules.get("numpy")
+            of_numpy = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
+            self._salts = random.getrandbits(32), rng.draw_seed(), of_numpy
         self._create_fetcher = _DatasetKind.create_fetcher
         # Patched in the worker process only, where no other loader exists.
         _DatasetKind.create_fetcher = staticmethod(self.begin_epoch)  # type: ignore[method-assign]
@@ -141,7 +148,12 @@ class _MonitoredWorker:
                     draw_salt(generator) for generator in self._generators.values()
                 ]
         if self._salts is not None and seed != _KEEP_TORCH_SEEDS:
-            _seed_all(seed, self._salts)
+            random.seed(self._salts[0] + seed)
+            torch.manual_seed(self._salts[1] + seed)
+            numpy = sys.modules.get("numpy")
+            if numpy is not None:
+                # NumPy's legacy generator takes seeds below 2**32 only.
+                numpy.random.seed((self._salts[2] + seed) % 2**32)
             for generator, salt in zip(
                 self._generators.values(), self._generator_salts, strict=True
             ):
@@ -179,7 +191,9 @@ def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
     is_first = loader not in _monitors
     monitor, seed = _monitor_of(loader), rng.draw_seed()
     with _monitored_start(loader, monitor, seed), rng.SeparateRandomState(seed):
-        if not (is_first and loader.persistent_workers) or _has_restored_position(loader):
+        # This attribute of a torchdata loader is a position that it was given and has not used yet.
+        is_restored = getattr(loader, "next_iter_state", None) is not None
+        if not (is_first and loader.persistent_workers) or is_restored:
             return iter(loader)
         # torchdata's first iterator draws its order twice, and later ones with the same workers
         # once. Open it twice and restore the generators in between, so that both cases agree.
@@ -188,11 +202,6 @@ def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
         iter(loader)
         restore_generators(generators, states)
         return iter(loader)
-
-
-def _has_restored_position(loader: DataLoader[Any]) -> bool:
-    """Return whether a torchdata loader was given a position that it has not used yet."""
-    return getattr(loader, "next_iter_state", None) is not None
 
 
 @contextmanager
@@ -211,15 +220,12 @@ def _monitored_start(loader: DataLoader[Any], monitor: WorkerMonitor, seed: int)
 
 
 @contextmanager
-def _lazily_started_sampler(loader: DataLoader[Any]) -> Iterator[None]:
-    """Defer the sampler of an iterator that is made inside until an index is requested.
-
-    torch iterates over the sampler twice as persistent workers start, and once in later epochs.
-    """
+def replaced_sampler(loader: DataLoader[Any], wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Let a loader have `wrap(sampler)` in place of its batch sampler, or of its only sampler."""
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
     original = vars(loader)[name]
     # Through vars: DataLoader.__setattr__ refuses another sampler after construction.
-    vars(loader)[name] = _LazilyStartedSampler(original)
+    vars(loader)[name] = wrap(original)
     try:
         yield
     finally:
@@ -227,7 +233,10 @@ def _lazily_started_sampler(loader: DataLoader[Any]) -> Iterator[None]:
 
 
 class _LazilyStartedSampler:
-    """A sampler whose iterators start the real sampler when the first index is requested."""
+    """A sampler whose iterators start the real sampler when the first index is requested.
+
+    torch iterates over the sampler twice as persistent workers start, and once in later epochs.
+    """
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler
@@ -237,20 +246,3 @@ class _LazilyStartedSampler:
 
     def __len__(self) -> int:
         return len(self._sampler)
-
-
-def _draw_salts() -> tuple[int, int, int]:
-    """Draw a number from each of the global generators of Python, torch and NumPy."""
-    numpy = sys.modules.get("numpy")
-    numpy_salt = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
-    return random.getrandbits(32), rng.draw_seed(), numpy_salt
-
-
-def _seed_all(seed: int, salts: tuple[int, int, int]) -> None:
-    """Seed the global generators with the seed of the epoch plus this worker's salts."""
-    random.seed(salts[0] + seed)
-    torch.manual_seed(salts[1] + seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        # NumPy's legacy generator takes seeds below 2**32 only.
-        numpy.random.seed((salts[2] + seed) % 2**32)

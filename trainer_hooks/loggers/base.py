@@ -57,6 +57,7 @@ class Logger(ABC):
         """Return the library's own object that does the writing, or None; made on first use."""
         return None
 
+    # in a run a guard stands in for this and the other methods that write: see guard.py
     @abstractmethod
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Write the metrics of one moment.

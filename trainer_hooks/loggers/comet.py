@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import os
 from secrets import token_hex
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._options import STRING, Rule, check_options
-from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.conversion import (
-    as_dict,
-    as_pixels,
-    as_table,
-    flattened,
-    plain_number,
-    require_package,
-)
-from trainer_hooks.loggers.online_services import SentSteps
+from trainer_hooks.loggers.conversion import as_dict, flattened, plain_number, require_package
+from trainer_hooks.loggers.online_services import AppendOnlyLogger
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -38,7 +29,7 @@ _RULES = {
 }
 
 
-class CometLogger(Logger):
+class CometLogger(AppendOnlyLogger):
     """Log metrics, hyperparameters, images, tables and texts to an experiment of Comet.
 
     The experiment is begun at the first write. It stays open after a training so that you can log
@@ -66,6 +57,8 @@ class CometLogger(Logger):
         trainer = Trainer(logger=CometLogger(project="digits", online=False))
     """
 
+    _id_name = "key"
+
     def __init__(
         self,
         *,
@@ -89,15 +82,14 @@ class CometLogger(Logger):
             mode=mode,
         )
         self.in_background = online is not False
-        self._api_key, self._workspace, self._project = api_key, workspace, project
-        self._is_chosen = experiment_key is not None
-        self._key = experiment_key or os.environ.get("COMET_EXPERIMENT_KEY") or token_hex(16)
+        super().__init__(
+            project,
+            experiment_key or os.environ.get("COMET_EXPERIMENT_KEY") or token_hex(16),
+            is_chosen=experiment_key is not None,
+        )
+        self._api_key, self._workspace = api_key, workspace
         self._mode, self._online, self._prefix = mode, online, prefix
         self._options = kwargs
-        self._experiment: Any = None
-        self._sent = SentSteps()
-        # the training may read `experiment` while the guard's thread logs
-        self._lock = RLock()
 
     @property
     def name(self) -> str | None:
@@ -105,36 +97,18 @@ class CometLogger(Logger):
         return self._project
 
     @property
-    def version(self) -> str:
-        """Return the experiment's key."""
-        return self._key
-
-    @property
     def save_dir(self) -> str | None:
         """Return the folder of offline experiments, or None if none was given."""
         folder = self._options.get("offline_directory")
         return None if folder is None else os.fspath(folder)
 
-    @property
-    def log_dir(self) -> None:
-        """Return None: Comet offers no folder to which others may write."""
-        return
-
-    @property
-    def experiment(self) -> Any:
-        """Return the experiment, which is begun by the first call."""
-        with self._lock:
-            if self._experiment is None:
-                self._experiment = self._begin()
-            return self._experiment
-
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log the metrics of one moment; calls without a `step` are numbered."""
-        experiment, position = self.experiment, self._sent.calls if step is None else step
+        experiment, position = self.experiment, self._calls if step is None else step
         values = {
             key: plain_number(value)
             for key, value in metrics.items()
-            if self._sent.is_new(key, position)
+            if self._is_unsent(key, position)
         }
         epoch = values.pop("epoch", None)
         if values:
@@ -144,39 +118,25 @@ class CometLogger(Logger):
                 step=position,
                 epoch=None if epoch is None else int(epoch),
             )
-            for key in values:
-                self._sent.note(key, position)
-        self._sent.calls += 1
+            self._sent.update(dict.fromkeys(values, position))
+        self._calls += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
         """Log hyperparameters; nested ones get names with slashes."""
         self.experiment.log_parameters(flattened(as_dict(params)))
 
-    def log_image(
-        self,
-        key: str,
-        images: Sequence[Any],
-        step: int | None = None,
-        *,
-        captions: Sequence[str] | None = None,
-        channels_last: bool = False,
+    def _write_images(
+        self, key: str, pixels: list[Any], step: int | None, captions: Sequence[str] | None
     ) -> None:
         """Log images, each under its own name: `key/0`, `key/1`..."""
-        pixels = [as_pixels(image, key, channels_last=channels_last) for image in images]
         for index, array in enumerate(pixels):
             note = None if captions is None else {"caption": captions[index]}
             self.experiment.log_image(array, name=f"{key}/{index}", step=step, metadata=note)
 
-    def log_table(
-        self,
-        key: str,
-        columns: Sequence[str] | None = None,
-        data: Sequence[Sequence[Any]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
+    def _write_table(
+        self, key: str, names: list[str], rows: list[list[Any]], step: int | None
     ) -> None:
         """Log a table as `key.csv`."""
-        names, rows = as_table(key, columns, data, dataframe)
         self.experiment.log_table(f"{key}.csv", tabular_data=rows, headers=names, step=step)
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
@@ -187,22 +147,7 @@ class CometLogger(Logger):
         """Send everything that is still held; the experiment stays open."""
         if self._experiment is not None:
             self._experiment.flush()
-        self._sent.end_run()
-
-    def run_state(self) -> dict[str, Any]:
-        """Return the experiment's key."""
-        return {"project": self._project, "key": self._key, "logged": self._sent.calls}
-
-    def resume_run(self, state: dict[str, Any]) -> None:
-        """Continue the experiment of a checkpoint."""
-        if state["project"] != self._project or (self._is_chosen and state["key"] != self._key):
-            return
-        with self._lock:
-            if state["key"] != self._key:
-                self._key, self._experiment = state["key"], None
-                self._sent.forget()
-            # Comet cannot be asked which steps it has, so only what this process sent is skipped
-            self._sent.resume(state["logged"])
+        self._sent_before = {}
 
     def _begin(self) -> Any:
         # Comet would patch libraries to log by itself, and warn of those imported before it
@@ -213,7 +158,7 @@ class CometLogger(Logger):
             api_key=self._api_key,
             workspace=self._workspace,
             project=self._project,
-            experiment_key=self._key,
+            experiment_key=self._id,
             mode=self._mode,
             online=self._online,
             experiment_config=comet_ml.ExperimentConfig(**self._options),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import abstractmethod
 from argparse import Namespace
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._files import replace_file
 from trainer_hooks.errors import OptionError
+from trainer_hooks.loggers.base import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = [
+    "ConvertingLogger",
     "as_dict",
     "as_markdown",
     "as_pixels",
@@ -208,6 +211,7 @@ def detached_copy(value: Any) -> tuple[Any, int]:
     if isinstance(value, str | bytes):
         return value, len(value)
     if hasattr(value, "detach") and hasattr(value, "clone"):  # a tensor
+        # clone: `cpu()` returns a tensor that is on the CPU itself
         copied = value.detach().cpu().clone()
         return copied, copied.nelement() * copied.element_size()
     if hasattr(value, "memory_usage"):  # a pandas frame
@@ -215,3 +219,44 @@ def detached_copy(value: Any) -> tuple[Any, int]:
     if hasattr(value, "nbytes") and hasattr(value, "copy"):  # an array
         return value.copy(), int(value.nbytes)
     return value, 0
+
+
+class ConvertingLogger(Logger):
+    """Base class of the loggers that write images as arrays, and tables as columns and rows."""
+
+    def log_image(
+        self,
+        key: str,
+        images: Sequence[Any],
+        step: int | None = None,
+        *,
+        captions: Sequence[str] | None = None,
+        channels_last: bool = False,
+    ) -> None:
+        """Write images; see `Logger.log_image`."""
+        # all are converted before any is written: a call that raises must have stored nothing
+        pixels = [as_pixels(image, key, channels_last=channels_last) for image in images]
+        self._write_images(key, pixels, step, captions)
+
+    def log_table(
+        self,
+        key: str,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """Write a table; see `Logger.log_table`."""
+        self._write_table(key, *as_table(key, columns, data, dataframe), step)
+
+    @abstractmethod
+    def _write_images(
+        self, key: str, pixels: list[Any], step: int | None, captions: Sequence[str] | None
+    ) -> None:
+        """Write images, which are arrays of bytes of shape `(H, W, C)`."""
+
+    @abstractmethod
+    def _write_table(
+        self, key: str, names: list[str], rows: list[list[Any]], step: int | None
+    ) -> None:
+        """Write a table, by the names of its columns and its rows."""

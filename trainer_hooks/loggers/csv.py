@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from contextlib import suppress
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._files import replace_file
@@ -20,19 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-__all__ = [
-    "STEP",
-    "CSVExperiment",
-    "CSVLogger",
-    "append_rows",
-    "continue_csv",
-    "create_csv",
-    "csv_writer",
-    "cut_csv",
-    "free_name",
-    "holds_rows",
-    "without_gaps",
-]
+__all__ = ["CSVExperiment", "CSVLogger"]
 
 STEP = "step"
 """The first column of a metrics file."""
@@ -91,7 +79,7 @@ class CSVLogger(FolderLogger):
             prefix=prefix,
             flush_logs_every_n_steps=flush_logs_every_n_steps,
         )
-        self.run_folder = RunFolder("CSVLogger", save_dir, name, version, _METRICS, create_csv)
+        self.run_folder = RunFolder("CSVLogger", save_dir, name, version, _METRICS, f"{STEP}\n")
         self._name = name or ""
         self._prefix = f"{prefix}-" if prefix else ""
         self._flush_every = flush_logs_every_n_steps
@@ -170,18 +158,16 @@ class CSVLogger(FolderLogger):
     def run_state(self) -> dict[str, Any]:
         """Write the rows; return the folder, its number of rows, and the unwritten rows."""
         # this claims the folder: a resume must find it even if no row is written yet
-        where = self.run_folder.state()
         self._claim()
         # on a full disk the checkpoint holds the rows, and they are written after the resume
         with suppress(OSError):
             self.save()
-        unwritten = [[step, dict(row)] for step, row in self._rows]
         return {
-            **where,
+            **self.run_folder.state(),
             "rows": self._written,
             "last": list(self._last),
             "logged": self._logged,
-            "unwritten": unwritten,
+            "unwritten": [[step, dict(row)] for step, row in self._rows],
         }
 
     def resume_run(self, state: dict[str, Any]) -> None:
@@ -211,7 +197,11 @@ class CSVLogger(FolderLogger):
         if list(columns) == list(self._columns):
             append_rows(path, lines)
         else:
-            self._rewrite(path, list(columns), lines)
+            # row by row, as the file may be long; rows on disk have no cells for the new columns
+            with path.open(encoding="utf-8", newline="") as file:
+                width, old = 1 + len(columns), islice(csv.reader(file), 1, None)
+                rows = (row + [""] * (width - len(row)) for row in old)
+                _write_all(path, chain([(STEP, *columns)], rows, lines))
             self._columns = columns
         self._written += len(lines)
         self._last = [str(cell) for cell in lines[-1]]
@@ -225,23 +215,6 @@ class CSVLogger(FolderLogger):
             for step, row in self._rows
         ]
 
-    def _rewrite(
-        self, path: Path, columns: Sequence[str], lines: Sequence[Sequence[float | str]]
-    ) -> None:
-        """Replace the file by one with more columns: all old rows, then the rows held in memory."""
-
-        def write(file: TextIO) -> None:
-            writer = csv_writer(file)
-            writer.writerow((STEP, *columns))
-            with path.open(encoding="utf-8", newline="") as old:
-                reader = csv.reader(old)
-                next(reader, None)
-                for line in reader:
-                    writer.writerow(line + [""] * (1 + len(columns) - len(line)))
-            writer.writerows(lines)
-
-        replace_file(path, write)
-
     def _claim(self) -> Path:
         """Return the folder of this run, with its file ready for more rows."""
         if self._folder is None:
@@ -249,17 +222,13 @@ class CSVLogger(FolderLogger):
             cut, path = self._cut, folder / _METRICS
             self._columns, self._written, self._last = {}, 0, []
             if self.run_folder.is_continued:
-                self._continue(path)
+                columns, self._written, self._last = continue_csv(path)
+                self._columns = dict.fromkeys(columns)
                 if cut is not None:
                     cut_csv(path, cut[0])
                     self._written, self._last = cut
             self._folder, self._cut = folder, None
         return self._folder
-
-    def _continue(self, path: Path) -> None:
-        """Read the columns and the rows of an existing file."""
-        columns, self._written, self._last = continue_csv(path)
-        self._columns = dict.fromkeys(columns)
 
 
 class CSVExperiment:
@@ -308,16 +277,6 @@ class CSVExperiment:
     def save(self) -> None:
         """Write the rows that are held in memory."""
         self._logger.save()
-
-
-def create_csv(path: Path) -> bool:
-    """Create a metrics file without metrics; return False if there is one already."""
-    try:
-        with path.open("x", encoding="utf-8", newline="") as file:
-            file.write(f"{STEP}\n")
-    except FileExistsError:
-        return False
-    return True
 
 
 def continue_csv(path: Path) -> tuple[list[str], int, list[str]]:
@@ -396,7 +355,7 @@ def free_name(path: Path, label: str) -> Path:
     return next(candidate for candidate in map(path.with_name, names) if not candidate.exists())
 
 
-def _write_all(path: Path, rows: list[list[str]]) -> None:
+def _write_all(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     replace_file(path, lambda file: csv_writer(file).writerows(rows))
 
 

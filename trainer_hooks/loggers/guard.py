@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from threading import Condition, Thread, get_ident
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
@@ -22,7 +23,7 @@ from trainer_hooks.errors import error_message
 from trainer_hooks.loggers.conversion import detached_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from trainer_hooks.loggers.base import Logger
 
@@ -86,31 +87,19 @@ class LoggerCall:
     def of(cls, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoggerCall:
         """Return a call whose arguments no later change reaches."""
         if name == "after_save_checkpoint":
-            args = tuple(map(SavedCheckpoints.of, args))
+            # the callback's record as it is now: the next save changes it
+            args = tuple(
+                SimpleNamespace(
+                    state_key=callback.state_key,
+                    save_top_k=getattr(callback, "save_top_k", None),
+                    best_model_path=getattr(callback, "best_model_path", ""),
+                    last_model_path=getattr(callback, "last_model_path", ""),
+                    best_k_models=dict(getattr(callback, "best_k_models", {})),
+                )
+                for callback in args
+            )
         (kept_args, kept_kwargs), size = detached_copy((args, kwargs))
         return cls(name, kept_args, kept_kwargs, size)
-
-
-@dataclass(frozen=True, slots=True)
-class SavedCheckpoints:
-    """The checkpoints of a checkpoint callback at one moment, under the callback's own names."""
-
-    state_key: str
-    save_top_k: int | None
-    best_model_path: str
-    last_model_path: str
-    best_k_models: dict[str, Any]
-
-    @classmethod
-    def of(cls, callback: Any) -> SavedCheckpoints:
-        """Return the checkpoints that a callback has saved so far."""
-        return cls(
-            callback.state_key,
-            getattr(callback, "save_top_k", None),
-            getattr(callback, "best_model_path", ""),
-            getattr(callback, "last_model_path", ""),
-            dict(getattr(callback, "best_k_models", {})),
-        )
 
 
 class CallBuffer:
@@ -137,6 +126,9 @@ class CallBuffer:
     def __getitem__(self, index: int) -> LoggerCall:
         return self._calls[index]
 
+    def __iter__(self) -> Iterator[LoggerCall]:
+        return iter(self._calls)
+
     def add(self, call: LoggerCall) -> None:
         """Append a call, and drop the oldest ones beyond the bounds."""
         self._calls.append(call)
@@ -160,14 +152,6 @@ class CallBuffer:
         """Remove all calls."""
         self._calls.clear()
         self._size = 0
-
-    def metrics(self) -> list[list[Any]]:
-        """Return the metrics and the step of each call of `log_metrics`, as plain data."""
-        return [
-            [call.args[0], call.args[1] if len(call.args) > 1 else call.kwargs.get("step")]
-            for call in self._calls
-            if call.name == "log_metrics" and call.args
-        ]
 
 
 class Guard:
@@ -219,12 +203,14 @@ class Guard:
             if name in attributes:  # set on the instance, by a test or by another trainer
                 self._instance_methods[name] = attributes[name]
             self._methods[name] = getattr(self.logger, name)
+            # on the instance, where it comes before the class's method for every caller
             attributes[name] = partial(self._intercept, name)
 
     def release(self) -> None:
         """Give the logger its methods back."""
         attributes = vars(self.logger)
         for name in self._methods:
+            # the class's method is back as soon as the instance's is gone
             attributes.pop(name, None)
         attributes.update(self._instance_methods)
         self._instance_methods = {}
@@ -244,8 +230,13 @@ class Guard:
             if self.logger.on_error == "raise":
                 raise
             self._count_error("run_state", error)
+        unwritten = [
+            [call.args[0], call.args[1] if len(call.args) > 1 else call.kwargs.get("step")]
+            for call in self.buffer
+            if call.name == "log_metrics" and call.args
+        ]
         kind = type(self.logger).__qualname__
-        return {"kind": kind, "state": state, "unwritten": self.buffer.metrics()}
+        return {"kind": kind, "state": state, "unwritten": unwritten}
 
     def resume_run(self, saved: dict[str, Any]) -> None:
         """Restore the return value of `run_state` in the logger, and its unwritten metrics."""
@@ -256,14 +247,24 @@ class Guard:
             self.buffer.add(LoggerCall("log_metrics", (metrics, step), {}))
 
     def _intercept(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Take the place of one of the logger's methods."""
+        """Take the place of one of the logger's methods: `logger.log_metrics(...)` comes here."""
         if self._calling_thread == get_ident():  # the logger calls its own method
             self._methods[name](*args, **kwargs)
             return
         if name == "finalize":
-            self._repeat_all(time.monotonic() + self._patience)
+            # each buffered call once, until the patience is over
+            deadline = time.monotonic() + self._patience
+            for call in [*self.buffer]:
+                if time.monotonic() >= deadline:
+                    break
+                self._repeat(call)
         elif self.buffer or self._pause:
-            self._repeat_some()
+            # the pause is one call shorter; when it is over, the oldest buffered calls are repeated
+            self._pause = max(0, self._pause - 1)
+            for _ in range(_MOST_AT_ONCE):
+                if not self.buffer or self._pause:
+                    break
+                self._repeat(self.buffer[0])
             # calls must stay in order, so this one waits until the buffer is empty
             if self.buffer or self._pause:
                 self._keep(name, args, kwargs)
@@ -284,22 +285,6 @@ class Guard:
         call = LoggerCall.of(name, args, kwargs)
         self.buffer.add(call)
         return call
-
-    def _repeat_some(self) -> None:
-        """Shorten the pause by one call, and when it is over repeat the oldest buffered calls."""
-        if self._pause:
-            self._pause -= 1
-        left = _MOST_AT_ONCE
-        while self.buffer and not self._pause and left:
-            left -= 1
-            self._repeat(self.buffer[0])
-
-    def _repeat_all(self, deadline: float) -> None:
-        """Repeat each buffered call once, until the deadline (a reading of `time.monotonic`)."""
-        for call in [self.buffer[index] for index in range(len(self.buffer))]:
-            if time.monotonic() >= deadline:
-                return
-            self._repeat(call)
 
     def _repeat(self, call: LoggerCall) -> None:
         try:
@@ -446,16 +431,14 @@ class BackgroundGuard(Guard):
                     self._changed.wait()
                 if self._is_closing:
                     break
+                # it stays in the buffer while it is made: a checkpoint saved meanwhile holds it
                 call = self.buffer[0]
                 tried_at = self._calls
             self._attempt(call)
-        self._attempt_remaining()
-
-    def _attempt_remaining(self) -> None:
-        """Try each remaining call once, until the patience is over."""
+        # the run is over: each remaining call once, until the patience is over
         deadline = time.monotonic() + self._patience
         with self._changed:
-            calls = [self.buffer[index] for index in range(len(self.buffer))]
+            calls = [*self.buffer]
         for call in calls:
             if time.monotonic() >= deadline:
                 return
@@ -466,14 +449,14 @@ class BackgroundGuard(Guard):
             self._methods[call.name](*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001 - reported, or raised by the run's next call
             with self._changed:
-                if self.logger.on_error == "raise":
+                raises = self.logger.on_error == "raise"
+                if raises or call.name == "finalize":
                     self.buffer.remove(call)
+                if raises:
                     self._error = self._error or error
-                elif call.name == "finalize":
-                    self.buffer.remove(call)
-                    self._handle_failure(None, call.name, error)
                 else:
-                    self._handle_failure(call, call.name, error)
+                    kept = None if call.name == "finalize" else call
+                    self._handle_failure(kept, call.name, error)
         else:
             with self._changed:
                 self.buffer.remove(call)

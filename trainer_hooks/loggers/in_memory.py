@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.conversion import (
+    ConvertingLogger,
     as_dict,
-    as_pixels,
-    as_table,
     detached_copy,
     plain_number,
 )
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["InMemoryLogger"]
 
 
-class InMemoryLogger(Logger):
+class InMemoryLogger(ConvertingLogger):
     """Keep everything that is logged, for notebooks and tests.
 
     The metrics are part of each checkpoint, so that a resumed run has those from before, in a new
@@ -88,30 +86,17 @@ class InMemoryLogger(Logger):
         if not any(model is known for known in self.graphs):
             self.graphs.append(model)
 
-    def log_image(
-        self,
-        key: str,
-        images: Sequence[Any],
-        step: int | None = None,
-        *,
-        captions: Sequence[str] | None = None,
-        channels_last: bool = False,
+    def _write_images(
+        self, key: str, pixels: list[Any], step: int | None, captions: Sequence[str] | None
     ) -> None:
         """Keep images."""
-        pixels = [as_pixels(image, key, channels_last=channels_last).copy() for image in images]
         self.images.setdefault(key, []).append((step, pixels))
         self.captions.setdefault(key, []).append(None if captions is None else list(captions))
 
-    def log_table(
-        self,
-        key: str,
-        columns: Sequence[str] | None = None,
-        data: Sequence[Sequence[Any]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
+    def _write_table(
+        self, key: str, names: list[str], rows: list[list[Any]], step: int | None
     ) -> None:
         """Keep a table."""
-        names, rows = as_table(key, columns, data, dataframe)
         self.tables.setdefault(key, []).append((step, names, detached_copy(rows)[0]))
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:

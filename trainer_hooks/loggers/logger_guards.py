@@ -24,7 +24,13 @@ class LoggerGuards:
         """Guard these loggers until `release`."""
         # a guard lives as long as its logger: it may still hold calls of the last run
         known = {id(guard.logger): guard for guard in self._guards}
-        self._guards = [known.get(id(logger)) or _guard_of(logger) for logger in loggers]
+        self._guards = []
+        for logger in loggers:
+            # here, so that a run without loggers does not load it
+            from trainer_hooks.loggers.guard import BackgroundGuard, Guard
+
+            kind = BackgroundGuard if logger.in_background else Guard
+            self._guards.append(known.get(id(logger)) or kind(logger))
         for guard in self._guards:
             guard.install()
         self._is_installed = True
@@ -61,14 +67,3 @@ class LoggerGuards:
             if state is not None:
                 left.remove(state)
                 guard.resume_run(state)
-
-
-def _guard_of(logger: Logger) -> Guard:
-    """Return a guard for a logger: in the background if the logger asks for that."""
-    if logger.in_background:
-        from trainer_hooks.loggers.guard import BackgroundGuard
-
-        return BackgroundGuard(logger)
-    from trainer_hooks.loggers.guard import Guard
-
-    return Guard(logger)

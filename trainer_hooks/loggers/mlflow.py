@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import log
 from trainer_hooks._options import STRING, check_options
 from trainer_hooks.errors import MetricError, OptionError
-from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.conversion import (
+    ConvertingLogger,
     as_dict,
-    as_pixels,
-    as_table,
     flattened,
     plain_number,
     require_package,
@@ -48,7 +46,7 @@ _TOKEN_TAG = "trainer_hooks.run"
 """The tag with a random value that finds a run which was made after the checkpoint was saved."""
 
 
-class MLflowLogger(Logger):
+class MLflowLogger(ConvertingLogger):
     """Log metrics, parameters, images, tables, texts and checkpoints to a run of MLflow.
 
     During a run a separate thread talks to MLflow, so that a slow server delays no step. The
@@ -110,10 +108,11 @@ class MLflowLogger(Logger):
                 "save_dir None of MLflowLogger: it must be a folder if there is no tracking_uri. "
                 "Give one of the two."
             )
-        self._uri = address or _local_uri(Path(str(self._save_dir)))
+        local = Path(str(self._save_dir)).absolute()
+        self._uri = address or f"sqlite:///{local / 'mlflow.db'}"
         self._artifacts = artifact_location
         if not address and artifact_location is None:
-            self._artifacts = Path(str(self._save_dir), "artifacts").absolute().as_uri()
+            self._artifacts = (local / "artifacts").as_uri()
         self._experiment_name = experiment_name
         self._run_name = run_name
         self._tags = dict(tags or {})
@@ -195,7 +194,9 @@ class MLflowLogger(Logger):
                 )
             sent.append(Metric(key, float(number), now, position))
         if sent:
-            client.log_batch(run_id, metrics=sent, **self._log_options)
+            set_by_user = self._synchronous is not None
+            options: dict[str, Any] = {"synchronous": self._synchronous} if set_by_user else {}
+            client.log_batch(run_id, metrics=sent, **options)
         self._logged += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
@@ -218,33 +219,24 @@ class MLflowLogger(Logger):
         for first in range(0, len(new), _MOST_PARAMS):
             client.log_batch(run_id, params=new[first : first + _MOST_PARAMS])
 
-    def log_image(
+    def _write_images(
         self,
         key: str,
-        images: Sequence[Any],
-        step: int | None = None,
-        *,
-        captions: Sequence[str] | None = None,  # noqa: ARG002 - MLflow has no place for them
-        channels_last: bool = False,
+        pixels: list[Any],
+        step: int | None,
+        captions: Sequence[str] | None,  # noqa: ARG002 - MLflow has no place for them
     ) -> None:
         """Send images, each under its own name: `key/0`, `key/1`..."""
-        pixels = [as_pixels(image, key, channels_last=channels_last) for image in images]
         client, run_id = self._open_running()
         for index, array in enumerate(pixels):
             name = f"{_FORBIDDEN.sub('', key)}/{index}"
             position = step_or_zero(step)
             client.log_image(run_id, array, key=name, step=position, synchronous=True)
 
-    def log_table(
-        self,
-        key: str,
-        columns: Sequence[str] | None = None,
-        data: Sequence[Sequence[Any]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
+    def _write_table(
+        self, key: str, names: list[str], rows: list[list[Any]], step: int | None
     ) -> None:
         """Send a table as an artifact `key.json`, or `key-step-N.json`."""
-        names, rows = as_table(key, columns, data, dataframe)
         client, run_id = self._open_running()
         file = _artifact(key, step, "json")
         if file not in self._tables:
@@ -284,10 +276,6 @@ class MLflowLogger(Logger):
                 self._run_id, self._token = state["run_id"], state["token"]
                 self._is_open, self._is_running, self._is_resumed = False, False, True
                 self._logged = state["logged"]
-
-    @property
-    def _log_options(self) -> dict[str, Any]:
-        return {} if self._synchronous is None else {"synchronous": self._synchronous}
 
     def _open(self) -> tuple[MlflowClient, str]:
         """Return the client and the id of the run, which is made if needed."""
@@ -377,10 +365,6 @@ class MLflowLogger(Logger):
 
 MLFlowLogger = MLflowLogger
 """The name of the class in Lightning."""
-
-
-def _local_uri(folder: Path) -> str:
-    return f"sqlite:///{folder.absolute() / 'mlflow.db'}"
 
 
 def _artifact(key: str, step: int | None, suffix: str) -> str:

@@ -6,21 +6,12 @@ import csv
 import io
 from pathlib import Path
 from secrets import token_hex
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._options import STRING, check_options
 from trainer_hooks.errors import OptionError
-from trainer_hooks.loggers.base import Logger
-from trainer_hooks.loggers.conversion import (
-    as_dict,
-    as_pixels,
-    as_table,
-    jsonable,
-    plain_number,
-    require_package,
-)
-from trainer_hooks.loggers.online_services import CheckpointUploads, SentSteps
+from trainer_hooks.loggers.conversion import as_dict, jsonable, plain_number, require_package
+from trainer_hooks.loggers.online_services import AppendOnlyLogger, CheckpointUploads
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,7 +22,7 @@ __all__ = ["NeptuneLogger"]
 _RULES = {"prefix": STRING, "project": STRING.or_none(), "name": STRING.or_none()}
 
 
-class NeptuneLogger(Logger):
+class NeptuneLogger(AppendOnlyLogger):
     """Log metrics, parameters, images, tables, texts and checkpoints to a run of Neptune.
 
     The run is begun at the first write. It stays open after a training so that you can log to it
@@ -76,15 +67,15 @@ class NeptuneLogger(Logger):
         self.in_background = neptune_run_kwargs.get("mode") not in ("offline", "debug")
         self._options = dict(neptune_run_kwargs)
         chosen = self._options.pop("custom_run_id", None)
-        self._is_chosen = chosen is not None or run is not None
-        self._id = chosen or token_hex(16)
-        self._api_key, self._project, self._name = api_key, project, name
-        self._run = run
+        super().__init__(
+            project,
+            chosen or token_hex(16),
+            is_chosen=chosen is not None or run is not None,
+            experiment=run,
+        )
+        self._api_key, self._name = api_key, name
         self._uploads = CheckpointUploads(bool(log_model_checkpoints), "NeptuneLogger")
         self._prefix = f"{prefix}/" if prefix else ""
-        self._sent = SentSteps()
-        # the training may read `experiment` while the guard's thread logs
-        self._lock = RLock()
 
     @property
     def name(self) -> str | None:
@@ -92,38 +83,20 @@ class NeptuneLogger(Logger):
         return self._name
 
     @property
-    def version(self) -> str:
-        """Return the run's `custom_run_id`."""
-        return self._id
-
-    @property
     def save_dir(self) -> str:
         """Return the folder in which Neptune keeps unsent data."""
         return str(Path.cwd() / ".neptune")
 
-    @property
-    def log_dir(self) -> None:
-        """Return None: Neptune offers no folder to which others may write."""
-        return
-
-    @property
-    def experiment(self) -> Any:
-        """Return the run, which is begun by the first call."""
-        with self._lock:
-            if self._run is None:
-                self._run = self._begin()
-            return self._run
-
-    run = experiment
+    run = AppendOnlyLogger.experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log the metrics of one moment; calls without a `step` are numbered."""
-        run, position = self.experiment, self._sent.calls if step is None else step
+        run, position = self.experiment, self._calls if step is None else step
         for key, value in metrics.items():
-            if self._sent.is_new(key, position):
+            if self._is_unsent(key, position):
                 run[self._prefix + key].append(plain_number(value), step=position)
-                self._sent.note(key, position)
-        self._sent.calls += 1
+                self._sent[key] = position
+        self._calls += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
         """Log hyperparameters to the folder `hyperparams`; nested ones to folders inside it."""
@@ -132,19 +105,12 @@ class NeptuneLogger(Logger):
         values = jsonable(as_dict(params))
         self.experiment[f"{self._prefix}hyperparams"] = stringify_unsupported(values)
 
-    def log_image(
-        self,
-        key: str,
-        images: Sequence[Any],
-        step: int | None = None,
-        *,
-        captions: Sequence[str] | None = None,
-        channels_last: bool = False,
+    def _write_images(
+        self, key: str, pixels: list[Any], step: int | None, captions: Sequence[str] | None
     ) -> None:
         """Log images to a series."""
         from neptune.types import File
 
-        pixels = [as_pixels(image, key, channels_last=channels_last) for image in images]
         for index, array in enumerate(pixels):
             text = None if captions is None else captions[index]
             picture = File.as_image(array / 255)
@@ -152,18 +118,12 @@ class NeptuneLogger(Logger):
                 picture, step=step, description=text
             )
 
-    def log_table(
-        self,
-        key: str,
-        columns: Sequence[str] | None = None,
-        data: Sequence[Sequence[Any]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
+    def _write_table(
+        self, key: str, names: list[str], rows: list[list[Any]], step: int | None
     ) -> None:
         """Log a table as a CSV file."""
         from neptune.types import File
 
-        names, rows = as_table(key, columns, data, dataframe)
         text = io.StringIO()
         csv.writer(text).writerows([names, *rows])
         name = key if step is None else f"{key}/step-{step}"
@@ -182,22 +142,7 @@ class NeptuneLogger(Logger):
         """Upload the checkpoints that are left; the run stays open."""
         if status == "success":
             self._upload(self._uploads.at_end())
-        self._sent.end_run()
-
-    def run_state(self) -> dict[str, Any]:
-        """Return the run's `custom_run_id`."""
-        return {"project": self._project, "id": self._id, "logged": self._sent.calls}
-
-    def resume_run(self, state: dict[str, Any]) -> None:
-        """Continue the run of a checkpoint."""
-        if state["project"] != self._project or (self._is_chosen and state["id"] != self._id):
-            return
-        with self._lock:
-            if state["id"] != self._id:
-                self._id, self._run = state["id"], None
-                self._sent.forget()
-            # Neptune itself drops the steps that another process has sent
-            self._sent.resume(state["logged"])
+        self._sent_before = {}
 
     def _begin(self) -> Any:
         import neptune

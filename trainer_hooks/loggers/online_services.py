@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._options import Rule, check_options
+from trainer_hooks.loggers.conversion import ConvertingLogger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["CheckpointUploads", "RecordedSteps", "SentSteps"]
+__all__ = ["AppendOnlyLogger", "CheckpointUploads", "RecordedSteps"]
 
 _RULES = {
     "log_model": Rule(
@@ -21,40 +24,73 @@ _RULES = {
 }
 
 
-class SentSteps:
-    """The last step that this process has sent for each metric, and a count of the logger's calls.
+class AppendOnlyLogger(ConvertingLogger):
+    """Base class of the loggers of services whose records cannot be read back: Comet and Neptune.
 
-    For services whose records cannot be read back. A resume in the same process uses it to send no
-    value twice.
+    It keeps the last step that this process has sent for each metric, so that a resume in the same
+    process sends no value twice.
 
-    Attributes:
-        calls: the number of calls so far; it is the step of a call without one.
+    Args:
+        project: the project, or None.
+        run_id: the id by which the service finds the run again.
+        is_chosen: whether the user chose that id, or the run itself.
+        experiment: the service's object for the run, if it was begun already.
     """
 
-    def __init__(self) -> None:
-        self.calls = 0
-        self._last: dict[str, int] = {}
-        self._before: dict[str, int] = {}
+    _id_name = "id"
+    """The name of the run's id in checkpoints."""
 
-    def is_new(self, name: str, step: int) -> bool:
+    def __init__(
+        self, project: str | None, run_id: str, *, is_chosen: bool, experiment: Any = None
+    ) -> None:
+        self._project, self._id, self._is_chosen = project, run_id, is_chosen
+        self._experiment = experiment
+        self._calls = 0
+        self._sent: dict[str, int] = {}
+        self._sent_before: dict[str, int] = {}
+        # the training may read `experiment` while the guard's thread logs
+        self._lock = RLock()
+
+    @property
+    def version(self) -> str:
+        """Return the id by which the service finds the run again."""
+        return self._id
+
+    @property
+    def log_dir(self) -> None:
+        """Return None: the service offers no folder to which others may write."""
+        return
+
+    @property
+    def experiment(self) -> Any:
+        """Return the service's object for the run, which is begun by the first call."""
+        with self._lock:
+            if self._experiment is None:
+                self._experiment = self._begin()
+            return self._experiment
+
+    def run_state(self) -> dict[str, Any]:
+        """Return the project, the run's id and the number of calls."""
+        return {"project": self._project, self._id_name: self._id, "logged": self._calls}
+
+    def resume_run(self, state: dict[str, Any]) -> None:
+        """Continue the run of a checkpoint."""
+        run_id = state[self._id_name]
+        if state["project"] != self._project or (self._is_chosen and run_id != self._id):
+            return
+        with self._lock:
+            if run_id != self._id:
+                self._id, self._experiment, self._sent = run_id, None, {}
+            # the service cannot be asked for its steps, so only those of this process are skipped
+            self._calls, self._sent_before = state["logged"], dict(self._sent)
+
+    def _is_unsent(self, name: str, step: int) -> bool:
         """Return whether a value was not sent before the resume."""
-        return self._before.get(name, -1) < step
+        return self._sent_before.get(name, -1) < step
 
-    def note(self, name: str, step: int) -> None:
-        """Record that a value was sent."""
-        self._last[name] = step
-
-    def forget(self) -> None:
-        """Forget all sent values, since the following ones go to another run."""
-        self._last = {}
-
-    def resume(self, calls: int) -> None:
-        """Continue after `calls` calls: skip values sent after those when they come again."""
-        self.calls, self._before = calls, dict(self._last)
-
-    def end_run(self) -> None:
-        """Skip nothing from here on."""
-        self._before = {}
+    @abstractmethod
+    def _begin(self) -> Any:
+        """Begin the run, or continue that of the id, and return the service's object for it."""
 
 
 class RecordedSteps:

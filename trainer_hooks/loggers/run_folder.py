@@ -15,7 +15,7 @@ from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.loggers.base import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = [
     "FolderLogger",
@@ -47,12 +47,13 @@ class RunFolder:
         name: name of the experiment; empty or None leaves that level out.
         version: a number, or the whole name of the folder; None for the next free number.
         mark: the name of a file in the folder whose creation claims the folder for a logger.
-        create: a function that creates that file at a path; returns False if it exists.
+        content: the text that this file has at first.
 
     Attributes:
         save_dir: the folder for all experiments.
         root: the folder of the experiment's runs.
         mark: the name of the file that claims a folder.
+        is_chosen: whether the user chose the version.
         is_continued: whether the folder belonged to a logger of this class before.
 
     Raises:
@@ -66,7 +67,7 @@ class RunFolder:
         name: str | None,
         version: int | str | None,
         mark: str,
-        create: Callable[[Path], bool],
+        content: str = "",
     ) -> None:
         check_options(owner, _RULES, save_dir=save_dir, version=version)
         if Path(save_dir).exists() and not Path(save_dir).is_dir():
@@ -78,9 +79,9 @@ class RunFolder:
         self.root = Path(self.save_dir, name or "")
         self.mark = mark
         self._owner = owner
-        self._create = create
+        self._content = content
         self._version = version
-        self._is_chosen = version is not None
+        self.is_chosen = version is not None
         self._is_resumed = False
         self._path: Path | None = None
         self._made_folders: list[Path] = []
@@ -97,17 +98,12 @@ class RunFolder:
     @property
     def path(self) -> Path:
         """Return the path of the folder; nothing is created."""
-        return self._of(self.version)
-
-    @property
-    def is_chosen(self) -> bool:
-        """Return whether the user chose the version."""
-        return self._is_chosen
+        return self._path or self._of(self.version)
 
     @property
     def is_fixed(self) -> bool:
         """Return whether the version can no longer change."""
-        return self._is_chosen or self._path is not None
+        return self.is_chosen or self._path is not None
 
     def skip_number(self) -> None:
         """Use the number after the present one."""
@@ -132,18 +128,24 @@ class RunFolder:
             OptionError: it cannot be made.
         """
         if self._path is None:
-            is_known = self._is_chosen or self._is_resumed
+            announced, is_known = self._version, self.is_chosen or self._is_resumed
             try:
                 if shared is not None and not is_known:
-                    self._path = self._claim_shared(shared)
-                else:
-                    self._path = self._claim_known() if is_known else self._claim_next()
+                    self._version, is_known = shared.version, True
+                self._path = self._claim_known() if is_known else self._claim_next()
             except OSError as error:
                 where = self.root if self._version is None else self.path
                 raise OptionError(
                     f"save_dir {self.save_dir!r} of {self._owner}: {where} cannot be made "
                     f"({error.strerror or error}). Give a folder that can be written to."
                 ) from error
+            if announced not in {None, self._version}:
+                warn(
+                    f"{self._owner} said that it would write to {self._of(announced or 0)}, which "
+                    f"another logger took meanwhile: it writes to {self.path}. Give each run its "
+                    "own name= or version= to know the folder beforehand.",
+                    TrainerHooksWarning,
+                )
         return self._path
 
     def release_if_unused(self, marks: Collection[str]) -> list[Path]:
@@ -168,14 +170,15 @@ class RunFolder:
 
     def state(self) -> dict[str, Any]:
         """Claim the folder, and return the data by which `resume` finds it again."""
-        self.claim()
+        self._is_used = True
+        self.open()
         return {"root": str(self.root.resolve()), "version": self.version}
 
     def resume(self, state: dict[str, Any]) -> bool:
         """Use the folder of a checkpoint; return False if the user chose another one."""
         if state.get("root") != str(self.root.resolve()):
             return False
-        if self._is_chosen and state["version"] != self._version:
+        if self.is_chosen and state["version"] != self._version:
             return False
         self._version, self._path = state["version"], None
         self._is_resumed = True
@@ -206,7 +209,7 @@ class RunFolder:
         folder = self.path
         self._make_root()
         folder.mkdir(parents=True, exist_ok=True)
-        self.is_continued = not self._create(folder / self.mark)
+        self.is_continued = not self._claims(folder)
         return folder
 
     def _claim_next(self) -> Path:
@@ -221,8 +224,9 @@ class RunFolder:
         while True:
             folder = self._of(number)
             try:
+                # only an announced folder may exist: callbacks know its path and may have used it
                 folder.mkdir(exist_ok=number == announced)
-                if self._create(folder / self.mark):
+                if self._claims(folder):
                     break
             except FileExistsError:
                 pass  # another logger or process claimed the number first
@@ -231,25 +235,17 @@ class RunFolder:
                 continue
             number += 1
         self._version, self.is_continued = number, False
-        self._warn_if_moved(announced)
         return folder
 
-    def _claim_shared(self, shared: RunFolder) -> Path:
-        """Claim the folder of another logger of the same run."""
-        announced, self._version = self._version, shared.version
-        folder = self._claim_known()
-        self._warn_if_moved(announced)
-        return folder
-
-    def _warn_if_moved(self, announced: int | str | None) -> None:
-        """Warn if the folder is not the one that was announced."""
-        if announced not in {None, self._version}:
-            warn(
-                f"{self._owner} said that it would write to {self._of(announced or 0)}, which "
-                f"another logger took meanwhile: it writes to {self.path}. Give each run its own "
-                "name= or version= to know the folder beforehand.",
-                TrainerHooksWarning,
-            )
+    def _claims(self, folder: Path) -> bool:
+        """Create the file that claims a folder; return False if it exists."""
+        try:
+            # the mode x: of several processes only one can create the file
+            with (folder / self.mark).open("x", encoding="utf-8", newline="") as file:
+                file.write(self._content)
+        except FileExistsError:
+            return False
+        return True
 
     def _make_root(self) -> None:
         missing = [path for path in (self.root, *self.root.parents) if not path.exists()]

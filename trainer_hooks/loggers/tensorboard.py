@@ -18,10 +18,9 @@ import torch
 from trainer_hooks._options import PATH, STRING, check_options
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.conversion import (
+    ConvertingLogger,
     as_dict,
     as_markdown,
-    as_pixels,
-    as_table,
     flattened,
     plain_number,
     require_package,
@@ -40,18 +39,10 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.tensorboard import SummaryWriter
 
-__all__ = [
-    "MARK",
-    "TensorBoardLogger",
-    "create_marker",
-    "cut_and_keep_whole",
-    "shorten",
-    "sizes_in",
-    "traced",
-]
+__all__ = ["TensorBoardLogger"]
 
 _EVENTS = "tfevents"
-MARK = ".tensorboard"
+_MARK = ".tensorboard"
 """The name of the file that claims a folder for a TensorBoardLogger."""
 _FLUSH_EVERY = 10
 """The number of events that are kept until the writer is known to have written them."""
@@ -65,7 +56,7 @@ _RULES = {
 }
 
 
-class TensorBoardLogger(FolderLogger):
+class TensorBoardLogger(FolderLogger, ConvertingLogger):
     """Write event files for TensorBoard to `save_dir/name/version_N`, and hyperparameters as JSON.
 
     torch's `SummaryWriter` does the writing; `experiment` returns it, for methods that are missing
@@ -116,9 +107,7 @@ class TensorBoardLogger(FolderLogger):
                     f"{option} of TensorBoardLogger: is no option of it, nor of SummaryWriter, "
                     f"which takes {', '.join(_WRITER_OPTIONS)}. Leave it out."
                 )
-        self.run_folder = RunFolder(
-            "TensorBoardLogger", save_dir, name, version, MARK, create_marker
-        )
+        self.run_folder = RunFolder("TensorBoardLogger", save_dir, name, version, _MARK)
         self._name = name or ""
         self._log_graph = log_graph
         self._default_hp_metric = default_hp_metric
@@ -162,10 +151,14 @@ class TensorBoardLogger(FolderLogger):
             from torch.utils.tensorboard import SummaryWriter
 
             folder = self._claim()
-            shorten(folder, self._sizes)
+            # drops the incomplete events of a writer that failed
+            for name, size in self._sizes.items():
+                path = folder / name
+                if path.is_file() and path.stat().st_size > size:
+                    os.truncate(path, size)
             purge = None if self._cut is None else self._purge_step
             writer = SummaryWriter(str(folder), purge_step=purge, **self._options)
-            self._sizes = sizes_in(folder)
+            self._sizes = _sizes_in(folder)
             for add in self._unconfirmed:
                 add(writer)
             self._writer, self._cut = writer, None
@@ -217,7 +210,10 @@ class TensorBoardLogger(FolderLogger):
             position, now = self._position(step), time.time()
             # not SummaryWriter.add_hparams, which writes to a run of its own in a subfolder
             parts = summary.hparams(values, shown)  # type: ignore[no-untyped-call]
-            adds = [_summary(part) for part in parts]
+            adds: list[Callable[[Any], Any]] = [
+                lambda writer, part=part: writer.file_writer.add_summary(part)  # type: ignore[misc]
+                for part in parts
+            ]
             if is_new:
                 adds += [methodcaller("add_scalar", k, v, position, now) for k, v in shown.items()]
             self._add(*adds)
@@ -240,21 +236,18 @@ class TensorBoardLogger(FolderLogger):
                 "its example_input_array, or leave log_graph out."
             )
 
-        with traced(model, input_array) as (part, inputs):
+        with _traced(model, input_array) as (part, inputs):
             self._add(methodcaller("add_graph", part, inputs), flushes=True)
 
-    def log_image(
+    def _write_images(
         self,
         key: str,
-        images: Sequence[Any],
-        step: int | None = None,
-        *,
-        captions: Sequence[str] | None = None,  # noqa: ARG002 - TensorBoard has no place for them
-        channels_last: bool = False,
+        pixels: list[Any],
+        step: int | None,
+        captions: Sequence[str] | None,  # noqa: ARG002 - TensorBoard has no place for them
     ) -> None:
         """Write images, each under its own tag; TensorBoard has no captions."""
         position, now = self._position(step), time.time()
-        pixels = [as_pixels(image, key, channels_last=channels_last) for image in images]
         self._add(
             *(
                 methodcaller(
@@ -264,16 +257,11 @@ class TensorBoardLogger(FolderLogger):
             )
         )
 
-    def log_table(
-        self,
-        key: str,
-        columns: Sequence[str] | None = None,
-        data: Sequence[Sequence[Any]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
+    def _write_table(
+        self, key: str, names: list[str], rows: list[list[Any]], step: int | None
     ) -> None:
         """Write a table as a text in Markdown."""
-        self.log_text(key, as_markdown(*as_table(key, columns, data, dataframe)), step)
+        self.log_text(key, as_markdown(names, rows), step)
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
         """Write a text."""
@@ -316,7 +304,7 @@ class TensorBoardLogger(FolderLogger):
         self._logged, self._last_step = state["logged"], state["last_step"]
         self._purge_step = self._last_step + 1
         self._has_hparams = state["has_hparams"]
-        present = sizes_in(Path(self.log_dir))
+        present = _sizes_in(Path(self.log_dir))
         # files that are shorter than at the checkpoint are another run's, and are left alone
         if present and any(present.get(name, -1) < size for name, size in self._cut.items()):
             self._cut, self._sizes = None, {}
@@ -342,7 +330,7 @@ class TensorBoardLogger(FolderLogger):
             # a flush after each event would be slow, and none would keep all events in memory
             if flushes or len(self._unconfirmed) + len(adds) >= _FLUSH_EVERY:
                 writer.flush()
-                self._sizes = sizes_in(Path(self.log_dir))
+                self._sizes = _sizes_in(Path(self.log_dir))
                 self._unconfirmed = []
             else:
                 self._unconfirmed.extend(adds)
@@ -359,44 +347,21 @@ class TensorBoardLogger(FolderLogger):
         folder = Path(self.log_dir)
         folder.mkdir(parents=True, exist_ok=True)
         if self._cut is not None and self.run_folder.is_continued:
-            for name, size in sizes_in(folder).items():
+            for name, size in _sizes_in(folder).items():
                 if size > self._cut.get(name, 0):
-                    cut_and_keep_whole(folder / name, self._cut.get(name))
+                    _cut_and_keep_whole(folder / name, self._cut.get(name))
         elif self._cut is not None:
-            self._cut, self._sizes = (
-                None,
-                {},
-            )  # the folder of the checkpoint is gone: nothing is cut
+            # the folder of the checkpoint is gone: nothing is cut
+            self._cut, self._sizes = None, {}
         return folder
 
 
-def _summary(part: Any) -> Callable[[Any], Any]:
-    return lambda writer: writer.file_writer.add_summary(part)
-
-
-def create_marker(path: Path) -> bool:
-    """Create the marker file that claims its folder; return False if it exists."""
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
-
-
-def sizes_in(folder: Path) -> dict[str, int]:
+def _sizes_in(folder: Path) -> dict[str, int]:
     """Return the sizes in bytes of a folder's event files by name."""
     return {path.name: path.stat().st_size for path in folder.glob(f"*{_EVENTS}*")}
 
 
-def shorten(folder: Path, sizes: Mapping[str, int]) -> None:
-    """Cut event files to these sizes, to drop the incomplete events of a writer that failed."""
-    for name, size in sizes.items():
-        path = folder / name
-        if path.is_file() and path.stat().st_size > size:
-            os.truncate(path, size)
-
-
-def cut_and_keep_whole(path: Path, size: int | None) -> None:
+def _cut_and_keep_whole(path: Path, size: int | None) -> None:
     """Keep the first `size` bytes of an event file, and the whole file under another name."""
     names = (path.name.replace(_EVENTS, f"after_resume_{number}") for number in count())
     whole = next(candidate for candidate in map(path.with_name, names) if not candidate.exists())
@@ -408,7 +373,7 @@ def cut_and_keep_whole(path: Path, size: int | None) -> None:
 
 
 @contextmanager
-def traced(model: torch.nn.Module, inputs: Any) -> Iterator[tuple[torch.nn.Module, Any]]:
+def _traced(model: torch.nn.Module, inputs: Any) -> Iterator[tuple[torch.nn.Module, Any]]:
     """Yield a model in evaluation mode and an input on its device; restore the model then.
 
     In evaluation mode the forward moves no running mean, and the random state is restored too.

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trainer_hooks._options import FOLDER, STRING, Rule, check_options
 from trainer_hooks.errors import OptionError
-from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.conversion import (
+    ConvertingLogger,
     as_dict,
-    as_pixels,
-    as_table,
     jsonable,
     plain_number,
     require_package,
@@ -26,7 +24,7 @@ from trainer_hooks.loggers.online_services import CheckpointUploads, RecordedSte
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch import nn
 
@@ -55,7 +53,7 @@ _begun: set[str] = set()
 """The ids of the runs that loggers have begun: only other open runs are the user's own."""
 
 
-class WandbLogger(Logger):
+class WandbLogger(ConvertingLogger):
     """Log metrics, images, tables, texts and checkpoints to a run of Weights & Biases.
 
     The run is begun at the first write, unless `wandb.init` has begun one already. The x axis is
@@ -215,43 +213,29 @@ class WandbLogger(Logger):
         """Write hyperparameters to the run's config."""
         self.experiment.config.update(jsonable(as_dict(params)), allow_val_change=True)
 
-    def log_image(
-        self,
-        key: str,
-        images: Sequence[Any],
-        step: int | None = None,
-        *,
-        captions: Sequence[str] | None = None,
-        channels_last: bool = False,
+    def _write_images(
+        self, key: str, pixels: list[Any], step: int | None, captions: Sequence[str] | None
     ) -> None:
         """Log images with their captions."""
         import wandb
 
-        texts = [None] * len(images) if captions is None else list(captions)
-        if len(texts) != len(images):
+        texts = [None] * len(pixels) if captions is None else list(captions)
+        if len(texts) != len(pixels):
             raise OptionError(
                 f"captions of the images logged as {key!r}: there are {len(texts)} for "
-                f"{len(images)} images. Give one for each, or None."
+                f"{len(pixels)} images. Give one for each, or None."
             )
         run = self.experiment
-        shown = [
-            wandb.Image(as_pixels(image, key, channels_last=channels_last), caption=text)
-            for image, text in zip(images, texts, strict=True)
-        ]
+        pairs = zip(pixels, texts, strict=True)
+        shown = [wandb.Image(array, caption=text) for array, text in pairs]
         self._log_medium(run, key, shown, step)
 
-    def log_table(
-        self,
-        key: str,
-        columns: Sequence[str] | None = None,
-        data: Sequence[Sequence[Any]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
+    def _write_table(
+        self, key: str, names: list[str], rows: list[list[Any]], step: int | None
     ) -> None:
         """Log a table."""
         import wandb
 
-        names, rows = as_table(key, columns, data, dataframe)
         table = wandb.Table(columns=list[str | int](names), data=rows, allow_mixed_types=True)
         self._log_medium(self.experiment, key, table, step)
 
@@ -331,21 +315,18 @@ def rows_of_run(folder: Path, run_id: str) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.glob(f"*run-*-{run_id}/run-{run_id}.wandb")):
         for content in _records(path.read_bytes()):
             record = Record.FromString(content)
-            if record.WhichOneof("record_type") == "history":
-                yield _row(record.history.item)
-
-
-def _row(items: Iterable[Any]) -> dict[str, Any]:
-    """Return a history row; a value of several parts, such as an image, becomes a dict."""
-    row: dict[str, Any] = {}
-    for item in items:
-        value = json.loads(item.value_json)
-        first, *below = item.nested_key or [item.key]
-        if below:
-            row.setdefault(first, {})[".".join(below)] = value
-        else:
-            row[first] = value
-    return row
+            if record.WhichOneof("record_type") != "history":
+                continue
+            row: dict[str, Any] = {}
+            for item in record.history.item:
+                # a value of several parts, such as an image, becomes a dict
+                value = json.loads(item.value_json)
+                first, *below = item.nested_key or [item.key]
+                if below:
+                    row.setdefault(first, {})[".".join(below)] = value
+                else:
+                    row[first] = value
+            yield row
 
 
 def _records(content: bytes) -> Iterator[bytes]:

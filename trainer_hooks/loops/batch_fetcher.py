@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.data.loader_inspection import describe_loader, shortage_message
+from trainer_hooks.data.loaders import describe_loader, shortage_message
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksAdvice
 from trainer_hooks.hooks.relay import call_and_note_errors
 from trainer_hooks.runtime.device import usable_cpus

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.data.loader_inspection import (
+from trainer_hooks.data.loaders import (
     no_batch_message,
     number_of_batches,
+    set_epoch,
     shortage_message,
 )
-from trainer_hooks.data.loaders import set_epoch
 from trainer_hooks.data.workers import reproducible_iterator
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning, add_note
 from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.module_steps import build_evaluation_step
-from trainer_hooks.metrics.log_call import LogScope
 from trainer_hooks.metrics.scalars import floats
+from trainer_hooks.metrics.store import LogScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,15 +102,15 @@ class EvaluationLoop:
                 if self.data.is_chosen(index):
                     self._enter_loader(index)
                     self._run_loader(index, limit)
-                    metrics.refresh_loader(index)
+                    metrics.publish_loader_reductions(index)
             context.batch.loader_label = ""
             metrics.enter(LogScope.EVALUATION_EPOCH)
-            metrics.refresh(LogScope.EVALUATION_EPOCH)
+            metrics.publish_reductions(LogScope.EVALUATION_EPOCH)
             get["epoch_end"](hooks)(trainer, module)
             hooks.on_epoch_end(trainer, module)
-            metrics.share(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
+            metrics.reduce_over_ranks(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
             results = self._results()
-            reduced = metrics.close_epoch(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
+            reduced = metrics.reduce_and_reset(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
             metrics.enter(LogScope.CLOSED)
             if not self._is_sanity_check:
                 flush_metrics(context, *reduced)

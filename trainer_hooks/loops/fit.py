@@ -27,7 +27,7 @@ from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.scheduler_stepper import SchedulerStepper
 from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.loops.validation import FitValidation
-from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import needs_closure, takes_closure
 
@@ -262,18 +262,18 @@ class FitLoop:
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
-        context.training.metrics.refresh(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+        context.training.metrics.publish_reductions(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
         hooks.on_train_epoch_end(trainer, module)
         # Reduce what the hook has logged; inside the hook each rank had its own values.
         if self._consensus is not None:
-            context.training.metrics.refresh(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+            context.training.metrics.publish_reductions(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
         # After the hook: a scheduler may monitor a metric that it has logged just now.
         self._schedulers.after_epoch()
         hooks.on_epoch_end(trainer, module)
-        context.training.metrics.share(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+        context.training.metrics.reduce_over_ranks(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
         flush_metrics(
             context,
-            *context.training.metrics.close_epoch(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH),
+            *context.training.metrics.reduce_and_reset(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH),
         )
         context.training.metrics.enter(LogScope.CLOSED)
         # Set before the checkpoint hook: a resume from its file must not repeat the end of the

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.data.index_recorder import recording_indices
 from trainer_hooks.loops.evaluation import EvaluationLoop, evaluation_mode
-from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.metrics.store import LogScope
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

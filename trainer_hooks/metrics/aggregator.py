@@ -29,8 +29,8 @@ _UNREAD = FOR_LOGGERS | FOR_READERS | FOR_BATCH
 
 _REDUCTIONS = ("mean", "sum", "min", "max")
 _FUNCTIONS = {torch.mean: "mean", torch.sum: "sum", torch.min: "min", torch.max: "max"}
-_SYNC_DIST, _RANK_ZERO_ONLY = 6, 7
-"""Positions in the arguments of `log`, as `log_call.new_aggregator` takes them."""
+_SYNC_DIST = 6
+"""Position in the arguments of `log`, as `MetricStore.log` takes them."""
 
 
 @runtime_checkable
@@ -55,7 +55,7 @@ class MetricAggregator:
 
     Args:
         name: the name in `log`, without suffix.
-        call: the other arguments of `log`, as `log_call.new_aggregator` takes them.
+        call: the other arguments of `log`, as `MetricStore.log` takes them.
         reduce_fx: `"mean"` (weighted by batch size), `"sum"`, `"min"`, `"max"`, or a function of
             the tensor of all values.
         on_step: whether single values go to loggers, callbacks and the bar.
@@ -77,33 +77,10 @@ class MetricAggregator:
     """
 
     __slots__ = (
-        "_attached",
-        "_cells",
-        "_chunks",
-        "_collects",
-        "_count",
-        "_dtype",
-        "_latest",
-        "_on_cpu",
-        "_reduced",
-        "_rows",
-        "_total",
-        "_weight",
-        "_weights",
-        "call",
-        "epoch_key",
-        "is_weighted",
-        "logger",
-        "metric",
-        "name",
-        "on_epoch",
-        "on_step",
-        "prog_bar",
-        "reduce_fx",
-        "shared",
-        "step_key",
-        "suffix",
-        "unread",
+        "_attached", "_cells", "_chunks", "_collects", "_count", "_dtype", "_latest", "_on_cpu",
+        "_reduced", "_rows", "_total", "_weight", "_weights", "call", "epoch_key", "is_weighted",
+        "logger", "metric", "name", "on_epoch", "on_step", "prog_bar", "reduce_fx", "shared",
+        "step_key", "suffix", "unread",
     )  # fmt: skip
 
     def __init__(
@@ -264,15 +241,6 @@ class MetricAggregator:
         return self.on_step and bool(self.unread & FOR_LOGGERS) and self.is_synced
 
     @property
-    def description(self) -> dict[str, Any]:
-        """The arguments with which another rank can make an aggregator like this, as plain data."""
-        return {
-            "call": self.saved_call,
-            "suffix": self.suffix,
-            "rank_zero_only": bool(self.call[_RANK_ZERO_ONLY]),
-        }
-
-    @property
     def is_waiting(self) -> bool:
         """Whether it is restored and waits for `log` to pass its `reduce_fx` function again."""
         return self.reduce_fx is unknown
@@ -334,6 +302,7 @@ class MetricAggregator:
         self._weight = 0
         self._reduced = self.shared = None
         if self.metric is not None:
+            # dropped too: it counts in an epoch only where it was logged in that epoch
             self.metric.reset()
             self.metric = None
 
@@ -349,7 +318,15 @@ class MetricAggregator:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values of the unfinished epoch as plain data and tensors."""
-        reduced = self._reduced_so_far()
+        reduced = self._reduced
+        if self.reduce_fx is not unknown and any(map(callable, self.call)) and self.has_values:
+            # a function cannot be saved, so its value so far is: a resumed run may not log the name
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    reduced = self.reduce()
+            except Exception:  # noqa: BLE001 - it may need a whole epoch; `is_lost` reports the loss
+                reduced = None
         value = self.value
         values = [] if self._rows is None else [v.clone() for v in self._rows[: self._count]]
         total = torch.cat(self._chunks) if self._chunks else self._total
@@ -377,6 +354,7 @@ class MetricAggregator:
             is_there = state_dict["is_on_host"] or not isinstance(value, Tensor)
             return value if is_there else value.to(device)
 
+        # a function needs every value, so its total is a tensor of all earlier ones
         is_of_all = self.is_waiting or callable(self.reduce_fx)
         total = moved(state_dict["total"])
         self.reset()
@@ -386,19 +364,9 @@ class MetricAggregator:
         self._chunks = [total] if is_of_all and total is not None else []
         self._weight = state_dict["weight"]
         self._reduced = moved(state_dict["reduced"])
+        # after the values, since adding them has set it
         self._latest = moved(state_dict["value"])
         self.unread = FOR_LOGGERS if state_dict["is_new"] else 0
-
-    def _reduced_so_far(self) -> Tensor | None:
-        """Return the reduction by a function, for a resumed run that never logs the name."""
-        if self.is_waiting or not any(map(callable, self.call)) or not self.has_values:
-            return self._reduced
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return self.reduce()
-        except Exception:  # noqa: BLE001 - it may need a whole epoch; `is_lost` reports the loss
-            return None
 
     # --- memory ---
 
@@ -409,7 +377,16 @@ class MetricAggregator:
             return self._total, self._weight
         assert self._rows is not None
         reduction = str(self.reduce_fx)
-        part = _fold_rows(reduction, self._rows[: self._count], self._weights)
+        rows, weights = self._rows[: self._count], self._weights
+        # sums in the widest type, without a copy of the values in that type
+        wide = _widest_type(rows.device)
+        if reduction in ("min", "max"):
+            part = getattr(rows, reduction)()
+        elif reduction == "sum" or weights.count(weights[0]) == len(weights):
+            part = rows.sum(dtype=wide)
+            part = part if reduction == "sum" else part * weights[0]
+        else:
+            part = (rows * torch.tensor(weights, dtype=wide, device=rows.device)).sum()
         if self._total is not None:
             combine = {"min": torch.minimum, "max": torch.maximum}.get(reduction, torch.add)
             part = combine(self._total, part)
@@ -429,6 +406,7 @@ class MetricAggregator:
         """Reduce the collected values into the total; single additions would cost a kernel each."""
         if callable(self.reduce_fx):
             assert self._rows is not None
+            # a copy, since the rows are written to again
             self._chunks.append(self._rows[: self._count].clone())
         else:
             self._total, self._weight = self._combined()
@@ -437,7 +415,10 @@ class MetricAggregator:
 
     def _make_room(self, value: Tensor) -> None:
         """Make rows that can hold a value of this type and device beside the earlier ones."""
-        dtype, device = _row_type(value), value.device
+        device = value.device
+        # without loss: types of up to 32 bits are kept in 32, all others in 64, which MPS has not
+        is_narrow = value.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        dtype = torch.float32 if is_narrow else _widest_type(device)
         rows = self._rows
         if rows is not None:
             # numbers are logged on the CPU, and may come between tensors of another device
@@ -454,6 +435,7 @@ class MetricAggregator:
         # an inference tensor, as torch.inference_mode makes, cannot be written to outside of it
         with torch.inference_mode(mode=False), torch.no_grad():
             rows = self._rows = torch.zeros(count, dtype=dtype, device=device)
+            # views, made once: indexing the rows in each step would make a new tensor
             self._cells = rows.unbind()
         if before is not None:
             rows[: self._count].copy_(before[: self._count])
@@ -466,34 +448,6 @@ def unknown(values: Tensor) -> Tensor:
     return values
 
 
-def _row_type(value: Tensor) -> torch.dtype:
-    """Return the type to keep a value in without loss (on MPS large integers lose digits).
-
-    Floating-point types of up to 32 bits are kept in 32, all other types in 64.
-    """
-    if value.dtype in (torch.float32, torch.float16, torch.bfloat16):
-        return torch.float32
-    return _widest_type(value.device)
-
-
 def _widest_type(device: torch.device) -> torch.dtype:
     """Return the floating-point type to reduce in: 64 bits, which MPS does not have."""
     return torch.float32 if device.type == "mps" else torch.float64
-
-
-def _fold_rows(reduction: str, rows: Tensor, weights: list[int]) -> Tensor:
-    """Return the minimum, maximum, sum, or for a mean the weighted sum of some values.
-
-    Sums are computed in 64 bits, without a copy of the values in that type.
-    """
-    if reduction == "min":
-        return rows.min()
-    if reduction == "max":
-        return rows.max()
-    wide = _widest_type(rows.device)
-    if reduction == "sum":
-        return rows.sum(dtype=wide)
-    first = weights[0]
-    if weights.count(first) == len(weights):
-        return rows.sum(dtype=wide) * first
-    return (rows * torch.tensor(weights, dtype=wide, device=rows.device)).sum()

@@ -6,15 +6,16 @@ import copy
 import sys
 from array import array
 from collections import deque
+from numbers import Number
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
 from trainer_hooks.errors import MetricError, did_you_mean
-from trainer_hooks.metrics.scalars import detached_copy, floats, is_single
+from trainer_hooks.metrics.scalars import floats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from trainer_hooks.clock.progress import Progress
 
@@ -116,8 +117,20 @@ class History:
         Raises:
             MetricError: pandas is not installed.
         """
+        try:
+            import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        except ImportError as error:
+            raise MetricError(_missing("to_pandas", "pandas")) from error
         self._copy_deferred()
-        return _to_frame({name: list(series) for name, series in self._numbers().items()})
+        # of several values of one metric at one step the last one counts
+        columns = {
+            name: {(point.epoch, point.step): point.value for point in series}
+            for name, series in self._numbers().items()
+        }
+        rows = sorted({row for column in columns.values() for row in column})
+        index = pd.MultiIndex.from_tuples(rows, names=["epoch", "step"])
+        data = {name: [column.get(row) for row in rows] for name, column in columns.items()}
+        return pd.DataFrame(data, index=index, dtype="float64")
 
     def plot(self, *metric_names: str, x: str = "step", ax: Any = None) -> Any:
         """Plot metrics over the run and return matplotlib's axes.
@@ -135,8 +148,22 @@ class History:
             raise MetricError(f"history.plot(x={x!r}): must be 'step' or 'epoch'.")
         self._copy_deferred()
         chosen = [fork for name in metric_names for fork in self._forks_of(name)]
-        names = dict.fromkeys(chosen) if metric_names else self._numbers()
-        return _plot({name: list(self._series[name]) for name in names}, x, ax)
+        names = list(dict.fromkeys(chosen) if metric_names else self._numbers())
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise MetricError(_missing("plot", "matplotlib")) from error
+        if ax is None:
+            _, ax = plt.subplots()
+        for name in names:
+            points = list(self._series[name])
+            marker = "o" if len(points) == 1 else ""
+            positions = [getattr(point, x) for point in points]
+            ax.plot(positions, [point.value for point in points], marker=marker, label=name)
+        ax.set_xlabel(x)
+        if names:
+            ax.legend()
+        return ax
 
     # --- writing ---
 
@@ -165,8 +192,13 @@ class History:
         if not isinstance(metric_name, str):
             raise MetricError(f"update_metric({metric_name!r}, ...): the name must be a string.")
         name = self._prefix + metric_name
-        if is_single(metric_value):
-            value = detached_copy(metric_name, metric_value)
+        value: Any = None
+        if isinstance(metric_value, Tensor):
+            if metric_value.numel() == 1 and not metric_value.is_complex():
+                value = metric_value.detach().reshape(()).clone()
+        elif isinstance(metric_value, Number) and not isinstance(metric_value, complex):
+            value = float(metric_value)  # type: ignore[arg-type]
+        if value is not None:
             self.defer({metric_name: value})
             if self._show is not None:
                 self._show(name, value)
@@ -175,7 +207,10 @@ class History:
         kept = self._series.get(name)
         if not isinstance(kept, ObjectSeries):
             kept = self._series[name] = ObjectSeries(kept or ())
-        kept.add(self._progress.epochs_completed, self.present_step, _copied(metric_value))
+        # a copy that in-place changes of the value do not reach
+        is_tensor = isinstance(metric_value, Tensor)
+        copied = metric_value.detach().clone() if is_tensor else copy.deepcopy(metric_value)
+        kept.add(self._progress.epochs_completed, self.present_step, copied)
 
     def delete_metric(self, metric_name: str) -> None:
         """Delete the values of a metric.
@@ -223,14 +258,11 @@ class History:
     def state_dict(self) -> dict[str, Any]:
         """Return all values and the prefix as plain data and tensors."""
         self._copy_deferred()
+        kept = self._series.items()
         return {
             "prefix": self._prefix,
-            "series": {name: series.state_dict() for name, series in self._numbers().items()},
-            "objects": {
-                name: kept.state_dict()
-                for name, kept in self._series.items()
-                if not isinstance(kept, MetricSeries)
-            },
+            "series": {n: s.state_dict() for n, s in kept if isinstance(s, MetricSeries)},
+            "objects": {n: s.state_dict() for n, s in kept if not isinstance(s, MetricSeries)},
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -240,9 +272,8 @@ class History:
         for name, state in state_dict.get("series", {}).items():
             series = self._series[name] = MetricSeries()
             series.load_state_dict(state)
-        objects = state_dict.get("objects")
-        if objects:
-            self._series.update({name: ObjectSeries.of(state) for name, state in objects.items()})
+        for name, points in (state_dict.get("objects") or {}).items():
+            self._series[name] = ObjectSeries(MetricPoint(*point) for point in points)
 
     def _numbers(self) -> dict[str, MetricSeries]:
         """Return the series of numbers by name, without those of other objects."""
@@ -291,13 +322,14 @@ class MetricSeries:
     Attributes:
         count: number of points that were added.
         stride: one of so many added points is kept.
+        last: the point that was added last.
     """
 
-    __slots__ = ("_epochs", "_last", "_steps", "_values", "count", "stride")
+    __slots__ = ("_epochs", "_steps", "_values", "count", "last", "stride")
 
     def __init__(self) -> None:
         self._epochs, self._steps, self._values = array("q"), array("q"), array("d")
-        self._last: MetricPoint | None = None
+        self.last: MetricPoint | None = None
         self.count = 0
         self.stride = 1
 
@@ -308,19 +340,14 @@ class MetricSeries:
     def __iter__(self) -> Iterator[MetricPoint]:
         """Yield the points that are kept, oldest first."""
         yield from map(MetricPoint, self._epochs, self._steps, self._values)
-        if self._last is not None and self._holds_last_apart:
-            yield self._last
+        if self.last is not None and self._holds_last_apart:
+            yield self.last
 
     @property
     def values(self) -> list[float]:
         """The values of the points that are kept, oldest first."""
-        last = [self._last.value] if self._last is not None and self._holds_last_apart else []
+        last = [self.last.value] if self.last is not None and self._holds_last_apart else []
         return self._values.tolist() + last
-
-    @property
-    def last(self) -> MetricPoint | None:
-        """The point that was added last."""
-        return self._last
 
     def add(self, epoch: int, step: int, value: float) -> None:
         """Add a point."""
@@ -329,10 +356,12 @@ class MetricSeries:
             self._steps.append(step)
             self._values.append(value)
             if len(self._values) == LIMIT:
+                # with twice the stride from here on: those that stay are the points that a stride
+                # of this size would have kept from the beginning
                 for column in (self._epochs, self._steps, self._values):
                     del column[1::2]
                 self.stride *= 2
-        self._last = MetricPoint(epoch, step, value)
+        self.last = MetricPoint(epoch, step, value)
         self.count += 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -341,7 +370,7 @@ class MetricSeries:
             "epochs": _bytes(self._epochs),
             "steps": _bytes(self._steps),
             "values": _bytes(self._values),
-            "last": None if self._last is None else list(self._last),
+            "last": None if self.last is None else list(self.last),
             "count": self.count,
             "stride": self.stride,
         }
@@ -351,7 +380,7 @@ class MetricSeries:
         self._epochs = _array("q", state_dict["epochs"])
         self._steps = _array("q", state_dict["steps"])
         self._values = _array("d", state_dict["values"])
-        self._last = None if state_dict["last"] is None else MetricPoint(*state_dict["last"])
+        self.last = None if state_dict["last"] is None else MetricPoint(*state_dict["last"])
         self.count = state_dict["count"]
         self.stride = state_dict["stride"]
 
@@ -410,60 +439,6 @@ class ObjectSeries:
     def state_dict(self) -> list[list[Any]]:
         """Return the points as lists of epoch, step and value."""
         return [list(point) for point in self._points]
-
-    @classmethod
-    def of(cls, state: Iterable[Iterable[Any]]) -> ObjectSeries:
-        """Return the series whose state `state_dict` returned."""
-        return cls(MetricPoint(*item) for item in state)
-
-
-def _copied(value: Any) -> Any:
-    """Return a copy that in-place changes of the value do not reach."""
-    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
-
-
-def _to_frame(history: Mapping[str, Sequence[MetricPoint]]) -> Any:
-    """Return a data frame with a row for each epoch and step, and a column for each metric.
-
-    Of several values of one metric at one step the last one counts.
-
-    Raises:
-        MetricError: pandas is not installed.
-    """
-    try:
-        import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError as error:
-        raise MetricError(_missing("to_pandas", "pandas")) from error
-    columns = {
-        name: {(point.epoch, point.step): point.value for point in points}
-        for name, points in history.items()
-    }
-    rows = sorted({row for column in columns.values() for row in column})
-    index = pd.MultiIndex.from_tuples(rows, names=["epoch", "step"])
-    data = {name: [column.get(row) for row in rows] for name, column in columns.items()}
-    return pd.DataFrame(data, index=index, dtype="float64")
-
-
-def _plot(history: Mapping[str, Sequence[MetricPoint]], x: str, ax: Any) -> Any:
-    """Plot metrics into axes, new ones if `ax` is None, and return the axes.
-
-    Raises:
-        MetricError: matplotlib is not installed.
-    """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise MetricError(_missing("plot", "matplotlib")) from error
-    if ax is None:
-        _, ax = plt.subplots()
-    for name, points in history.items():
-        marker = "o" if len(points) == 1 else ""
-        positions = [getattr(point, x) for point in points]
-        ax.plot(positions, [point.value for point in points], marker=marker, label=name)
-    ax.set_xlabel(x)
-    if history:
-        ax.legend()
-    return ax
 
 
 def _missing(method: str, package: str) -> str:

@@ -74,7 +74,9 @@ def load_metric_states(
         if not hasattr(part, "metric_state"):
             continue
         for attribute, value in state["values"].items():
-            setattr(part, attribute, _moved(value, device))
+            is_one = isinstance(value, Tensor)
+            moved = value.to(device) if is_one else [item.to(device) for item in value]
+            setattr(part, attribute, moved)
         # torchmetrics has no public way to set the count, on which means depend, or to drop the
         # cached value
         part.__dict__["_update_count"] = state["updates"]
@@ -101,21 +103,11 @@ def _metrics_in(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         for name, part in value.named_modules(prefix=path):
             if _is_metric(part):
                 yield name, part
-    elif depth and isinstance(value, dict) and len(value) <= _MAX_ITEMS:
-        for key, item in value.items():
+    elif depth and isinstance(value, dict | list | tuple) and len(value) <= _MAX_ITEMS:
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(item, _HOLDERS):
                 yield from _metrics_in(f"{path}[{key!r}]", item, depth - 1)
-    elif depth and isinstance(value, list | tuple) and len(value) <= _MAX_ITEMS:
-        for position, item in enumerate(value):
-            if isinstance(item, _HOLDERS):
-                yield from _metrics_in(f"{path}[{position}]", item, depth - 1)
 
 
 def _is_metric(part: object) -> bool:
     return hasattr(part, "metric_state") and hasattr(part, "update_count")
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device)
-    return [item.to(device) for item in value]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from trainer_hooks.metrics.aggregator import FOR_BATCH
 from trainer_hooks.metrics.metric_objects import load_metric_states, metric_parts, metric_states
+from trainer_hooks.metrics.scalars import reduce_values
+from trainer_hooks.runtime.nested_tensors import map_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import nn
 
-    from trainer_hooks.metrics.aggregator import MetricAggregator
     from trainer_hooks.metrics.store import MetricStore
 
 __all__ = ["LogSnapshot", "MicrobatchValues"]
@@ -53,26 +52,16 @@ class MicrobatchValues:
         """Replace the last value of each metric by the reduction of the microbatches' values."""
         for aggregator in self._store.current_aggregators():
             parts = self._values.get(aggregator.name, ())
-            if len(parts) > 1 and aggregator.metric is None:
-                aggregator.replace_last(_reduce(aggregator, parts))
-
-
-def _reduce(aggregator: MetricAggregator, parts: Sequence[tuple[Tensor, int]]) -> Tensor:
-    """Return one value for those of several microbatches.
-
-    Args:
-        aggregator: the metric.
-        parts: value and number of samples of each microbatch.
-    """
-    values = torch.stack([value for value, _ in parts])
-    if callable(aggregator.reduce_fx):
-        return aggregator.reduce_fx(values)
-    if aggregator.reduce_fx == "mean":
-        weights = values.new_tensor([samples for _, samples in parts])
-        return (values * weights).sum() / weights.sum()
-    if aggregator.reduce_fx == "sum":
-        return values.sum()
-    return values.min() if aggregator.reduce_fx == "min" else values.max()
+            if len(parts) < 2 or aggregator.metric is not None:
+                continue
+            values, reduce_fx = torch.stack([value for value, _ in parts]), aggregator.reduce_fx
+            aggregator.replace_last(
+                reduce_fx(values)
+                if callable(reduce_fx)
+                else reduce_values(
+                    reduce_fx, values, values.new_tensor([samples for _, samples in parts])
+                )
+            )
 
 
 class LogSnapshot:
@@ -90,10 +79,8 @@ class LogSnapshot:
         }
         self._latest = store.latest()
         self._parts = metric_parts(module, {})
-        self._objects = {
-            name: {"values": _cloned(state["values"]), "updates": state["updates"]}
-            for name, state in metric_states(self._parts).items()
-        }
+        # metric objects change their states in place
+        self._objects = map_tensors(metric_states(self._parts), Tensor.clone)
 
     def restore(self, device: torch.device) -> None:
         """Undo everything that was logged since.
@@ -110,11 +97,3 @@ class LogSnapshot:
                 aggregator.forget()
         self._store.set_latest(self._latest)
         load_metric_states(self._parts, self._objects, device)
-
-
-def _cloned(values: dict[str, Any]) -> dict[str, Any]:
-    """Return copies of a metric object's states, which it changes in place."""
-    return {
-        name: value.clone() if isinstance(value, Tensor) else [item.clone() for item in value]
-        for name, value in values.items()
-    }

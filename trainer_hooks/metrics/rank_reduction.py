@@ -10,8 +10,8 @@ import torch
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
-from trainer_hooks.metrics.log_call import restored_call
-from trainer_hooks.metrics.scalars import scalar
+from trainer_hooks.metrics.scalars import reduce_values, scalar
+from trainer_hooks.metrics.store import restored_call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainer_hooks.metrics.aggregator import MetricAggregator
-    from trainer_hooks.metrics.log_call import LogScope
-    from trainer_hooks.metrics.store import MetricStore
+    from trainer_hooks.metrics.store import LogScope, MetricStore
     from trainer_hooks.runtime.process_group import ProcessGroup
 
 __all__ = ["RankReducer"]
@@ -28,6 +27,8 @@ __all__ = ["RankReducer"]
 Key = tuple[str, int, str]
 """Scope, loader index and name of a metric."""
 
+_RANK_ZERO_ONLY = 7
+"""Position in the arguments of `log`, as `MetricStore.log` takes them."""
 _HEAD = 2
 """Numbers of a row before those of the metrics; the first is the checksum of the names."""
 _CELLS = 3
@@ -117,10 +118,7 @@ class RankReducer:
             if not len(values):
                 continue
             reduce_fx = aggregator.reduce_fx
-            reduction = reduce_fx if isinstance(reduce_fx, str) else "mean"
-            reduced = getattr(torch, {"min": "amin", "max": "amax"}.get(reduction, reduction))(
-                values
-            )
+            reduced = reduce_values("mean" if callable(reduce_fx) else reduce_fx, values)
             aggregator.replace_last(reduced.to(torch.float32))
 
     def _exchange(
@@ -149,13 +147,25 @@ class RankReducer:
         """Gather the metrics of all ranks, and lay out a row with room for all of them."""
         for key, aggregator in own.items():
             _require_reducible(key[2], aggregator)
-        own_metrics = {key: (one.description, one.metric is not None) for key, one in own.items()}
+        # plain data with which another rank can make an aggregator like this
+        own_metrics = {
+            key: (
+                {
+                    "call": one.saved_call,
+                    "suffix": one.suffix,
+                    "rank_zero_only": bool(one.call[_RANK_ZERO_ONLY]),
+                },
+                one.metric is not None,
+            )
+            for key, one in own.items()
+        }
         gathered = self._processes.gather(own_metrics)
         # reversed: of different descriptions that of the lowest rank counts
         union = {key: metric for of_rank in reversed(gathered) for key, metric in of_rank.items()}
         layout.known, layout.keys = known, sorted(union)
         layout.descriptions = {key: description for key, (description, _) in union.items()}
         layout.objects = frozenset(key for key, (_, is_object) in union.items() if is_object)
+        # of the union, which is the same on all ranks: a collective needs rows of one length
         layout.room = max(layout.room, _HEAD + _CELLS * len(layout.keys))
         for key, (description, _) in union.items():
             ranks = [rank for rank, of_rank in enumerate(gathered) if key in of_rank]
@@ -241,17 +251,13 @@ def _reduce_cells(aggregator: MetricAggregator, cells: Tensor) -> Tensor | None:
     if not len(present):
         return None
     if not aggregator.is_synced:
+        # without `sync_dist`: the lowest rank that has a value
         present = present[:1]
-    totals, weights = present[:, 0], present[:, 1]
-    if aggregator.reduce_fx == "mean":
-        value = totals.sum() / weights.sum()
-    elif aggregator.reduce_fx == "min":
-        value = totals.min()
-    elif aggregator.reduce_fx == "max":
-        value = totals.max()
-    else:
-        value = totals.sum()
-    return value.to(torch.float32)
+    totals, weights, reduce_fx = present[:, 0], present[:, 1], aggregator.reduce_fx
+    if reduce_fx == "mean":  # the totals are sums with weights already
+        return (totals.sum() / weights.sum()).to(torch.float32)
+    # a function cannot be logged with `sync_dist`, so one rank's value is left here
+    return reduce_values("sum" if callable(reduce_fx) else reduce_fx, totals).to(torch.float32)
 
 
 def _compute_merged(name: str, metric: Any, parts: Sequence[tuple[dict[str, Any], int]]) -> Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor
 from trainer_hooks.errors import MetricError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["detached_copy", "floats", "in_one_piece", "is_single", "number", "scalar", "single"]
+__all__ = ["floats", "in_one_piece", "number", "reduce_values", "scalar", "single"]
 
 
 def single(name: str, value: Tensor) -> Tensor:
@@ -66,24 +66,6 @@ def in_one_piece(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return copies
 
 
-def is_single(value: Any) -> bool:
-    """Return whether a value is a real number or a tensor with one that is."""
-    if isinstance(value, Tensor):
-        return value.numel() == 1 and not value.is_complex()
-    return isinstance(value, Number) and not isinstance(value, complex)
-
-
-def detached_copy(name: str, value: Any) -> Tensor | float:
-    """Return a number, or a detached copy of a tensor with one element.
-
-    Raises:
-        MetricError: it is neither.
-    """
-    if isinstance(value, Tensor):
-        return single(name, value.detach()).clone()
-    return number(name, value)
-
-
 def scalar(name: str, computed: Any, source: str) -> Tensor:
     """Return the computed value of a metric object or a function as a 0-dim tensor.
 
@@ -106,6 +88,14 @@ def scalar(name: str, computed: Any, source: str) -> Tensor:
         f"log({name!r}) was given {source} that computes {shown}: it must compute one number. Log "
         "the numbers one by one, as with log_dict."
     )
+
+
+def reduce_values(reduction: str, values: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the mean, sum, min or max of values; `weights` are for a mean, by default equal."""
+    if reduction == "mean" and weights is not None:
+        return (values * weights).sum() / weights.sum()
+    reduce: Callable[[Tensor], Tensor] = getattr(torch, reduction)
+    return reduce(values)
 
 
 def floats(metrics: Mapping[str, Tensor | float]) -> dict[str, float]:

@@ -3,30 +3,65 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.metrics.aggregator import FOR_LOGGERS, FOR_READERS, Metric, MetricAggregator
-from trainer_hooks.metrics.log_call import (
-    LogScope,
-    new_aggregator,
-    require_same_call,
-    restored_call,
+from trainer_hooks.errors import MetricError, TrainerHooksWarning
+from trainer_hooks.metrics.aggregator import (
+    FOR_LOGGERS,
+    FOR_READERS,
+    Metric,
+    MetricAggregator,
+    unknown,
 )
 from trainer_hooks.metrics.scalars import floats, in_one_piece, number
 from trainer_hooks.runtime.nested_tensors import first_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["MetricStore", "MutedMetrics"]
+__all__ = ["LogScope", "MetricStore", "MutedMetrics", "restored_call"]
 
-_ENABLE_GRAPH = 8
-"""The position of `enable_graph` in the arguments of a call."""
+_DEFAULTS = {
+    "prog_bar": False,
+    "logger": None,
+    "on_step": None,
+    "on_epoch": None,
+    "reduce_fx": "mean",
+    "add_dataloader_idx": True,
+    "sync_dist": False,
+    "rank_zero_only": False,
+    "enable_graph": False,
+}
+"""The arguments of `log` after name and value, in the order of a call's tuple, with defaults."""
+
+_REDUCE_FX, _ENABLE_GRAPH = map(tuple(_DEFAULTS).index, ("reduce_fx", "enable_graph"))
+
+
+class LogScope(Enum):
+    """The part of a run from which `log` is called; it decides the defaults of its arguments."""
+
+    CLOSED = "a place outside training and evaluation"
+    TRAIN_BATCH = "a training batch"
+    TRAIN_EPOCH = "the start or end of a training epoch"
+    EVALUATION = "a validation or test batch"
+    EVALUATION_EPOCH = "the start or end of validation or test"
+    PREDICTION = "prediction"
+
+    @property
+    def family(self) -> tuple[LogScope, ...]:
+        """The scopes whose values are reduced together at the end of an epoch."""
+        if self in (LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH):
+            return (LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+        return (LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
+
+
+_BATCH_SCOPES = (LogScope.TRAIN_BATCH, LogScope.EVALUATION)
+"""The scopes inside a batch, where single values can be logged by step."""
 
 
 class _RankReducer(Protocol):
@@ -94,6 +129,7 @@ class MetricStore:
             is_held: whether no reader sees the values before the epoch's end.
             keeps: returns whether values of a name are kept; values of other names are dropped.
         """
+        # of the scope that is left, before its table is out of reach
         self._publish_unread()
         self._is_held = is_held
         self.scope = scope
@@ -121,13 +157,14 @@ class MetricStore:
         Args:
             name: the metric's name.
             value: a number, a tensor with one element, or a metric object.
-            call: `log`'s other arguments, as `log_call.new_aggregator` takes them.
+            call: `log`'s other arguments, in the order of `_DEFAULTS`.
             batch_size: the weight in the mean, in samples; None for the size of the batch.
 
         Raises:
             MetricError: `log` may not be called here, the value is of another type, or the name was
                 logged with other arguments before.
         """
+        # the fast path of every step: a known name with the same arguments goes on below
         aggregator = self._current.get(name)
         if aggregator is None or aggregator.call != call:
             aggregator = self._aggregator_for(name, call)
@@ -135,8 +172,11 @@ class MetricStore:
             batch_size = 1
             if aggregator.is_weighted:
                 # looked for once a batch: it searches nested containers for a tensor
-                is_sized = self._sized_batch is self.batch
-                batch_size = self._size if is_sized else self._measure_batch()
+                if self._sized_batch is not self.batch:
+                    tensor = first_tensor(self.batch)
+                    self._size = 1 if tensor is None else tensor.shape[0]
+                    self._sized_batch = self.batch
+                batch_size = self._size
         if isinstance(value, Tensor):
             if call[_ENABLE_GRAPH]:
                 aggregator.add_attached(value, batch_size)
@@ -155,22 +195,16 @@ class MetricStore:
         """Return the aggregator of a name that is new here, or that has other arguments now."""
         known = self._current.get(name)
         if known is not None and not known.is_waiting:
-            require_same_call(known, call, self.scope)
+            _require_same_call(known, call, self.scope)
             return known
         others = [one for one in self._aggregators_of(*self.scope.family) if one is not known]
-        made = new_aggregator(name, call, self.scope, self._suffix, others, self.prefix)
+        made = _new_aggregator(name, call, self.scope, self._suffix, others, self.prefix)
         if known is not None:
             made.continue_from(known)
         if self._keeps is not None and not self._keeps(name):
             made.mute()
         self._current[name] = made
         return made
-
-    def _measure_batch(self) -> int:
-        tensor = first_tensor(self.batch)
-        self._size = tensor.shape[0] if tensor is not None else 1
-        self._sized_batch = self.batch
-        return self._size
 
     # --- aggregators ---
 
@@ -200,7 +234,7 @@ class MetricStore:
         """Add an aggregator for a metric that another rank logs."""
         log_scope = LogScope[scope]
         others = self._aggregators_of(*log_scope.family)
-        made = new_aggregator(name, call, log_scope, suffix, others, self.prefix)
+        made = _new_aggregator(name, call, log_scope, suffix, others, self.prefix)
         self._tables.setdefault((log_scope, index), {})[name] = made
 
     def _aggregators_of(self, *scopes: LogScope) -> list[MetricAggregator]:
@@ -239,6 +273,7 @@ class MetricStore:
         """
         for_loggers: dict[str, Tensor] = {}
         others: dict[str, Tensor] = {}
+        # the ranks have agreed on `shares_steps`, so that all of them enter the collective or none
         if self.rank_reducer is not None and self.shares_steps:
             self.shares_steps = False
             self.rank_reducer.reduce_steps(self)
@@ -279,12 +314,36 @@ class MetricStore:
 
     # --- epochs ---
 
-    def share(self, *scopes: LogScope) -> None:
+    # An epoch ends in three moments: `publish_reductions`, for callbacks that read metrics in the
+    # hooks of the epoch's end; `reduce_over_ranks`, after what those hooks have logged; and
+    # `reduce_and_reset`, which hands the values on to the loggers and begins a new epoch.
+
+    def publish_reductions(self, *scopes: LogScope) -> None:
+        """Put the reductions of the epoch so far where callbacks read them; the values stay."""
+        self._publish_unread()
+        if self.rank_reducer is not None:
+            # the whole family: evaluation loaders were left for this exchange of the ranks
+            scopes = scopes[0].family
+            self.rank_reducer.reduce_epoch(self, scopes)
+        for aggregator in self._aggregators_of(*scopes):
+            if aggregator.on_epoch and aggregator.has_values and not aggregator.is_lost:
+                self._publish(aggregator, aggregator.epoch_key, aggregator.reduce())
+
+    def publish_loader_reductions(self, dataloader_idx: int) -> None:
+        """Put the reductions of one completed evaluation loader where callbacks read them."""
+        if self.rank_reducer is not None:
+            return  # the ranks reduce all loaders in one exchange, at the end of the evaluation
+        self._publish_unread()
+        for aggregator in self._tables.get((LogScope.EVALUATION, dataloader_idx), {}).values():
+            if aggregator.on_epoch and aggregator.has_values:
+                self._publish(aggregator, aggregator.epoch_key, aggregator.reduce())
+
+    def reduce_over_ranks(self, *scopes: LogScope) -> None:
         """Reduce the epoch's values over all ranks; with one rank do nothing."""
         if self.rank_reducer is not None:
             self.rank_reducer.reduce_epoch(self, scopes)
 
-    def close_epoch(self, *scopes: LogScope) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def reduce_and_reset(self, *scopes: LogScope) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the epoch's reductions for the loggers, publish them, and clear the values.
 
         Returns:
@@ -296,35 +355,22 @@ class MetricStore:
         aggregators = self._aggregators_of(*scopes)
         for aggregator in aggregators:
             if aggregator.is_lost:
-                warn(_lost_message(aggregator.name), TrainerHooksWarning)
+                warn(
+                    f"log({aggregator.name!r}, reduce_fx=a function) was not called in this epoch "
+                    "after the resume, and the function cannot be saved: the values from before "
+                    "are left out. Log it in every batch, or reduce with 'mean', 'sum', 'min' or "
+                    "'max'.",
+                    TrainerHooksWarning,
+                )
             elif aggregator.on_epoch and aggregator.has_values:
                 value = aggregator.reduce()
-                self._publish_epoch(aggregator, value)
+                self._publish(aggregator, aggregator.epoch_key, value)
                 (for_loggers if aggregator.logger else others)[aggregator.epoch_key] = value
         # after all are reduced: one metric object may be logged under several names, and a reset
         # clears it for all of them
         for aggregator in aggregators:
             aggregator.reset()
         return for_loggers, others
-
-    def refresh(self, *scopes: LogScope) -> None:
-        """Reduce the epoch's values so far into `callback_metrics`, and keep them."""
-        self._publish_unread()
-        if self.rank_reducer is not None:
-            scopes = scopes[0].family
-            self.rank_reducer.reduce_epoch(self, scopes)
-        for aggregator in self._aggregators_of(*scopes):
-            if aggregator.on_epoch and aggregator.has_values and not aggregator.is_lost:
-                self._publish_epoch(aggregator, aggregator.reduce())
-
-    def refresh_loader(self, dataloader_idx: int) -> None:
-        """Put the reductions of one completed evaluation loader where callbacks read them."""
-        if self.rank_reducer is not None:
-            return  # the ranks reduce all loaders in one exchange, at the end of the evaluation
-        self._publish_unread()
-        for aggregator in self._tables.get((LogScope.EVALUATION, dataloader_idx), {}).values():
-            if aggregator.on_epoch and aggregator.has_values:
-                self._publish_epoch(aggregator, aggregator.reduce())
 
     def _publish_unread(self) -> None:
         """Put the values that are new since the last time where callbacks and bars read them."""
@@ -335,23 +381,22 @@ class MetricStore:
             if not aggregator.unread & FOR_READERS:
                 continue
             aggregator.unread &= ~FOR_READERS
-            if not scope.is_of_batches:
+            if scope not in _BATCH_SCOPES:
                 if aggregator.has_values:
-                    self._publish_epoch(aggregator, aggregator.reduce())
+                    self._publish(aggregator, aggregator.epoch_key, aggregator.reduce())
                 continue
             value = aggregator.value if aggregator.on_step else None
-            if value is None:
-                continue
-            if scope is LogScope.TRAIN_BATCH:
-                self._callback[aggregator.name] = self._callback[aggregator.step_key] = value
-            self._publish(aggregator, aggregator.step_key, value)
+            if value is not None:
+                # of an evaluation callbacks monitor the reductions alone
+                is_monitored = scope is LogScope.TRAIN_BATCH
+                self._publish(aggregator, aggregator.step_key, value, is_monitored)
 
-    def _publish_epoch(self, aggregator: MetricAggregator, value: Tensor) -> None:
-        """Put an epoch's reduction where callbacks and bars read it."""
-        self._callback[aggregator.name] = self._callback[aggregator.epoch_key] = value
-        self._publish(aggregator, aggregator.epoch_key, value)
-
-    def _publish(self, aggregator: MetricAggregator, key: str, value: Tensor) -> None:
+    def _publish(
+        self, aggregator: MetricAggregator, key: str, value: Tensor, is_monitored: bool = True
+    ) -> None:
+        """Put a value where loggers and bars read it, and callbacks if `is_monitored`."""
+        if is_monitored:
+            self._callback[aggregator.name] = self._callback[key] = value
         if aggregator.logger:
             self._logged[key] = value
         if aggregator.prog_bar:
@@ -362,6 +407,7 @@ class MetricStore:
     def begin_run(self) -> None:
         """Forget the latest values and the evaluations of earlier runs."""
         self._publish_unread()
+        # new dicts: a caller may hold those of the last run
         self._callback, self._logged, self._bar = {}, {}, {}
         self.drop(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
 
@@ -409,6 +455,7 @@ class MetricStore:
     def set_latest(self, latest: list[dict[str, Tensor]]) -> None:
         """Restore latest values that `latest` returned."""
         for table, saved in zip(self._latest_tables().values(), latest, strict=True):
+            # in place: a caller may hold the table
             table.clear()
             table.update(saved)
 
@@ -483,14 +530,6 @@ class MetricStore:
         }
 
 
-def _lost_message(name: str) -> str:
-    return (
-        f"log({name!r}, reduce_fx=a function) was not called in this epoch after the resume, and "
-        "the function cannot be saved: the values from before are left out. Log it in every batch, "
-        "or reduce with 'mean', 'sum', 'min' or 'max'."
-    )
-
-
 class MutedMetrics:
     """The replacement of a `MetricStore` under `barebones=True`: drops values, with one warning."""
 
@@ -506,3 +545,114 @@ class MutedMetrics:
                 "the values are dropped, here and from now on. Leave barebones out to have them.",
                 TrainerHooksWarning,
             )
+
+
+def _new_aggregator(
+    name: str,
+    call: tuple[Any, ...],
+    scope: LogScope,
+    suffix: str,
+    others: Iterable[MetricAggregator],
+    prefix: str = "",
+) -> MetricAggregator:
+    """Return an aggregator for a name that is logged for the first time in a scope.
+
+    Args:
+        name: the name.
+        call: prog_bar, logger, on_step, on_epoch, reduce_fx, add_dataloader_idx, sync_dist,
+            rank_zero_only, enable_graph.
+        scope: the scope.
+        suffix: added to names to distinguish several loaders.
+        others: the aggregators of the scope's family, which may have the same name.
+        prefix: put before names to distinguish several evaluations.
+
+    Raises:
+        MetricError: `log` may not be called in the scope, or not with these arguments.
+    """
+    prog_bar, logger, on_step, on_epoch, reduce_fx, add_dataloader_idx = call[:6]
+    if scope in (LogScope.CLOSED, LogScope.PREDICTION):
+        raise MetricError(
+            f"log({name!r}) was called in {scope.value}, where it has no meaning: call it "
+            "from a training, validation or test step, or a hook of their batches or epochs."
+        )
+    if not isinstance(name, str):
+        raise MetricError(f"log({name!r}): the name must be a string.")
+    if add_dataloader_idx and "/dataloader_idx_" in name:
+        raise MetricError(
+            f"log({name!r}): '/dataloader_idx_N' is added to the name where there are several "
+            "loaders. Leave it out, or pass add_dataloader_idx=False."
+        )
+    if on_step and scope not in _BATCH_SCOPES:
+        raise MetricError(
+            f"log({name!r}, on_step=True) was called in {scope.value}: there is no step "
+            "there. Leave on_step out."
+        )
+    in_batch = scope is LogScope.TRAIN_BATCH
+    on_step = in_batch if on_step is None else on_step
+    on_epoch = not in_batch if on_epoch is None else on_epoch
+    if not on_step and not on_epoch:
+        raise MetricError(
+            f"log({name!r}) with on_step=False and on_epoch=False in {scope.value}: the "
+            "value would go nowhere. Set one of them to True; in a training batch on_epoch is "
+            "False unless said."
+        )
+    if isinstance(reduce_fx, str):
+        reduce_fx = reduce_fx.lower()
+    aggregator = MetricAggregator(
+        prefix + name,
+        call,
+        reduce_fx=reduce_fx,
+        on_step=bool(on_step),
+        on_epoch=bool(on_epoch),
+        prog_bar=prog_bar,
+        logger=logger is not False,
+        suffix=suffix if add_dataloader_idx else "",
+    )
+    for other in others:
+        _require_same_reduction(aggregator, other)
+    return aggregator
+
+
+def _require_same_call(
+    aggregator: MetricAggregator, call: tuple[Any, ...], scope: LogScope
+) -> None:
+    """Make sure that a name is logged with the same arguments as the first time.
+
+    Raises:
+        MetricError: it is not; the message says which argument changed.
+    """
+    changes = [
+        f"{argument} was {before!r} and is {now!r}"
+        for argument, before, now in zip(_DEFAULTS, aggregator.call, call, strict=False)
+        # a lambda in a step is a new function each time, but the same code
+        if before != now and getattr(before, "__code__", None) is not getattr(now, "__code__", 0)
+    ]
+    if changes:
+        raise MetricError(
+            f"log({aggregator.name!r}) was called with other arguments than before in "
+            f"{scope.value}: {'; '.join(changes)}. They must stay the same. Log the other under a "
+            "name of its own."
+        )
+
+
+def restored_call(saved: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments of `log` from a checkpoint, where older ones hold fewer of them."""
+    call = [*saved, *list(_DEFAULTS.values())[len(saved) :]]
+    call[_REDUCE_FX] = call[_REDUCE_FX] or unknown
+    return tuple(call)
+
+
+def _require_same_reduction(aggregator: MetricAggregator, other: MetricAggregator) -> None:
+    """Make sure that the values of one name in one epoch are not reduced in two ways."""
+    if aggregator.name != other.name or not (aggregator.on_epoch and other.on_epoch):
+        return
+    reductions = [one.reduce_fx for one in (other, aggregator)]
+    if unknown in reductions or reductions[0] == reductions[1]:
+        return
+    if getattr(reductions[0], "__code__", None) is getattr(reductions[1], "__code__", 0):
+        return
+    raise MetricError(
+        f"log({aggregator.name!r}, reduce_fx={aggregator.reduce_fx!r}) was called in an epoch in "
+        f"which {aggregator.name!r} is also logged with reduce_fx={other.reduce_fx!r}: one would "
+        "hide the other. Log it under a name of its own."
+    )

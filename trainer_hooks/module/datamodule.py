@@ -7,7 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from trainer_hooks.data.data_hooks import DataHooks
-from trainer_hooks.module.hyperparameters_mixin import HyperparametersMixin, MethodOfClass
+from trainer_hooks.module.hyperparameters import (
+    HyperparametersMixin,
+    MethodOfClass,
+    init_arguments_from,
+    read_hparams,
+)
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -74,14 +79,11 @@ class DataModule(HyperparametersMixin, DataHooks):
         """
         from trainer_hooks.checkpoint.file import load_checkpoint
         from trainer_hooks.checkpoint.lightning import DATA_HPARAMS
-        from trainer_hooks.module.hyperparameters import init_arguments_from
 
         checkpoint = load_checkpoint(checkpoint_path, map_location)
         name = checkpoint.get("datamodule_hparams_name")
         saved = checkpoint.get(DATA_HPARAMS, {})
         if hparams_file is not None:
-            from trainer_hooks.module.hyperparameters import read_hparams
-
             saved = read_hparams(hparams_file)
         with rng.isolated():
             datamodule = cls(**init_arguments_from(cls, saved, name, kwargs, str(checkpoint_path)))

@@ -1,4 +1,8 @@
-"""Hyperparameters: the arguments that a module or data module was made with."""
+"""Hyperparameters: the arguments that a module or data module was made with, as attributes.
+
+`checkpoint.hparams` is imported where hyperparameters are used: a training without them does not
+load the code of checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,31 @@ import copy
 import csv
 import inspect
 from contextlib import suppress
-from dataclasses import dataclass, field
-from importlib import import_module
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.checkpoint.hparams import HyperParameters
 from trainer_hooks.errors import ModuleError, error_summary
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from types import FrameType
 
-__all__ = ["SavedHyperparameters", "collect_hyperparameters", "init_arguments_from", "read_hparams"]
+    from trainer_hooks.checkpoint.hparams import HyperParameters
+
+    MethodOfClass = classmethod
+else:
+
+    class MethodOfClass(classmethod):
+        """A classmethod that raises if called on an instance, which it would leave unchanged."""
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Callable[..., Any]:
+            """Return the method bound to the class; for an instance, a function that raises."""
+            return super().__get__(instance, owner) if instance is None else _refusal(owner)
+
+
+__all__ = ["HyperparametersMixin", "MethodOfClass", "init_arguments_from", "read_hparams"]
 
 
 @dataclass(slots=True)
@@ -35,66 +50,101 @@ class SavedHyperparameters:
         initial: their values when they were saved; an object that is no plain data is not copied.
     """
 
-    current: HyperParameters = field(default_factory=HyperParameters)
-    saved: Mapping[str, Any] | None = None
-    is_logged: bool = False
-    name: str | None = None
-    initial: Mapping[str, Any] = field(default_factory=dict)
+    current: HyperParameters
+    saved: Mapping[str, Any] | None
+    is_logged: bool
+    name: str | None
+    initial: Mapping[str, Any]
 
-    def copied(self) -> HyperParameters:
-        """Return a copy of the values when they were saved."""
+
+class HyperparametersMixin:
+    """Base class that keeps the arguments of `__init__` as hyperparameters."""
+
+    _kept: SavedHyperparameters | None = None
+
+    def save_hyperparameters(
+        self, *args: Any, ignore: Any = None, frame: Any = None, logger: bool = True
+    ) -> None:
+        """Keep the arguments of `__init__` in `hparams` and in checkpoints.
+
+        Args:
+            args: names of the arguments to keep; or one mapping, Namespace or dataclass whose items
+                are kept instead. By default all arguments.
+            ignore: names to leave out.
+            frame: the frame of `__init__`, if it is not the caller's.
+            logger: whether loggers get them when fit begins.
+
+        Raises:
+            ModuleError: a name is no argument, or this is called outside `__init__`.
+        """
+        from trainer_hooks.checkpoint.hparams import (
+            HyperParameters,
+            arguments_of_init,
+            is_hparams_object,
+            savable_hparams,
+            select_hparams,
+        )
+
+        if frame is None:
+            current = inspect.currentframe()
+            # the caller's frame, which must be that of `__init__`
+            frame = current.f_back if current is not None else None
+        if frame is not None and frame.f_code.co_name == "__post_init__":
+            frame = frame.f_back  # a dataclass calls it from its __init__
+        is_single_object, is_init = is_hparams_object(args), _is_init(self, frame)
+        arguments = {} if is_single_object and not is_init else arguments_of_init(self, frame)
+        ignored = {ignore} if isinstance(ignore, str) else set(ignore or ())
+        known = {} if self._kept is None else self._kept.current
+        # `ignore` also removes arguments that a base class's __init__ has kept
+        kept = {name: value for name, value in known.items() if name not in ignored}
+        hparams = HyperParameters({**kept, **select_hparams(arguments, args, ignore)})
+        name = self.hparams_name
+        if is_single_object:
+            name = next((name for name, value in arguments.items() if value is args[0]), None)
+        saved = savable_hparams(hparams, type(self), known)
+        self._kept = SavedHyperparameters(hparams, saved, logger, name, _snapshot(hparams))
+
+    @property
+    def hparams(self) -> HyperParameters:
+        """The hyperparameters, as a dict with attributes."""
+        if self._kept is None:
+            from trainer_hooks.checkpoint.hparams import HyperParameters
+
+            self._kept = SavedHyperparameters(HyperParameters(), None, False, None, {})
+        return self._kept.current
+
+    @property
+    def hparams_initial(self) -> HyperParameters:
+        """A copy of the hyperparameters as they were when they were saved."""
         from trainer_hooks.checkpoint.hparams import HyperParameters
 
-        return HyperParameters(_snapshot(self.initial))
+        return HyperParameters({} if self._kept is None else _snapshot(self._kept.initial))
+
+    @property
+    def saved_hparams(self) -> Mapping[str, Any] | None:
+        """The hyperparameters that a checkpoint holds; None if none were saved."""
+        return None if self._kept is None else self._kept.saved
+
+    @property
+    def hparams_name(self) -> str | None:
+        """The argument of `__init__` that held all hyperparameters, if it was one."""
+        return None if self._kept is None else self._kept.name
+
+    @property
+    def logged_hparams(self) -> Mapping[str, Any] | None:
+        """The hyperparameters that loggers get, or None."""
+        return self.hparams if self._kept is not None and self._kept.is_logged else None
 
 
-def collect_hyperparameters(
-    owner: object,
-    before: SavedHyperparameters | None,
-    wanted: tuple[Any, ...],
-    ignore: str | Iterable[str] | None,
-    frame: FrameType | None,
-    is_logged: bool,
-) -> SavedHyperparameters:
-    """Collect the arguments that `owner.save_hyperparameters` keeps, beside those kept before.
+def _refusal(kind: type[Any]) -> Callable[..., Any]:
+    def load_from_checkpoint(*_: Any, **__: Any) -> Any:
+        raise ModuleError(
+            f"load_from_checkpoint was called on an object of {kind.__qualname__}: it makes a new "
+            f"object, and this one would stay as it is. Write loaded = {kind.__name__}."
+            "load_from_checkpoint(...)."
+        )
 
-    Args:
-        owner: the module or data module.
-        before: the hyperparameters kept so far, or None.
-        wanted: names of arguments; or one mapping, Namespace or dataclass; empty for all arguments.
-        ignore: names to leave out.
-        frame: the frame of `__init__`; None for that of the caller's caller.
-        is_logged: whether loggers get them.
-
-    Raises:
-        ModuleError: a name is no argument, or this is called outside `__init__`.
-    """
-    from trainer_hooks.checkpoint.hparams import (
-        HyperParameters,
-        arguments_of_init,
-        is_hparams_object,
-        savable_hparams,
-        select_hparams,
-    )
-
-    if frame is None:
-        current = inspect.currentframe()
-        caller = current.f_back if current is not None else None
-        frame = caller.f_back if caller is not None else None
-    if frame is not None and frame.f_code.co_name == "__post_init__":
-        frame = frame.f_back  # a dataclass calls it from its __init__
-    is_single_object, is_init = is_hparams_object(wanted), _is_init(owner, frame)
-    arguments = {} if is_single_object and not is_init else arguments_of_init(owner, frame)
-    ignored = {ignore} if isinstance(ignore, str) else set(ignore or ())
-    known = {} if before is None else before.current
-    # `ignore` also removes arguments that a base class's __init__ has kept
-    kept = {name: value for name, value in known.items() if name not in ignored}
-    hparams = HyperParameters({**kept, **select_hparams(arguments, wanted, ignore)})
-    name = None if before is None else before.name
-    if is_single_object:
-        name = next((name for name, value in arguments.items() if value is wanted[0]), None)
-    saved = savable_hparams(hparams, type(owner), known)
-    return SavedHyperparameters(hparams, saved, is_logged, name, _snapshot(hparams))
+    return load_from_checkpoint
 
 
 def _snapshot(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,15 +176,14 @@ def init_arguments_from(
     Raises:
         ModuleError: an argument that `__init__` needs is missing, or one cannot be made again.
     """
-    from trainer_hooks.checkpoint.hparams import HyperParameters, init_arguments_from
+    from trainer_hooks.checkpoint import hparams
 
     parameter = inspect.signature(kind.__init__).parameters.get(str(name))
     if parameter is not None and parameter.kind is not parameter.VAR_KEYWORD:
         items = {key: value for key, value in replaced.items() if key in saved and key != name}
-        whole = HyperParameters({**saved, **items})
-        saved = {str(name): whole}
+        saved = {str(name): hparams.HyperParameters({**saved, **items})}
         replaced = {key: value for key, value in replaced.items() if key not in items}
-    return init_arguments_from(kind, saved, replaced, path)
+    return hparams.init_arguments_from(kind, saved, replaced, path)
 
 
 def _is_init(owner: object, frame: FrameType | None) -> bool:
@@ -158,21 +207,18 @@ def read_hparams(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"load_from_checkpoint(hparams_file={str(path)!r}): must end in .yaml, .yml or .csv."
         )
     try:
-        hparams = readers[file.suffix.lower()](file)
+        return readers[file.suffix.lower()](file)
     except (OSError, ValueError) as error:
         raise ModuleError(
             f"load_from_checkpoint(hparams_file={str(path)!r}) cannot be read "
             f"({error_summary(error)}): it must hold plain values by name. Pass the others as "
             "arguments."
         ) from error
-    return hparams
 
 
 def _yaml(file: Path) -> dict[str, Any]:
     try:
-        yaml: Any = import_module(
-            "yaml"
-        )  # its types are in a package of their own, so mypy must not see it
+        import yaml  # type: ignore[import-untyped]
     except ImportError as error:
         raise ModuleError(
             f"load_from_checkpoint(hparams_file={str(file)!r}) needs PyYAML. Install it: "
@@ -192,10 +238,9 @@ def _csv(file: Path) -> dict[str, Any]:
         rows = list(csv.DictReader(lines))
     if rows and not {"key", "value"} <= set(rows[0]):
         raise ValueError("its columns must be key and value")
-    return {row["key"]: _literal(row["value"]) for row in rows}
-
-
-def _literal(text: str) -> Any:
-    with suppress(ValueError, SyntaxError):
-        return ast.literal_eval(text)
-    return text
+    hparams: dict[str, Any] = {}
+    for row in rows:
+        hparams[row["key"]] = row["value"]
+        with suppress(ValueError, SyntaxError):  # any other text is a string
+            hparams[row["key"]] = ast.literal_eval(row["value"])
+    return hparams

@@ -20,7 +20,12 @@ from trainer_hooks.errors import (
     UsageError,
 )
 from trainer_hooks.hooks.spec import HOOKS, empty_hook
-from trainer_hooks.module.hyperparameters_mixin import HyperparametersMixin, MethodOfClass
+from trainer_hooks.module.hyperparameters import (
+    HyperparametersMixin,
+    MethodOfClass,
+    init_arguments_from,
+    read_hparams,
+)
 from trainer_hooks.runtime import rng
 from trainer_hooks.runtime.nested_tensors import map_tensors
 
@@ -382,6 +387,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             return
         if metric_attribute is not None:
             _require_metric(self, name, value, metric_attribute)
+        # one tuple, in the order of `metrics.store._DEFAULTS`: the store compares it with that of
+        # the last call of this name, and makes an object of it only the first time
         metrics.log(
             name,
             value,
@@ -508,7 +515,6 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         """
         from trainer_hooks.checkpoint.file import load_checkpoint
         from trainer_hooks.checkpoint.weights import load_weights
-        from trainer_hooks.module.hyperparameters import init_arguments_from, read_hparams
 
         path = str(checkpoint_path)
         is_device = isinstance(map_location, str | torch.device)
@@ -521,6 +527,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         name = checkpoint.get("hparams_name")
         with rng.isolated():
             module = cls(**init_arguments_from(cls, saved, name, kwargs, path))
+            # layers that are built late must exist before their weights are loaded
             module.configure_model()
         getattr(module, "on_load_checkpoint")(checkpoint)  # noqa: B009 - made from the catalogue
         is_strict = module.strict_loading if strict is None else strict
@@ -538,16 +545,18 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             trainer: the trainer that runs the module, or None after the run.
             metrics: the store that `log` writes to, or None.
         """
-        for part in self.modules():
-            if isinstance(part, Module):
-                part.__dict__["_trainer"] = trainer
-                part.__dict__["_metrics"] = metrics
+        self._refer_to(_trainer=trainer, _metrics=metrics)
 
     def attach_manual(self, manual: _Manual | None) -> None:
         """Set the object that steps optimizers in manual optimization; the fit loop calls this."""
+        self._refer_to(_manual=manual)
+
+    def _refer_to(self, **references: Any) -> None:
+        """Set references to the run in this module and in the modules inside it."""
         for part in self.modules():
             if isinstance(part, Module):
-                part.__dict__["_manual"] = manual
+                # past nn.Module's __setattr__, which looks for parameters in each value
+                part.__dict__.update(references)
 
     @property
     def trainer(self) -> Any:
@@ -565,9 +574,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
 
     @trainer.setter
     def trainer(self, trainer: Any) -> None:
-        for part in self.modules():
-            if isinstance(part, Module):
-                part.__dict__["_trainer"] = trainer
+        self._refer_to(_trainer=trainer)
 
     @property
     def device(self) -> torch.device:

@@ -1,4 +1,7 @@
-"""Optimizers and learning rate schedulers: every form that `configure_optimizers` may return."""
+"""Optimizers and learning rate schedulers: every form that `configure_optimizers` may return.
+
+And their classes and options, which are saved, and compared on a resume.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from trainer_hooks.errors import OptimizationError, UsageError, did_you_mean
+from trainer_hooks._log import warn
+from trainer_hooks._options import is_int
+from trainer_hooks.errors import (
+    OptimizationError,
+    OptionError,
+    TrainerHooksWarning,
+    UsageError,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
-    import torch
+    from torch import nn
 
 __all__ = [
     "LRSchedulerConfig",
     "ManualOptimizer",
     "Optimization",
-    "keep_dtypes",
+    "apply_options",
+    "changed_options",
+    "describe_setup",
     "needs_closure",
     "parse_optimizers",
+    "require_same_classes",
     "takes_closure",
+    "warn_of_foreign_parameters",
     "without_step",
 ]
 
@@ -82,14 +98,21 @@ class Optimization:
                 had another dtype than the parameters have now, the optimizer states keep torch's
                 cast.
         """
-        for key, owners in self._owners():
-            for owner, state in zip(owners, state_dict[key], strict=True):
-                owner.load_state_dict(state)
+        for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
+            optimizer.load_state_dict(state)
+        for config, state in zip(self.schedulers, state_dict["lr_schedulers"], strict=True):
+            config.scheduler.load_state_dict(state)
         weights = state_dict.get("state_dict", {}).values()
         dtypes = {value.dtype for value in weights if isinstance(value, Tensor)}
         for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
-            keep_dtypes(optimizer, state, dtypes)
-        for optimizer in self.optimizers:
+            # torch casts each floating-point tensor of a state to its parameter's dtype, which for
+            # some loses precision, such as the product of NAdam's momenta
+            indices = [index for group in state["param_groups"] for index in group["params"]]
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            states = state.get("state", {})  # a custom optimizer may keep its states elsewhere
+            for index, parameter in zip(indices, parameters, strict=True):
+                if index in states and (not dtypes or parameter.dtype in dtypes):
+                    _as_saved(optimizer.state.get(parameter), states[index])
             # torch's schedulers warn if they step before the optimizer, which stepped before
             optimizer.__dict__["_opt_called"] = True
 
@@ -104,7 +127,10 @@ class Optimization:
             "they must be the same to go on. Return the same optimizers and schedulers, or load "
             "the weights alone with Module.load_from_checkpoint."
         )
-        for key, owners in self._owners():
+        for key, owners in (
+            ("optimizer_states", self.optimizers),
+            ("lr_schedulers", self.schedulers),
+        ):
             saved = state_dict.get(key, [])
             if len(saved) != len(owners):
                 raise OptimizationError(
@@ -139,12 +165,6 @@ class Optimization:
         for config, others in zip(self.schedulers, fresh.schedulers, strict=True):
             if hasattr(config.scheduler, "base_lrs"):
                 config.scheduler.base_lrs = list(others.scheduler.base_lrs)
-
-    def _owners(self) -> tuple[tuple[str, list[Any]], ...]:
-        return (
-            ("optimizer_states", list(self.optimizers)),
-            ("lr_schedulers", [config.scheduler for config in self.schedulers]),
-        )
 
 
 class _Stepper(Protocol):
@@ -220,16 +240,16 @@ def parse_optimizers(returned: Any, owner: str) -> Optimization:
     result = Optimization()
     if returned is None:
         return result
-    if isinstance(returned, Optimizer):
-        result.optimizers.append(returned)
-    elif isinstance(returned, Mapping):
-        _add_dict(result, returned, owner)
-    elif _is_pair_of_lists(returned):
+    if isinstance(returned, Optimizer | Mapping):
+        returned = [returned]
+    if (
+        isinstance(returned, list | tuple)
+        and len(returned) == 2
+        and all(isinstance(part, list | tuple) for part in returned)
+    ):
         optimizers, schedulers = returned
-        for optimizer in optimizers:
-            result.optimizers.append(_checked_optimizer(optimizer, owner))
-        for scheduler in schedulers:
-            result.schedulers.append(_scheduler_config(scheduler, owner))
+        result.optimizers += [_checked_optimizer(optimizer, owner) for optimizer in optimizers]
+        result.schedulers += [_scheduler_config(scheduler, owner) for scheduler in schedulers]
     elif isinstance(returned, Sequence) and not isinstance(returned, str):
         for item in returned:
             if isinstance(item, Mapping):
@@ -242,17 +262,15 @@ def parse_optimizers(returned: Any, owner: str) -> Optimization:
             f"{type(returned).__qualname__}: it must return an optimizer, a list of them, a dict "
             "with the key 'optimizer', ([optimizers], [schedulers]), or None."
         )
-    _check_belonging(result, owner)
+    for config in result.schedulers:
+        driven = getattr(config.scheduler, "optimizer", None)
+        if driven is not None and not any(driven is optimizer for optimizer in result.optimizers):
+            raise OptimizationError(
+                f"{owner}.configure_optimizers returned the scheduler "
+                f"{type(config.scheduler).__qualname__}, which drives an optimizer that was not "
+                "returned: return that optimizer too."
+            )
     return result
-
-
-def _is_pair_of_lists(returned: Any) -> bool:
-    return (
-        isinstance(returned, list | tuple)
-        and len(returned) == 2
-        and isinstance(returned[0], list | tuple)
-        and isinstance(returned[1], list | tuple)
-    )
 
 
 def _add_dict(result: Optimization, given: Mapping[str, Any], owner: str) -> None:
@@ -314,11 +332,7 @@ def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRS
         raise OptimizationError(
             f"{where}: interval={config.interval!r} of a scheduler must be 'epoch' or 'step'."
         )
-    if (
-        isinstance(config.frequency, bool)
-        or not isinstance(config.frequency, int)
-        or config.frequency < 1
-    ):
+    if not is_int(config.frequency, 1):
         raise OptimizationError(
             f"{where}: frequency={config.frequency!r} of a scheduler must be an integer of at "
             "least 1."
@@ -330,18 +344,6 @@ def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRS
             "'monitor': 'val_loss'}}."
         )
     return config
-
-
-def _check_belonging(result: Optimization, owner: str) -> None:
-    """Require each scheduler to drive an optimizer that was returned too."""
-    for config in result.schedulers:
-        driven = getattr(config.scheduler, "optimizer", None)
-        if driven is not None and not any(driven is optimizer for optimizer in result.optimizers):
-            raise OptimizationError(
-                f"{owner}.configure_optimizers returned the scheduler "
-                f"{type(config.scheduler).__qualname__}, which drives an optimizer that was not "
-                "returned: return that optimizer too."
-            )
 
 
 class _Refusal:
@@ -371,27 +373,6 @@ def without_step(optimizer: Optimizer, owner: str) -> ManualOptimizer:
     return ManualOptimizer(optimizer, _Refusal(owner))
 
 
-def keep_dtypes(
-    optimizer: Optimizer, saved: Mapping[str, Any], dtypes: Collection[torch.dtype]
-) -> None:
-    """Restore the dtypes of optimizer state that torch has cast to the parameter's dtype.
-
-    `load_state_dict` of torch casts each floating-point tensor of a state to its parameter's dtype.
-    For tensors such as the product of NAdam's momenta that loses precision.
-
-    Args:
-        optimizer: an optimizer that has loaded `saved`.
-        saved: the state.
-        dtypes: the dtypes of the weights when it was saved; empty if unknown.
-    """
-    indices = [index for group in saved["param_groups"] for index in group["params"]]
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    states = saved.get("state", {})  # a custom optimizer may keep its states elsewhere
-    for index, parameter in zip(indices, parameters, strict=True):
-        if index in states and (not dtypes or parameter.dtype in dtypes):
-            _as_saved(optimizer.state.get(parameter), states[index])
-
-
 def _as_saved(loaded: Any, saved: Any) -> Any:
     """Return a loaded state, changed in place, whose tensors have the dtypes of `saved`."""
     if isinstance(loaded, Tensor) and isinstance(saved, Tensor):
@@ -404,3 +385,261 @@ def _as_saved(loaded: Any, saved: Any) -> Any:
     if is_sequence and len(loaded) == len(saved):
         return type(loaded)(map(_as_saved, loaded, saved))
     return loaded
+
+
+_RATES = ("initial_lr", "max_lr", "min_lr")
+"""The learning rates that schedulers store in an optimizer's groups beside the present one."""
+
+_NOT_OPTIONS = frozenset({"params", *_RATES})
+_ADDED_BY_TORCH = frozenset(
+    {"capturable", "decoupled_weight_decay", "differentiable", "foreach", "fused", "maximize"}
+)
+"""Options that later versions of torch add to states that lack them."""
+
+_HINT = (
+    "Return what it was saved with, or start anew from its weights with Module.load_from_checkpoint"
+)
+
+
+def describe_setup(
+    optimization: Optimization, hparams: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the classes and options of newly made optimizers and schedulers as plain data.
+
+    Args:
+        optimization: the optimizers and schedulers.
+        hparams: the hyperparameters at this moment; callbacks may change them later.
+    """
+    return {
+        "hparams": _plain_items(hparams or {}),
+        "optimizers": [
+            {
+                "class": _class_of(one),
+                "groups": [_initial_options(group) for group in one.param_groups],
+            }
+            for one in optimization.optimizers
+        ],
+        "schedulers": [
+            {"class": _class_of(config.scheduler), "options": _plain(config.scheduler.state_dict())}
+            for config in optimization.schedulers
+        ],
+        "rates": [
+            [{name: _number(group[name]) for name in _RATES if name in group} for group in groups]
+            for groups in (one.param_groups for one in optimization.optimizers)
+        ],
+    }
+
+
+def warn_of_foreign_parameters(optimization: Optimization, module: nn.Module) -> None:
+    """Warn if an optimizer trains parameters that belong to no part of the module."""
+    own = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    for optimizer in optimization.optimizers:
+        given = [p for group in optimizer.param_groups for p in group["params"]]
+        count = sum(id(parameter) not in own for parameter in given)
+        if count:
+            warn(
+                f"{count} of {len(given)} parameters of {type(optimizer).__qualname__} belong to "
+                f"no part of {type(module).__qualname__}: no checkpoint holds them, and they are "
+                "not moved to the device. Make what they are of an attribute of the module, or "
+                "leave them out of configure_optimizers.",
+                TrainerHooksWarning,
+            )
+
+
+def require_same_classes(
+    optimization: Optimization,
+    checkpoint: Mapping[str, Any],
+    saved: Mapping[str, Any],
+    setup: Mapping[str, Any],
+) -> None:
+    """Require saved states to match the classes of optimizers and schedulers.
+
+    The classes compared are those that `configure_optimizers` made; callbacks may have replaced
+    them, when saving as now.
+
+    Args:
+        optimization: the optimizers and schedulers that will load the states.
+        checkpoint: the checkpoint with the states.
+        saved: the return value of `describe_setup` in the checkpoint; older files have none.
+        setup: its return value in this run.
+
+    Raises:
+        OptimizationError: a class differs.
+    """
+    for kind, key, owners in (
+        ("optimizer", "optimizer_states", list(optimization.optimizers)),
+        ("scheduler", "lr_schedulers", [config.scheduler for config in optimization.schedulers]),
+    ):
+        before, now = (
+            [one["class"] for one in made.get(f"{kind}s", [])] for made in (saved, setup)
+        )
+        for number, (owner, state) in enumerate(zip(owners, checkpoint[key], strict=True)):
+            if number < min(len(before), len(now)):
+                # a class of the script itself is in `__main__` in one run, in a module in another
+                if before[number].rpartition(".")[2] == now[number].rpartition(".")[2]:
+                    continue
+                difference = f"was {before[number]} when it was saved, and is {now[number]} now"
+            else:
+                missing = _missing_options(owner, state, kind)
+                if not missing:
+                    continue
+                name = _class_of(owner)
+                difference = f"is {name}, and its saved state holds no {', '.join(missing)}"
+            raise OptimizationError(
+                f"{kind} {number} {difference}: the state of one is of no use to another. {_HINT}."
+            )
+
+
+def changed_options(
+    saved: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield each option that differs: the kind of its owner, its name, the old and the new value.
+
+    Args:
+        saved: a setup.
+        now: another setup of the same classes.
+    """
+    for kind, parts in (("optimizers", "groups"), ("schedulers", "options")):
+        pairs = list(zip(saved.get(kind, ()), now.get(kind, ()), strict=False))
+        for before, after in pairs:
+            several = kind == "schedulers" or len(pairs) > 1
+            owner = f" of {after['class'].rpartition('.')[2]}" if several else ""
+            groups = (before[parts], after[parts]) if parts == "groups" else None
+            both = zip(*groups, strict=False) if groups else [(before[parts], after[parts])]
+            for old, new in both:
+                for name in old:
+                    if name in new and not _is_same(old[name], new[name]):
+                        yield kind, f"{name}{owner}", old[name], new[name]
+
+
+def apply_options(
+    checkpoint: dict[str, Any],
+    optimization: Optimization,
+    setup: Mapping[str, Any],
+    names: Collection[str],
+) -> None:
+    """Replace options in a checkpoint's optimizer states by those of this run.
+
+    A learning rate that a schedule has changed is scaled by the same factor as the initial one.
+
+    Args:
+        checkpoint: the checkpoint to change.
+        optimization: the optimizers and schedulers that will load the states.
+        setup: their setup in this run.
+        names: the options to replace.
+
+    Raises:
+        OptionError: no optimizer has an option of that name.
+    """
+    groups = [group for one in setup["optimizers"] for group in one["groups"]]
+    known = {name for group in groups for name in group}
+    for name in sorted(set(names) - known):
+        raise OptionError(
+            f"fit(overrides=...) names {name!r}: it must be an option of the optimizers, which "
+            f"have {', '.join(sorted(known))}.{did_you_mean(name, known)}"
+        )
+    for one, rates, state in zip(
+        setup["optimizers"], setup["rates"], checkpoint["optimizer_states"], strict=True
+    ):
+        for group, rate, saved in zip(one["groups"], rates, state["param_groups"], strict=False):
+            for name in set(names) & set(group):
+                if name == "lr":
+                    _set_scaled_rate(saved, group["lr"], rate)
+                else:
+                    saved[name] = _like(saved.get(name), group[name])
+    if "lr" in names:
+        _set_base_rates(checkpoint, optimization)
+
+
+def _set_scaled_rate(saved: dict[str, Any], rate: float, kept: Mapping[str, Any]) -> None:
+    """Set the learning rate of a saved group, scaled as the schedule has scaled the old one."""
+    before = saved.get("initial_lr")
+    share = saved["lr"] / before if before else None
+    now = kept.get("initial_lr", rate)
+    saved["lr"] = _like(saved["lr"], rate if share is None else float(share) * now)
+    for name, value in kept.items():
+        if name in saved:
+            saved[name] = _like(saved[name], value)
+
+
+def _set_base_rates(checkpoint: dict[str, Any], optimization: Optimization) -> None:
+    """Set the base learning rates in saved scheduler states to those of the saved groups."""
+    numbers = {id(one): number for number, one in enumerate(optimization.optimizers)}
+    for config, state in zip(optimization.schedulers, checkpoint["lr_schedulers"], strict=True):
+        number = numbers.get(id(getattr(config.scheduler, "optimizer", None)))
+        if number is None:
+            continue
+        groups = checkpoint["optimizer_states"][number]["param_groups"]
+        for part in _nested(state):
+            if "base_lrs" in part and all("initial_lr" in group for group in groups):
+                part["base_lrs"] = [group["initial_lr"] for group in groups]
+            if "_last_lr" in part:
+                part["_last_lr"] = [group["lr"] for group in groups]
+
+
+def _nested(state: Any) -> Iterator[dict[str, Any]]:
+    """Yield a scheduler's state, and the states of the schedulers that it consists of."""
+    if isinstance(state, dict):
+        yield state
+        for inner in state.get("_schedulers", ()):
+            yield from _nested(inner)
+
+
+def _initial_options(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a group as the user set them, before a scheduler's first step."""
+    asked = {**group, "lr": group.get("initial_lr", group.get("lr"))}
+    return {name: value for name, value in _plain(asked).items() if name not in _NOT_OPTIONS}
+
+
+def _plain(options: Any) -> dict[str, Any]:
+    """Return the options that are plain values; none of a scheduler's state that is no dict."""
+    if not isinstance(options, Mapping):
+        return {}
+    numbers = {name: _number(value) for name, value in options.items() if not name.startswith("_")}
+    hidden = ("base_lrs", "verbose")
+    return {k: v for k, v in numbers.items() if _is_plain(v) and k not in hidden}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _plain_items(items: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the plain values of a dict, and of the dicts in it."""
+    return {
+        name: _plain_items(value) if isinstance(value, dict) else value
+        for name, value in items.items()
+        if isinstance(value, dict) or _is_plain(value)
+    }
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+
+
+def _like(saved: Any, value: Any) -> Any:
+    """Return a number as a tensor if the saved one is a tensor."""
+    return torch.full_like(saved, value) if isinstance(saved, Tensor) else value
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two plain values are equal; NaN equals NaN, and a list a tuple."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return list(one) == list(other)
+    return bool(one == other) or (one != one and other != other)
+
+
+def _class_of(owner: object) -> str:
+    return f"{type(owner).__module__}.{type(owner).__qualname__}"
+
+
+def _missing_options(owner: Any, state: Any, kind: str) -> list[str]:
+    """Return the options that a saved state lacks and its owner needs, if its class is unknown."""
+    if kind == "optimizer":
+        needed = set(owner.defaults) - _ADDED_BY_TORCH
+        return sorted(needed.difference(*state["param_groups"])) if state["param_groups"] else []
+    saved, now = _plain(state), _plain(owner.state_dict())
+    # each lacks an option of the other: another class. One torch version only adds options
+    return sorted(set(now) - set(saved)) if set(saved) - set(now) else []

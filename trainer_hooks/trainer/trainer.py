@@ -811,7 +811,7 @@ class Trainer:
     @property
     def train_dataloader(self) -> Any:
         """The training loader, or the list or dict of loaders; None outside fit."""
-        from trainer_hooks.data.combined_loader import CombinedLoader
+        from trainer_hooks.data.loaders import CombinedLoader
 
         context = self._core.context
         stream = context.data.stream if context is not None else None
@@ -997,7 +997,7 @@ class Trainer:
     def _sample_counts(self, length: int | float) -> tuple[int, int] | None:
         """Return the number of samples in a batch and in an epoch, None if unknown."""
         from trainer_hooks.data.data_hooks import defines
-        from trainer_hooks.data.loader_inspection import sample_counts
+        from trainer_hooks.data.loaders import sample_counts
         from trainer_hooks.module.module import Module
 
         if self.module is not None and defines(self.module, "num_samples", Module):
@@ -1349,6 +1349,7 @@ class Trainer:
             step = present_step(core.fn, core.training.progress)
         core.training.history.record(metrics, step)
         for logger in core.loggers:
+            # in a run the method is its guard's (loggers/guard.py), which holds errors back
             logger.log_metrics(values, step)
         core.connector.relay.on_log(self, core.module, values, step)  # type: ignore[arg-type]
 

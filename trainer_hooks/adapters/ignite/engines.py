@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from trainer_hooks.clock.progress import EpochStage
-from trainer_hooks.data.loader_inspection import number_of_batches
+from trainer_hooks.data.loaders import number_of_batches
 from trainer_hooks.errors import StopTraining, UsageError, add_note
 
 __all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "EnginePair", "name_of", "new_engine"]

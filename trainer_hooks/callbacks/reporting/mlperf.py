@@ -31,7 +31,7 @@ from trainer_hooks.callbacks.reporting.mlperf_submission import (
     describe_system,
 )
 from trainer_hooks.callbacks.reporting.run_facts import seeds
-from trainer_hooks.data.loader_inspection import loaders_in
+from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.errors import CheckpointError, DataError, MetricError, OptionError
 from trainer_hooks.hooks.band import Band
 

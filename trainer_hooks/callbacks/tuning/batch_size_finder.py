@@ -11,7 +11,7 @@ from trainer_hooks._options import check_options, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_choice, check_number
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
-from trainer_hooks.data.loader_inspection import loaders_in
+from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.runtime.device import free_memory, is_out_of_memory

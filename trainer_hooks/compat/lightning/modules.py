@@ -93,7 +93,7 @@ EXPORTS = (
     ("trainer.states", _RUN_STATE, "RunningStage TrainerFn TrainerState=RunState TrainerStatus"),
     ("trainer.trainer", _CLASSES, "Trainer"),
     ("tuner.tuning", "trainer_hooks", "Tuner"),
-    ("utilities.combined_loader", "trainer_hooks.data.combined_loader", "CombinedLoader"),
+    ("utilities.combined_loader", "trainer_hooks.data.loaders", "CombinedLoader"),
     ("utilities.data", "trainer_hooks.data.batch_counts", "extract_batch_size=count_samples"),
     ("utilities.enums", _HELPERS, "GradClipAlgorithmType"),
     ("utilities.exceptions", "trainer_hooks.errors", "MisconfigurationException=TrainerHooksError"),

@@ -18,7 +18,7 @@ from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import log, warn
 from trainer_hooks.checkpoint.paths import exists, is_inside, is_remote
 from trainer_hooks.clock.progress import EpochStage
-from trainer_hooks.data.loader_inspection import describe_loader
+from trainer_hooks.data.loaders import describe_loader
 from trainer_hooks.errors import TerminationSignal, TrainerHooksAdvice, TrainerHooksWarning
 
 if TYPE_CHECKING:

@@ -18,11 +18,14 @@ from trainer_hooks.data.data_hooks import BatchTransfer, defines
 from trainer_hooks.errors import OptionError, StopTraining, TerminationSignal, add_note
 from trainer_hooks.hooks.relay import call_and_note_errors, error_summary_with_notes
 from trainer_hooks.loggers.run_folder import FolderLogger, open_folders, remove_unused_folders
-from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
-from trainer_hooks.module.optimization import parse_optimizers
-from trainer_hooks.module.optimizer_setup import describe_setup, warn_of_foreign_parameters
+from trainer_hooks.module.optimization import (
+    describe_setup,
+    parse_optimizers,
+    warn_of_foreign_parameters,
+)
 from trainer_hooks.module.torch_wrappers import exclude_run_methods
 from trainer_hooks.trainer.run.console_summary import (
     advise,

@@ -16,7 +16,7 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
 )
 from trainer_hooks.metrics.metric_objects import lost_metrics, metric_parts
-from trainer_hooks.module.optimizer_setup import (
+from trainer_hooks.module.optimization import (
     apply_options,
     changed_options,
     require_same_classes,

@@ -10,12 +10,14 @@ from trainer_hooks._log import warn
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.context.loaders import EvalLoaders
 from trainer_hooks.data.data_hooks import defines
-from trainer_hooks.data.loader_inspection import (
+from trainer_hooks.data.loaders import (
     apply_batch_limit,
+    as_eval_loaders,
+    as_train_loader,
     describe_loader,
     number_of_batches,
+    without_shuffling,
 )
-from trainer_hooks.data.loaders import as_eval_loaders, as_train_loader, without_shuffling
 from trainer_hooks.data.stream import TrainStream
 from trainer_hooks.errors import (
     DataError,

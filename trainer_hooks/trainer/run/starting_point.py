@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
-from trainer_hooks.metrics.log_call import LogScope
+from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.trainer.run.run_origin import is_running_elsewhere
 
 if TYPE_CHECKING:

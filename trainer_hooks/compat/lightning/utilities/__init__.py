@@ -14,7 +14,7 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks import measure_flops
 from trainer_hooks.checkpoint.hparams import HyperParameters as AttributeDict
 from trainer_hooks.compat.lightning.modules import lightning_getattr
-from trainer_hooks.data.combined_loader import CombinedLoader
+from trainer_hooks.data.loaders import CombinedLoader
 from trainer_hooks.errors import ModuleError, OptionError, TrainerHooksAdvice, did_you_mean
 from trainer_hooks.loggers import DummyLogger
 from trainer_hooks.module.datamodule import DataModule
