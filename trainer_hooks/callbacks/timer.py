@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import log
+from trainer_hooks._options import FLAG, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import DueCondition, DueTracker, parse_word_or_when
@@ -83,6 +84,7 @@ class Timer(Callback):
     # Wall time differs between a run and its repetition; the resume checks skip it.
     volatile_state: ClassVar[frozenset[str]] = frozenset({"time_elapsed"})
 
+    @option_rules(verbose=FLAG)
     def __init__(
         self,
         duration: str | Time | timedelta | Mapping[str, float] | None = None,
@@ -97,7 +99,7 @@ class Timer(Callback):
         self._schedule = (
             DueTracker(self._interval) if isinstance(self._interval, DueCondition) else None
         )
-        self.verbose: bool = check_choice("verbose", verbose, _WHERE, (True, False))
+        self.verbose = verbose
         self._deadline: float | None = None
         self._is_logged = False
         self._spans = {stage: _Span() for stage in _STAGES}

@@ -11,10 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import SWALR
 
 from trainer_hooks._log import log, warn
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import one_of, option_rules, whole_number
 from trainer_hooks.callbacks.averaging.running_average import (
+    AVERAGING_FUNCTION,
     RunningAverage,
-    check_averaging,
     check_device,
 )
 from trainer_hooks.callbacks.base import WeightOwner
@@ -41,12 +41,6 @@ __all__ = [
 ]
 
 _WHERE = "StochasticWeightAveraging"
-
-
-_RULES = {
-    "annealing_epochs": whole_number(),
-    "annealing_strategy": one_of("cos", "linear"),
-}
 
 
 class StochasticWeightAveraging(WeightOwner):
@@ -93,6 +87,11 @@ class StochasticWeightAveraging(WeightOwner):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(
+        annealing_epochs=whole_number(),
+        annealing_strategy=one_of("cos", "linear"),
+        avg_fn=AVERAGING_FUNCTION,
+    )
     def __init__(
         self,
         swa_lrs: float | list[float],
@@ -104,14 +103,7 @@ class StochasticWeightAveraging(WeightOwner):
     ) -> None:
         self._swa_lrs = check_swa_lrs(swa_lrs, _WHERE)
         self._swa_epoch_start = check_epoch_start(swa_epoch_start, _WHERE)
-        check_options(
-            _WHERE,
-            _RULES,
-            annealing_epochs=annealing_epochs,
-            annealing_strategy=annealing_strategy,
-        )
         self._annealing_epochs, self._annealing_strategy = annealing_epochs, annealing_strategy
-        check_averaging(avg_fn, None, _WHERE)
         self._avg_fn = avg_fn
         self._device = check_device(device, _WHERE)
         self.swa_start: int = 0

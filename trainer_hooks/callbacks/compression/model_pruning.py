@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.nn.utils import prune
 
+from trainer_hooks._options import FLAG, check_option, one_of, option_rules
 from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.callbacks.compression.pruning import (
+    AMOUNT,
     PrunedParameter,
     add_unit_masks,
-    check_amount,
     check_parameters,
-    check_switch,
     chosen_parameters,
     log_sparsity,
     pruning_method,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["ModelPruning"]
 
 _WHERE = "ModelPruning"
+_FLAG_OR_FUNCTION = replace(FLAG, accepts=lambda value: callable(value) or FLAG.accepts(value))
 
 
 class ModelPruning(WeightOwner):
@@ -90,6 +92,16 @@ class ModelPruning(WeightOwner):
 
     PARAMETER_NAMES = ("weight", "bias")
 
+    @option_rules(
+        use_global_unstructured=FLAG,
+        make_pruning_permanent=FLAG,
+        resample_parameters=FLAG,
+        prune_on_train_epoch_end=FLAG,
+        amount=replace(AMOUNT, accepts=lambda amount: callable(amount) or AMOUNT.accepts(amount)),
+        apply_pruning=_FLAG_OR_FUNCTION,
+        use_lottery_ticket_hypothesis=_FLAG_OR_FUNCTION,
+        verbose=one_of(0, 1, 2),
+    )
     def __init__(
         self,
         pruning_fn: str | type[prune.BasePruningMethod],
@@ -114,19 +126,12 @@ class ModelPruning(WeightOwner):
         self._parameter_names = tuple(names if parameter_names is None else parameter_names)
         for name in self._parameter_names:
             check_choice("parameter_names", name, _WHERE, names)
-        for name, value in (
-            ("make_pruning_permanent", make_pruning_permanent),
-            ("resample_parameters", resample_parameters),
-            ("prune_on_train_epoch_end", prune_on_train_epoch_end),
-        ):
-            check_choice(name, value, _WHERE, (True, False))
-        self.amount = amount if callable(amount) else check_amount(amount, _WHERE)
-        self._apply_pruning = check_switch("apply_pruning", apply_pruning, _WHERE)
+        self.amount = amount
+        self._apply_pruning = apply_pruning
         self._is_permanent = make_pruning_permanent
-        name = "use_lottery_ticket_hypothesis"
-        self._uses_lottery = check_switch(name, use_lottery_ticket_hypothesis, _WHERE)
+        self._uses_lottery = use_lottery_ticket_hypothesis
         self._resamples = resample_parameters
-        self._verbose = check_choice("verbose", verbose, _WHERE, (0, 1, 2))
+        self._verbose = verbose
         self._prunes_at_epoch_end = prune_on_train_epoch_end
         self._reset()
 
@@ -278,7 +283,7 @@ class ModelPruning(WeightOwner):
             return
         amount = self.amount
         if callable(amount):
-            amount = check_amount(amount(epoch), f"{_WHERE} in epoch {epoch}")
+            amount = check_option("amount", amount(epoch), f"{_WHERE} in epoch {epoch}", AMOUNT)
         if not amount:
             return
         self.apply_pruning(amount)

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 from trainer_hooks._log import log
-from trainer_hooks.callbacks.option_checks import check_choice
+from trainer_hooks._options import Rule, is_int
 from trainer_hooks.errors import CallbackError, OptionError, did_you_mean
 from trainer_hooks.module.module import Module
 
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
+    "AMOUNT",
     "PrunedParameter",
     "PruningMethod",
     "add_unit_masks",
-    "check_amount",
     "check_parameters",
-    "check_switch",
     "chosen_parameters",
     "log_sparsity",
     "pruning_method",
@@ -198,6 +197,12 @@ _GLOBAL = {
     "l1_unstructured": prune.L1Unstructured,
     "random_unstructured": prune.RandomUnstructured,
 }
+AMOUNT = Rule(
+    "a float from 0.0 to 1.0, an int of at least 0, or a function of the epoch that returns one",
+    lambda amount: is_int(amount, 0) or (isinstance(amount, float) and 0.0 <= amount <= 1.0),
+    "Pass the share or the number to prune.",
+)
+"""The rule for the amount of one pruning: a share or a number of entries."""
 _CONTAINERS = (Module, nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
@@ -243,7 +248,6 @@ def pruning_method(
         OptionError: there is no such method, it cannot rank all parameters together, or it lacks an
             argument.
     """
-    check_choice("use_global_unstructured", is_global, where, (True, False))
     if isinstance(pruning_fn, type) and issubclass(pruning_fn, prune.BasePruningMethod):
         _require_global(
             pruning_fn, getattr(pruning_fn, "PRUNING_TYPE", "unknown"), is_global, where
@@ -311,30 +315,6 @@ def _require_local(name: str, is_global: object, where: str) -> None:
             f"use_global_unstructured {is_global!r} of {where}: pruning_fn {name!r} is structured, "
             "so each parameter is pruned on its own. Pass use_global_unstructured=False."
         )
-
-
-def check_amount(amount: object, where: str) -> int | float:
-    """Return `amount` if it is a share or a number of entries.
-
-    Raises:
-        OptionError: it is neither.
-    """
-    is_number = isinstance(amount, int) and not isinstance(amount, bool) and amount >= 0
-    if is_number or (isinstance(amount, float) and 0.0 <= amount <= 1.0):
-        return amount  # type: ignore[return-value]
-    raise OptionError(
-        f"amount {amount!r} of {where}: it must be a float from 0.0 to 1.0, an int of at least 0, "
-        "or a function of the epoch that returns one. Pass the share or the number to prune."
-    )
-
-
-def check_switch(name: str, value: object, where: str) -> Any:
-    """Return an option's value if it is True, False or a function.
-
-    Raises:
-        OptionError: it is something else.
-    """
-    return value if callable(value) else check_choice(name, value, where, (True, False))
 
 
 def check_parameters(parameters: object, where: str) -> tuple[tuple[nn.Module, str], ...]:

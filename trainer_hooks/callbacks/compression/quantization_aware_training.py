@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.ao import quantization
 
-from trainer_hooks._options import check_options, one_of
+from trainer_hooks._options import FLAG, Rule, one_of, option_rules
 from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.callbacks.option_checks import check_choice, check_count
 from trainer_hooks.errors import CallbackError, OptionError
@@ -190,11 +190,14 @@ _WHERE = "QuantizationAwareTraining"
 _STAGES = ("train", "validate", "test", "predict")
 
 
-_RULES = {
-    "observer_type": one_of("average", "histogram"),
-    "input_compatible": one_of(True, False),
-    "quantize_on_fit_end": one_of(True, False),
-}
+def _are_groups(groups: Any) -> bool:
+    """Return whether each item is a list of at least two names."""
+    return all(
+        isinstance(group, list | tuple)
+        and len(group) > 1
+        and all(isinstance(name, str) for name in group)
+        for group in groups
+    )
 
 
 class QuantizationAwareTraining(WeightOwner):
@@ -239,6 +242,16 @@ class QuantizationAwareTraining(WeightOwner):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(
+        observer_type=one_of("average", "histogram"),
+        input_compatible=FLAG,
+        quantize_on_fit_end=FLAG,
+        modules_to_fuse=Rule(
+            "a list of lists of at least two names",
+            _are_groups,
+            "Pass the layers that follow each other, as [['conv', 'norm', 'relu']].",
+        ).unless(None),
+    )
     def __init__(
         self,
         qconfig: Any = "fbgemm",
@@ -249,18 +262,11 @@ class QuantizationAwareTraining(WeightOwner):
         quantize_on_fit_end: bool = True,
         observer_enabled_stages: Sequence[str] = ("train",),
     ) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            observer_type=observer_type,
-            input_compatible=input_compatible,
-            quantize_on_fit_end=quantize_on_fit_end,
-        )
         self._engine, self._qconfig = _check_qconfig(qconfig, observer_type)
         if collect_quantization is not None and not callable(collect_quantization):
             check_count("collect_quantization", collect_quantization, _WHERE)
         self._collects = collect_quantization
-        self._to_fuse = _check_groups(modules_to_fuse)
+        self._to_fuse = [list(group) for group in modules_to_fuse or ()]
         self._is_compatible = input_compatible
         self._converts = quantize_on_fit_end
         stages = observer_enabled_stages
@@ -408,23 +414,6 @@ def _check_qconfig(qconfig: Any, observer_type: str) -> tuple[str | None, Any]:
             "torch.ao.quantization.QConfig. Pass the backend that the module is to run with."
         )
     return qconfig, make_qconfig(qconfig, observer_type)
-
-
-def _check_groups(groups: Any) -> list[list[str]]:
-    """Return `modules_to_fuse` as lists of names.
-
-    Raises:
-        OptionError: it is not a list of lists of at least two names.
-    """
-    if groups is None:
-        return []
-    names = [list(group) if isinstance(group, list | tuple) else [] for group in groups]
-    if not all(len(g) > 1 and all(isinstance(n, str) for n in g) for g in names):
-        raise OptionError(
-            f"modules_to_fuse {groups!r} of {_WHERE}: it must be a list of lists of at least two "
-            "names. Pass the layers that follow each other, as [['conv', 'norm', 'relu']]."
-        )
-    return names
 
 
 def _require_layers(module: torch.nn.Module, groups: list[list[str]]) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import log
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import FLAG, Combination, one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import require_whole_weights, union_over_ranks
 from trainer_hooks.callbacks.guarding.finite_checks import (
@@ -22,7 +22,7 @@ from trainer_hooks.callbacks.guarding.finite_checks import (
     non_finite_weights,
     read_flags,
 )
-from trainer_hooks.callbacks.option_checks import check_choices, check_count
+from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.context.plan import NEVER
 from trainer_hooks.errors import NonFiniteError, OptionError, StopTraining
 from trainer_hooks.hooks.band import Band
@@ -54,14 +54,6 @@ _WHERE = "NaNGuard"
 _MOST_EVENTS = 100
 _EVERY = 50
 """Steps between two checks where no logger takes metrics."""
-
-
-_RULES = {
-    "action": one_of(*ACTIONS),
-    "snapshot_every_n_steps": whole_number(1),
-    "patience": whole_number(),
-    "save_snapshot": one_of(True, False),
-}
 
 
 class NaNGuard(Callback):
@@ -133,6 +125,20 @@ class NaNGuard(Callback):
 
     band: ClassVar[Band] = Band.CONTROL
 
+    @option_rules(
+        Combination(
+            ("action", "check_every_n_steps"),
+            lambda action, steps: action != "skip" or steps in (None, 1),
+            "each step must be looked at before it is made. Leave it out, or choose the action "
+            "'rollback'.",
+            "check_every_n_steps {check_every_n_steps!r} of {owner} with action 'skip'",
+        ),
+        action=one_of(*ACTIONS),
+        check_every_n_steps=whole_number(1).unless(None),
+        snapshot_every_n_steps=whole_number(1),
+        patience=whole_number(),
+        save_snapshot=FLAG,
+    )
     def __init__(
         self,
         action: str = "raise",
@@ -143,29 +149,13 @@ class NaNGuard(Callback):
         snapshot_device: str | torch.device | None = None,
         save_snapshot: bool = True,
     ) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            action=action,
-            snapshot_every_n_steps=snapshot_every_n_steps,
-            patience=patience,
-            save_snapshot=save_snapshot,
-        )
-        self.action: str = action
+        self.action = action
         self.check = check_choices("check", check, _WHERE, CHECKS)
-        if check_every_n_steps is not None:
-            check_count("check_every_n_steps", check_every_n_steps, _WHERE, least=1)
-            if action == "skip" and check_every_n_steps != 1:
-                raise OptionError(
-                    f"check_every_n_steps {check_every_n_steps!r} of {_WHERE} with action 'skip': "
-                    "each step must be looked at before it is made. Leave it out, or choose the "
-                    "action 'rollback'."
-                )
         self.check_every_n_steps = check_every_n_steps
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.patience = patience
         self.snapshot_device = check_snapshot_device(snapshot_device, _WHERE)
-        self.save_snapshot: bool = save_snapshot
+        self.save_snapshot = save_snapshot
         self._every = 1
         self.events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
         self.skipped_steps = self.rollbacks = self._in_a_row = 0

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._options import FLAG, Rule, is_text, option_rules
 from trainer_hooks.callbacks.base import ScheduledCallback
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,6 +56,14 @@ class ActivationMonitor(ScheduledCallback):
         trainer.fit(module, train_loader)
     """
 
+    @option_rules(
+        ignore_module_types=Rule(
+            "a list of names of classes",
+            lambda names: isinstance(names, list | tuple) and all(map(is_text, names)),
+            "Pass one such as ['ReLU'].",
+        ).unless(None),
+        only_log_wandb=FLAG,
+    )
     def __init__(
         self,
         interval: int | When = "25ba",
@@ -65,10 +72,8 @@ class ActivationMonitor(ScheduledCallback):
     ) -> None:
         self.interval = interval
         super().__init__(parse_when(interval, "interval", _WHERE, bare=TimeUnit.BATCH))
-        self.ignore_module_types = _check_types(ignore_module_types)
-        self.only_log_wandb: bool = check_choice(
-            "only_log_wandb", only_log_wandb, _WHERE, (True, False)
-        )
+        self.ignore_module_types = tuple(ignore_module_types or ())
+        self.only_log_wandb = only_log_wandb
         self._handles: list[RemovableHandle] = []
         self._values: dict[str, Tensor] = {}
 
@@ -156,19 +161,3 @@ def _statistics(tensor: Tensor) -> dict[str, Tensor]:
         "kurtosis": kurtosis.mean(),
         "max": wide.amax(dim=-1).mean(),
     }
-
-
-def _check_types(value: object) -> tuple[str, ...]:
-    """Return the names of `ignore_module_types`.
-
-    Raises:
-        OptionError: it is not a list of strings.
-    """
-    if value is None:
-        return ()
-    if isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value):
-        return tuple(value)
-    raise OptionError(
-        f"ignore_module_types {value!r} of {_WHERE}: it must be a list of names of classes. Pass "
-        "one such as ['ReLU']."
-    )

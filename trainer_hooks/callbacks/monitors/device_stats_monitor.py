@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks._options import one_of, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitors.log_schedule import evaluation_step, is_logged, will_be_logged
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -147,10 +147,9 @@ class DeviceStatsMonitor(Callback):
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({f"{_WHERE}.*"})
 
+    @option_rules(cpu_stats=one_of(None, True, False))
     def __init__(self, cpu_stats: bool | None = None) -> None:
-        self._cpu_stats: bool | None = check_choice(
-            "cpu_stats", cpu_stats, _WHERE, (None, True, False)
-        )
+        self._cpu_stats = cpu_stats
         self._psutil: Any = None
         self._nvml: Nvml | None = None
         self._is_on = False
@@ -295,10 +294,9 @@ class SystemMetricsMonitor(Callback):
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({"cpu_*", "disk_*", "network_*", "gpu_*"})
 
+    @option_rules(log_all_data=one_of(False, True))
     def __init__(self, log_all_data: bool = False) -> None:
-        self.log_all_data: bool = check_choice(
-            "log_all_data", log_all_data, _SYSTEM_METRICS, (False, True)
-        )
+        self.log_all_data = log_all_data
         self._psutil: Any = None
         self._nvml: Nvml | None = None
 

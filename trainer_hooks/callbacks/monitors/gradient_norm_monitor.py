@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer_hooks._options import check_options, one_of
+from trainer_hooks._options import Rule, finite_number, one_of, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitors.log_schedule import will_be_logged
-from trainer_hooks.callbacks.option_checks import check_number
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -56,14 +55,6 @@ def gradient_norms(module: nn.Module) -> dict[str, Tensor]:
 
 
 _WHERE = "GradientNormMonitor"
-_LAYERS = (False, True, "parameter", "module")
-_MOMENTS = ("before", "after", "both")
-
-
-_RULES = {
-    "per_layer": one_of(*_LAYERS),
-    "clipping": one_of(*_MOMENTS),
-}
 
 
 class GradientNormMonitor(Callback):
@@ -104,6 +95,18 @@ class GradientNormMonitor(Callback):
         print(trainer.callback_metrics["grad_2.0_norm_total"])
     """
 
+    @option_rules(
+        norm_type=(
+            finite_number().unless(math.inf),
+            Rule(
+                "above zero",
+                lambda order: order > 0,
+                "Pass 2.0, or float('inf') for the largest entry.",
+            ),
+        ),
+        per_layer=one_of(False, True, "parameter", "module"),
+        clipping=one_of("before", "after", "both"),
+    )
     def __init__(
         self,
         norm_type: float = 2.0,
@@ -111,20 +114,9 @@ class GradientNormMonitor(Callback):
         clipping: str = "before",
         names: str | Sequence[str] | None = None,
     ) -> None:
-        if norm_type != math.inf and not check_number("norm_type", norm_type, _WHERE) > 0:
-            raise OptionError(
-                f"norm_type {norm_type!r} of {_WHERE}: it must be above zero. Pass 2.0, or "
-                "float('inf') for the largest entry."
-            )
         self.norm_type = float(norm_type)
-        check_options(
-            _WHERE,
-            _RULES,
-            per_layer=per_layer,
-            clipping=clipping,
-        )
-        self.per_layer: bool | str = per_layer
-        self.clipping: str = clipping
+        self.per_layer = per_layer
+        self.clipping = clipping
         self.names = _check_names(names)
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks._options import check_options, one_of
+from trainer_hooks._options import FLAG, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.clock.schedules import DueCondition, DueTracker, parse_word_or_when
 from trainer_hooks.errors import (
@@ -28,12 +28,6 @@ __all__ = ["LearningRateMonitor"]
 
 _WHERE = "LearningRateMonitor"
 _NEVER = 1 << 62
-
-
-_RULES = {
-    "log_momentum": one_of(True, False),
-    "log_weight_decay": one_of(True, False),
-}
 
 
 class LearningRateMonitor(Callback):
@@ -78,6 +72,10 @@ class LearningRateMonitor(Callback):
         {"lrs", "last_momentum_values", "last_weight_decay_values"}
     )
 
+    @option_rules(
+        log_momentum=FLAG,
+        log_weight_decay=FLAG,
+    )
     def __init__(
         self,
         logging_interval: When | None = None,
@@ -91,14 +89,8 @@ class LearningRateMonitor(Callback):
             )
         when = self.logging_interval
         self._due_tracker = DueTracker(when) if isinstance(when, DueCondition) else None
-        check_options(
-            _WHERE,
-            _RULES,
-            log_momentum=log_momentum,
-            log_weight_decay=log_weight_decay,
-        )
-        self.log_momentum: bool = log_momentum
-        self.log_weight_decay: bool = log_weight_decay
+        self.log_momentum = log_momentum
+        self.log_weight_decay = log_weight_decay
         self._clear_logged()
         self._due = _NEVER
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._options import Combination, Rule, is_text, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable, named_statistics
 from trainer_hooks.callbacks.monitors.log_schedule import closes_window
 from trainer_hooks.clock.schedules import DueTracker, parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,7 @@ _NAMES = {
     for when in ("current", "peak")
     for name, torch_name in _TORCH_NAMES.items()
 } | {"num_alloc_retries": "alloc_retries"}
+_KEYS_CURE = "Pass one such as {'allocated_bytes.all.current': 'allocated_mem'}."
 _AGGREGATES = ("avg", "min", "max")
 
 
@@ -68,12 +70,27 @@ class MemoryMonitor(Callback):
         trainer.fit(module, train_loader)
     """
 
+    @option_rules(
+        Combination(
+            ("memory_keys",),
+            lambda keys: keys is None or len(set(keys.values())) == len(keys),
+            f"no two may have the same name. {_KEYS_CURE}",
+            "memory_keys {memory_keys!r} of {owner}",
+        ),
+        memory_keys=Rule(
+            "a dict of the names of statistics and what they are to be called",
+            lambda keys: (
+                isinstance(keys, dict) and bool(keys) and all(map(is_text, chain(*keys.items())))
+            ),
+            _KEYS_CURE,
+        ).unless(None),
+    )
     def __init__(
         self,
         memory_keys: Mapping[str, str] | None = None,
         dist_aggregate_batch_interval: int | When | None = None,
     ) -> None:
-        self.memory_keys = _check_keys(memory_keys)
+        self.memory_keys = dict(_NAMES if memory_keys is None else memory_keys)
         self.dist_aggregate_batch_interval = dist_aggregate_batch_interval
         self._due_tracker: DueTracker | None = None
         if dist_aggregate_batch_interval is not None:
@@ -143,24 +160,3 @@ class MemoryMonitor(Callback):
             for name, value in values.items():
                 metrics.update({f"memory/{name}_{kind}": value for kind in _AGGREGATES})
         trainer.log_metrics(metrics, step)
-
-
-def _check_keys(keys: Any) -> dict[str, str]:
-    """Return the names in the log by the names of the statistics.
-
-    Raises:
-        OptionError: keys is not a dict of strings, or two statistics have one name.
-    """
-    if keys is None:
-        return dict(_NAMES)
-    is_dict = isinstance(keys, dict) and bool(keys)
-    if is_dict and all(isinstance(text, str) and text for pair in keys.items() for text in pair):
-        if len(set(keys.values())) == len(keys):
-            return dict(keys)
-        rule = "no two may have the same name"
-    else:
-        rule = "it must be a dict of the names of statistics and what they are to be called"
-    raise OptionError(
-        f"memory_keys {keys!r} of {_WHERE}: {rule}. Pass one such as "
-        "{'allocated_bytes.all.current': 'allocated_mem'}."
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks._log import log
+from trainer_hooks._options import FLAG, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitors.cuda_memory import (
     HISTORY,
@@ -19,7 +20,6 @@ from trainer_hooks.callbacks.monitors.memory_files import (
     stack_flame_graph,
     trace_plot,
 )
-from trainer_hooks.callbacks.option_checks import check_count
 
 if TYPE_CHECKING:
     import os
@@ -82,6 +82,7 @@ class OOMObserver(Callback):
         print(observer.files)
     """
 
+    @option_rules(max_entries=whole_number(1), overwrite=FLAG)
     def __init__(
         self,
         max_entries: int = 100_000,
@@ -90,7 +91,7 @@ class OOMObserver(Callback):
         remote_file_name: str | None = None,
         overwrite: bool = False,
     ) -> None:
-        self.max_entries = check_count("max_entries", max_entries, _WHERE, least=1)
+        self.max_entries = max_entries
         self._files = MemoryFiles(
             _WHERE, folder, filename, remote_file_name, overwrite, tuple(_FILES)
         )

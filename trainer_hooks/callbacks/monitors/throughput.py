@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainer_hooks._options import check_options, whole_number
+from trainer_hooks._options import Rule, finite_number, is_text, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitors.log_schedule import is_logged
-from trainer_hooks.callbacks.option_checks import check_number
-from trainer_hooks.errors import CallbackError, MetricError, OptionError
+from trainer_hooks.errors import CallbackError, MetricError
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -40,6 +39,9 @@ __all__ = [
 _RATES = "Throughput"  # for messages
 _MONITOR = "ThroughputMonitor"
 _STAGES = ("train", "validate", "test", "predict")
+_BATCH_FUNCTION = Rule(
+    "a function of the batch", callable, "Pass one such as lambda batch: len(batch[0])."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,6 @@ class _Update:
     samples: int
     lengths: int | None
     flops: float | None
-
-
-_RULES = {
-    "world_size": whole_number(1),
-    "window_size": whole_number(2),
-}
 
 
 class Throughput:
@@ -79,6 +75,19 @@ class Throughput:
         OptionError: an argument is outside its rule.
     """
 
+    @option_rules(
+        available_flops=(
+            finite_number().unless(None),
+            Rule(
+                "over 0",
+                lambda flops: flops is None or flops > 0,
+                "Pass the device's operations a second, or None where they are not known.",
+            ),
+        ),
+        world_size=whole_number(1),
+        window_size=whole_number(2),
+        separator=Rule("a text", is_text, "Pass one such as '/'."),
+    )
     def __init__(
         self,
         available_flops: float | None = None,
@@ -86,27 +95,9 @@ class Throughput:
         window_size: int = 100,
         separator: str = "/",
     ) -> None:
-        if (
-            available_flops is not None
-            and check_number("available_flops", available_flops, _RATES) <= 0
-        ):
-            raise OptionError(
-                f"available_flops {available_flops!r} of {_RATES}: it must be over 0. Pass the "
-                "device's operations a second, or None where they are not known."
-            )
         self.available_flops = available_flops
-        check_options(
-            _RATES,
-            _RULES,
-            world_size=world_size,
-            window_size=window_size,
-        )
         self.world_size = world_size
         self.window_size = window_size
-        if not isinstance(separator, str) or not separator:
-            raise OptionError(
-                f"separator {separator!r} of {_RATES}: it must be a text. Pass one such as '/'."
-            )
         self.separator = separator
         self._updates: deque[_Update] = deque(maxlen=window_size)
 
@@ -393,6 +384,7 @@ class ThroughputMonitor(Callback):
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({"time"})
 
+    @option_rules(batch_size_fn=_BATCH_FUNCTION, length_fn=_BATCH_FUNCTION.unless(None))
     def __init__(
         self,
         batch_size_fn: Callable[[Any], int],
@@ -402,12 +394,6 @@ class ThroughputMonitor(Callback):
         window_size: int = 100,
         separator: str = "/",
     ) -> None:
-        for name, function in (("batch_size_fn", batch_size_fn), ("length_fn", length_fn)):
-            if not callable(function) and not (name == "length_fn" and function is None):
-                raise OptionError(
-                    f"{name} {function!r} of {_MONITOR}: it must be a function of the batch. Pass "
-                    "one such as lambda batch: len(batch[0])."
-                )
         self.batch_size_fn = batch_size_fn
         self.length_fn = length_fn
         self.available_flops = available_flops

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._options import Combination, option_rules, whole_number
 from trainer_hooks.callbacks.base import ScheduledCallback, is_real_fit
-from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.clock.schedules import When, parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.errors import ModuleError, OptionError
+from trainer_hooks.errors import ModuleError
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -23,6 +23,13 @@ __all__ = ["Generate"]
 
 _WHERE = "Generate"
 _COLUMNS = ["prompt", "generation"]
+
+
+def _are_texts(prompts: object) -> bool:
+    """Return whether prompts are a text or a list of texts that is not empty."""
+    texts = [prompts] if isinstance(prompts, str) else prompts
+    is_list = isinstance(texts, list | tuple) and bool(texts)
+    return is_list and all(isinstance(prompt, str) for prompt in texts)  # type: ignore[attr-defined]
 
 
 class Generate(ScheduledCallback):
@@ -56,6 +63,15 @@ class Generate(ScheduledCallback):
         trainer.fit(module, train_loader)
     """
 
+    @option_rules(
+        Combination(
+            ("prompts",),
+            _are_texts,
+            "they must be texts. Pass one or a list of them.",
+            "prompts {prompts!r} of {owner}",
+        ),
+        batch_size=whole_number(1).unless(None),
+    )
     def __init__(
         self,
         prompts: str | Sequence[str],
@@ -63,16 +79,8 @@ class Generate(ScheduledCallback):
         batch_size: int | None = None,
         **generate_kwargs: Any,
     ) -> None:
-        texts = [prompts] if isinstance(prompts, str) else prompts
-        is_list = isinstance(texts, list | tuple) and bool(texts)
-        if not is_list or not all(isinstance(prompt, str) for prompt in texts):
-            raise OptionError(
-                f"prompts {prompts!r} of {_WHERE}: they must be texts. Pass one or a list of them."
-            )
-        self.prompts = tuple(texts)
+        self.prompts = (prompts,) if isinstance(prompts, str) else tuple(prompts)
         self.interval = parse_when(interval, "interval", _WHERE, bare=TimeUnit.EPOCH)
-        if batch_size is not None:
-            check_count("batch_size", batch_size, _WHERE, least=1)
         self.batch_size = batch_size
         self.generate_kwargs = generate_kwargs
         super().__init__(self.interval)

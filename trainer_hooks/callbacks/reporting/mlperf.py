@@ -11,7 +11,16 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._options import TEXT, check_options, finite_number, one_of, whole_number
+from trainer_hooks._options import (
+    FLAG,
+    TEXT,
+    Combination,
+    Rule,
+    finite_number,
+    one_of,
+    option_rules,
+    whole_number,
+)
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.monitored_metric import (
@@ -19,11 +28,7 @@ from trainer_hooks.callbacks.monitored_metric import (
     has_validation,
     missing_monitor_message,
 )
-from trainer_hooks.callbacks.option_checks import (
-    check_count,
-    check_monitor,
-    check_text,
-)
+from trainer_hooks.callbacks.option_checks import check_monitor
 from trainer_hooks.callbacks.reporting.mlperf_submission import (
     AVAILABILITY,
     ResultFile,
@@ -45,26 +50,22 @@ if TYPE_CHECKING:
 __all__ = [
     "MLPerfCallback",
     "check_command",
-    "check_name",
-    "check_root",
     "clear_cache",
     "count_samples",
     "require_mlperf",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_NAME_CURE = (
+    "it names a folder or a file of the submission. Pass a text of letters, digits, '_', '-' and "
+    "'.', which does not begin with a point."
+)
 _SHOWN = 500
 _WHERE = "MLPerfCallback"
 
 
-_RULES = {
-    "index": whole_number(),
-    "target": finite_number(),
-    "division": one_of("open"),
-    "metric_label": TEXT,
-    "status": one_of(*tuple(AVAILABILITY)),
-    "exit_at_target": one_of(True, False),
-}
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(_NAME.fullmatch(value))
 
 
 class MLPerfCallback(Callback):
@@ -117,6 +118,30 @@ class MLPerfCallback(Callback):
     # before the savers, as early stopping: the checkpoint of a stop knows of it
     band = Band.CONTROL
 
+    @option_rules(
+        Combination(("benchmark",), _is_name, _NAME_CURE, "benchmark {benchmark!r} of {owner}"),
+        Combination(
+            ("system_name",),
+            lambda name: name is None or _is_name(name),
+            _NAME_CURE,
+            "system_name {system_name!r} of {owner}",
+        ),
+        root_folder=Rule(
+            "the path of a folder of this machine",
+            lambda path: (
+                isinstance(path, str | Path) and bool(str(path)) and "://" not in str(path)
+            ),
+            "Pass such a path.",
+        ),
+        index=whole_number(),
+        target=finite_number(),
+        division=one_of("open"),
+        metric_label=TEXT,
+        status=one_of(*tuple(AVAILABILITY)),
+        submitter=TEXT,
+        host_processors_per_node=whole_number(1).unless(None),
+        exit_at_target=FLAG,
+    )
     def __init__(
         self,
         root_folder: str | os.PathLike[str],
@@ -134,31 +159,17 @@ class MLPerfCallback(Callback):
         exit_at_target: bool = False,
     ) -> None:
         require_mlperf(_WHERE)
-        self.root_folder = check_root(root_folder, _WHERE)
-        check_options(
-            _WHERE,
-            _RULES,
-            index=index,
-            target=target,
-            division=division,
-            metric_label=metric_label,
-            status=status,
-            exit_at_target=exit_at_target,
-        )
+        self.root_folder = Path(root_folder).expanduser()
         self.index = index
-        self.benchmark = check_name("benchmark", benchmark, _WHERE)
+        self.benchmark = benchmark
         self.target = target
         self.division = division
         self.metric_name = check_monitor(metric_name, _WHERE)
         self.metric_label = metric_label
-        self.submitter = check_text("submitter", submitter, _WHERE) or "trainer_hooks"
-        self.system_name = (
-            None if system_name is None else check_name("system_name", system_name, _WHERE)
-        )
+        self.submitter = submitter or "trainer_hooks"
+        self.system_name = system_name
         self.status = status
         self.cache_clear_cmd = check_command(cache_clear_cmd, _WHERE)
-        if host_processors_per_node is not None:
-            check_count("host_processors_per_node", host_processors_per_node, _WHERE, least=1)
         self.host_processors_per_node = host_processors_per_node
         self.exit_at_target = exit_at_target
         self._began_ms = 0
@@ -354,34 +365,6 @@ def require_mlperf(where: str) -> None:
         )
 
 
-def check_name(name: str, value: object, where: str) -> str:
-    """Return `value` if it can be the name of a folder in a submission.
-
-    Raises:
-        OptionError: it cannot.
-    """
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise OptionError(
-            f"{name} {value!r} of {where}: it names a folder or a file of the submission. Pass a "
-            "text of letters, digits, '_', '-' and '.', which does not begin with a point."
-        )
-    return value
-
-
-def check_root(root_folder: Any, where: str) -> Path:
-    """Return the folder of the submission.
-
-    Raises:
-        OptionError: it is not a local path.
-    """
-    if not isinstance(root_folder, str | Path) or not str(root_folder) or "://" in str(root_folder):
-        raise OptionError(
-            f"root_folder {root_folder!r} of {where}: it must be the path of a folder of this "
-            "machine. Pass such a path."
-        )
-    return Path(root_folder).expanduser()
-
-
 def check_command(command: Any, where: str) -> str | list[str] | None:
     """Return a command, as a text for a shell or as a list of its words, or None.
 
@@ -408,12 +391,9 @@ def clear_cache(command: str | Sequence[str], where: str) -> None:
     shown = command if isinstance(command, str) else shlex.join(command)
     try:
         done = subprocess.run(
-            command,
-            shell=isinstance(command, str),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+            command, shell=isinstance(command, str), stdin=subprocess.DEVNULL,
+            capture_output=True, check=False,
+        )  # fmt: skip
     except OSError as error:
         raise OptionError(
             f"cache_clear_cmd {shown!r} of {where} cannot be run: {error}. Correct it, or leave it "

@@ -125,6 +125,17 @@ AVAILABILITY = {
 }
 """The status of a submission as a system's description spells it, by the option's value."""
 
+_SYSTEM_KEYS = """
+submitter division status system_name number_of_nodes host_processors_per_node
+host_processor_model_name host_processor_core_count host_processor_vcpu_count
+host_processor_frequency host_processor_caches host_processor_interconnect host_memory_capacity
+host_storage_type host_storage_capacity host_networking host_networking_topology
+host_memory_configuration accelerators_per_node accelerator_model_name
+accelerator_host_interconnect accelerator_frequency accelerator_on-chip_memories
+accelerator_memory_configuration accelerator_memory_capacity accelerator_interconnect
+accelerator_interconnect_topology cooling hw_notes framework other_software_stack
+operating_system sw_notes
+"""
 _GIB = 2**30
 
 
@@ -160,41 +171,22 @@ def _system_facts(trainer: Trainer) -> dict[str, str]:
     if gpus:
         software |= {"CUDA": facts["cuda"], "cuDNN": facts["cudnn"]}
     return {
-        "submitter": "",
-        "division": "",
-        "status": "",
-        "system_name": "",
+        # all keys first, in the order of MLPerf's own descriptions
+        **dict.fromkeys(_SYSTEM_KEYS.split(), ""),
         "number_of_nodes": "1",
         "host_processors_per_node": processors["sockets"],
         "host_processor_model_name": facts["processor"],
         "host_processor_core_count": processors["cores"],
         "host_processor_vcpu_count": str(os.cpu_count() or ""),
-        "host_processor_frequency": "",
-        "host_processor_caches": "",
-        "host_processor_interconnect": "",
         "host_memory_capacity": "" if memory is None else f"{memory / _GIB:.0f} GiB",
-        "host_storage_type": "",
-        "host_storage_capacity": "",
-        "host_networking": "",
-        "host_networking_topology": "",
-        "host_memory_configuration": "",
         "accelerators_per_node": str(len(gpus)),
         "accelerator_model_name": gpus[0]["name"] if gpus else "",
-        "accelerator_host_interconnect": "",
-        "accelerator_frequency": "",
-        "accelerator_on-chip_memories": "",
-        "accelerator_memory_configuration": "",
         "accelerator_memory_capacity": f"{gpus[0]['memory_bytes'] / _GIB:.0f} GiB" if gpus else "",
-        "accelerator_interconnect": "",
-        "accelerator_interconnect_topology": "",
-        "cooling": "",
-        "hw_notes": "",
         "framework": f"PyTorch {torch.__version__}",
         "other_software_stack": ", ".join(
             f"{name} {version}" for name, version in software.items()
         ),
         "operating_system": facts["system"],
-        "sw_notes": "",
     }
 
 

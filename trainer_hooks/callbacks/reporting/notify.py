@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from trainer_hooks._log import log
-from trainer_hooks._options import TEXT, check_options
+from trainer_hooks._options import TEXT, Rule, finite_number, option_rules
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choices, check_number
+from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.errors import OptionError, error_message
 from trainer_hooks.hooks.band import Band
 
@@ -53,12 +53,6 @@ _STAGES = ("fit", "validate", "test", "predict")
 _FIELDS = ("status", "run", "stage", "epoch", "step", "reason", "metrics", "exception")
 _MOST_IN_TEXT = 5
 _LONGEST_MESSAGE = 1000
-
-
-_RULES = {
-    "text_field": TEXT,
-    "name": TEXT,
-}
 
 
 class Notify(Callback):
@@ -112,6 +106,14 @@ class Notify(Callback):
 
     band: ClassVar[Band] = Band.SAVE  # the last band: notify when all others have torn down
 
+    @option_rules(
+        timeout=(
+            finite_number(),
+            Rule("above zero", lambda seconds: seconds > 0, "Pass seconds, as 5.0."),
+        ),
+        text_field=TEXT,
+        name=TEXT,
+    )
     def __init__(
         self,
         command: str | Sequence[str] | None = None,
@@ -132,17 +134,7 @@ class Notify(Callback):
         self._url = check_url(url)
         self.on = check_choices("on", on, _WHERE, _ENDINGS)
         self.stages = check_choices("stages", stages, _WHERE, _STAGES)
-        if not check_number("timeout", timeout, _WHERE) > 0:
-            raise OptionError(
-                f"timeout {timeout!r} of {_WHERE}: it must be above zero. Pass seconds, as 5.0."
-            )
         self.timeout = timeout
-        check_options(
-            _WHERE,
-            _RULES,
-            text_field=text_field,
-            name=name,
-        )
         self.text_field = text_field
         self.name = name
         self._headers = check_mapping("headers", headers, str)
@@ -272,11 +264,8 @@ def _json_value(value: Any) -> float | str:
     """Return a metric as a number for JSON, or as text where JSON has no such number."""
     try:
         number = float(value)
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ) as error:  # RuntimeError: the metric's device failed
+    # RuntimeError: the metric's device failed
+    except (TypeError, ValueError, RuntimeError) as error:
         return f"unknown ({type(error).__name__})"
     return number if math.isfinite(number) else str(number)
 
@@ -305,10 +294,9 @@ def check_command(command: object) -> list[str] | None:
         return None
     words: Any = command
     if isinstance(command, str):
-        try:
+        words = None
+        with contextlib.suppress(ValueError):
             words = shlex.split(command)
-        except ValueError:
-            words = None
     is_list = isinstance(words, list | tuple) and bool(words)
     if is_list and all(isinstance(part, str) for part in words) and words[0]:
         return list(words)
@@ -328,10 +316,8 @@ def check_url(url: object) -> str | None:
         return None
     parts = None
     if isinstance(url, str):
-        try:
+        with contextlib.suppress(ValueError):
             parts = urlsplit(url)
-        except ValueError:
-            parts = None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise OptionError(
             f"url of Notify, of type {type(url).__name__}: it must be an address that begins "
