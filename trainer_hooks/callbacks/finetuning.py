@@ -31,12 +31,7 @@ if TYPE_CHECKING:
 
     Modules = nn.Module | Iterable[Any]
 
-__all__ = [
-    "BackboneFinetuning",
-    "BaseFinetuning",
-    "FreezeState",
-    "multiplicative",
-]
+__all__ = ["BackboneFinetuning", "BaseFinetuning", "multiplicative"]
 
 _GROUPS = "internal_optimizer_metadata"
 """The key of the optimizers' groups in Lightning's checkpoints, which have no other key of ours."""

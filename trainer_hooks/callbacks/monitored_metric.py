@@ -32,11 +32,9 @@ __all__ = [
     "as_score",
     "has_validation",
     "is_better",
-    "is_last_batch_of_epoch",
     "missing_monitor_message",
     "monitorable_metrics",
     "resolve_metric_name",
-    "validates_after_epoch",
 ]
 
 _SIMILARITY = 0.85

@@ -190,35 +190,27 @@ class Timer(Callback):
         self._spans["train"].close()
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the clock of validation, except for the sanity check."""
+        """Start the clock of an evaluation, except for the sanity check."""
         if not trainer.sanity_checking:
-            self._spans["validate"].open()
+            self._evaluation_span(trainer).open()
+
+    on_test_start = on_predict_start = on_validation_start
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """Stop the clock of validation."""
+        """Stop the clock of an evaluation."""
         if not trainer.sanity_checking:
-            self._spans["validate"].close()
+            self._evaluation_span(trainer).close()
 
-    def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the clock of testing."""
-        self._spans["test"].open()
-
-    def on_test_end(self, trainer: Trainer, module: Module) -> None:
-        """Stop the clock of testing."""
-        self._spans["test"].close()
-
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the clock of prediction."""
-        self._spans["predict"].open()
-
-    def on_predict_end(self, trainer: Trainer, module: Module) -> None:
-        """Stop the clock of prediction."""
-        self._spans["predict"].close()
+    on_test_end = on_predict_end = on_validation_end
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Stop every clock that an error left running."""
         for span in self._spans.values():
             span.close()
+
+    def _evaluation_span(self, trainer: Trainer) -> _Span:
+        # a fit evaluates in its validations alone
+        return self._spans["validate" if trainer.state.fn == "fit" else str(trainer.state.fn)]
 
     def _span(self, stage: str) -> _Span:
         return self._spans[check_choice("stage", str(stage), _WHERE, _STAGES)]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ModelEmaCallback", "RestorableCallbacks"]
+__all__ = ["ModelEmaCallback"]
 
 _WHERE = "ModelEmaCallback"
 

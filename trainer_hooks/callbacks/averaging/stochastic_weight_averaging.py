@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import SWALR
 
 from trainer_hooks._log import log, warn
-from trainer_hooks._options import one_of, option_rules, whole_number
+from trainer_hooks._options import is_int, is_number, one_of, option_rules, whole_number
 from trainer_hooks.callbacks.averaging.running_average import (
     AVERAGING_FUNCTION,
     RunningAverage,
@@ -30,15 +30,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "StochasticWeightAveraging",
-    "check_epoch_start",
-    "check_swa_lrs",
-    "first_epoch",
-    "has_statistics",
-    "require_swappable",
-    "restarted_statistics",
-]
+__all__ = ["StochasticWeightAveraging"]
 
 _WHERE = "StochasticWeightAveraging"
 
@@ -307,9 +299,7 @@ def check_epoch_start(start: object, where: str) -> int | float:
     Raises:
         OptionError: it is neither.
     """
-    is_epoch = isinstance(start, int) and not isinstance(start, bool) and start >= 1
-    is_share = isinstance(start, float) and 0 <= start <= 1
-    if not is_epoch and not is_share:
+    if not is_int(start, 1) and not (isinstance(start, float) and 0 <= start <= 1):
         raise OptionError(
             f"swa_epoch_start {start!r} of {where}: it must be an int of at least 1, or a float "
             "from 0.0 to 1.0. Pass the first epoch to average at, counted from 1, or a share of "
@@ -348,6 +338,5 @@ def require_swappable(trainer: Trainer) -> None:
         )
 
 
-def _is_positive(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and value > 0  # type: ignore[arg-type, operator]
+def _is_positive(value: Any) -> bool:
+    return is_number(value) and value > 0

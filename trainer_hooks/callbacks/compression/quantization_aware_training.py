@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["QuantizationAwareTraining", "Quantizer", "form_of", "make_qconfig"]
+__all__ = ["QuantizationAwareTraining"]
 
 
 _QUIET = (

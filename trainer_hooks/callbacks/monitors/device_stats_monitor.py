@@ -8,7 +8,7 @@ import torch
 
 from trainer_hooks._options import one_of, option_rules
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitors.log_schedule import evaluation_step, is_logged, will_be_logged
+from trainer_hooks.callbacks.base import evaluation_step, is_logged, will_be_logged
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "DeviceStatsMonitor",
-    "Nvml",
-    "SystemMetricsMonitor",
-    "cpu_stats",
-    "cuda_memory_stats",
-    "require_psutil",
-]
+__all__ = ["DeviceStatsMonitor", "Nvml", "SystemMetricsMonitor", "cpu_stats"]
 
 
 def require_psutil(where: str) -> ModuleType:
@@ -58,11 +51,6 @@ def cpu_stats(psutil: Any) -> dict[str, float]:
         "cpu_vm_percent": float(psutil.virtual_memory().percent),
         "cpu_swap_percent": float(psutil.swap_memory().percent),
     }
-
-
-def cuda_memory_stats(device: torch.device) -> dict[str, float]:
-    """Return the counters of torch's allocator under torch's names, sizes in bytes."""
-    return {name: float(value) for name, value in torch.cuda.memory_stats(device).items()}
 
 
 class Nvml:
@@ -196,7 +184,7 @@ class DeviceStatsMonitor(Callback):
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Log at each `log_every_n_steps`-th batch."""
-        self._log_evaluation(trainer, "on_validation_batch_start", batch_idx)
+        self._log_evaluation(trainer, "batch_start", batch_idx)
 
     def on_validation_batch_end(
         self,
@@ -208,36 +196,22 @@ class DeviceStatsMonitor(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Log at each `log_every_n_steps`-th batch."""
-        self._log_evaluation(trainer, "on_validation_batch_end", batch_idx)
+        self._log_evaluation(trainer, "batch_end", batch_idx)
 
-    def on_test_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Log at each `log_every_n_steps`-th batch."""
-        self._log_evaluation(trainer, "on_test_batch_start", batch_idx)
+    on_test_batch_start, on_test_batch_end = on_validation_batch_start, on_validation_batch_end
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        module: Module,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Log at each `log_every_n_steps`-th batch."""
-        self._log_evaluation(trainer, "on_test_batch_end", batch_idx)
-
-    def _log_evaluation(self, trainer: Trainer, hook: str, batch_idx: int) -> None:
+    def _log_evaluation(self, trainer: Trainer, moment: str, batch_idx: int) -> None:
         step = evaluation_step(trainer, batch_idx)
         if self._is_on and step is not None:
-            self._log(trainer, hook, step)
+            stage = "test" if trainer.state.fn == "test" else "validation"
+            self._log(trainer, f"on_{stage}_{moment}", step)
 
     def _log(self, trainer: Trainer, hook: str, step: int) -> None:
         """Log the current statistics under the name of a hook."""
         stats: dict[str, float] = {}
         if trainer.device.type == "cuda":
-            stats.update(cuda_memory_stats(trainer.device))
+            counters = torch.cuda.memory_stats(trainer.device)
+            stats.update({name: float(value) for name, value in counters.items()})
         if self._nvml is not None:
             stats.update(self._nvml.read())
         if self._psutil is not None:
@@ -325,24 +299,11 @@ class SystemMetricsMonitor(Callback):
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Log if it is due."""
-        self._log_evaluation(trainer, batch_idx)
-
-    def on_test_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Log if it is due."""
-        self._log_evaluation(trainer, batch_idx)
-
-    def on_predict_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Log if it is due."""
-        self._log_evaluation(trainer, batch_idx)
-
-    def _log_evaluation(self, trainer: Trainer, batch_idx: int) -> None:
         step = evaluation_step(trainer, batch_idx)
         if step is not None:
             self._log(trainer, step)
+
+    on_test_batch_start = on_predict_batch_start = on_validation_batch_start
 
     def _log(self, trainer: Trainer, step: int) -> None:
         """Log the current statistics."""

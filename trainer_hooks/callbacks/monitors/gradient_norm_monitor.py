@@ -10,7 +10,7 @@ import torch
 
 from trainer_hooks._options import Rule, finite_number, one_of, option_rules
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitors.log_schedule import will_be_logged
+from trainer_hooks.callbacks.base import will_be_logged
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["GradientNormMonitor", "gradient_norms", "norm_of", "norm_of_norms"]
+__all__ = ["GradientNormMonitor", "gradient_norms", "norm_of_norms"]
 
 
 def norm_of(gradient: Tensor, order: float = 2.0) -> Tensor:

@@ -127,9 +127,8 @@ class LearningRateMonitor(Callback):
         self._clear_logged()
         optimizers = _named_optimizers(trainer)
         self.lr_sch_names = [name for name, _, _ in optimizers]
-        if self.log_momentum and not all(
-            _has_momentum(optimizer) for _, optimizer, _ in optimizers
-        ):
+        groups = [group for _, optimizer, _ in optimizers for group in optimizer.param_groups]
+        if self.log_momentum and any(_momentum(group) is None for group in groups):
             warn(
                 f"log_momentum=True of {_WHERE}: an optimizer has no momentum, so none is logged "
                 "for it. Leave log_momentum out if that is intended.",
@@ -160,16 +159,11 @@ class LearningRateMonitor(Callback):
             self._log(trainer, "epoch", trainer.progress.batches_stepped)
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Log the rates after a batch if the schedule is due."""
-        self._log_if_scheduled(trainer)
-
-    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Log the rates after an epoch and its schedulers if the schedule is due."""
-        self._log_if_scheduled(trainer)
-
-    def _log_if_scheduled(self, trainer: Trainer) -> None:
+        """Log the rates after a batch, or after an epoch and its schedulers, if they are due."""
         if self._due_tracker is not None and self._due_tracker.is_due(trainer.clock):
             self._log(trainer, "step", trainer.progress.batches_stepped)
+
+    on_epoch_checkpoint = on_batch_checkpoint
 
     def _log(self, trainer: Trainer, interval: str, step: int) -> None:
         """Log the rates whose schedulers step in this interval, `"step"` or `"epoch"`."""
@@ -177,8 +171,14 @@ class LearningRateMonitor(Callback):
         extras: dict[str, float] = {}
         for name, optimizer, scheduler_interval in _named_optimizers(trainer):
             if self.logging_interval is not None or scheduler_interval in (None, interval):
-                rates.update(_rates(name, optimizer))
-                extras.update(self._momentum_and_decay(name, optimizer))
+                groups = [
+                    (f"{name}{suffix}", group)
+                    for suffix, group in zip(
+                        _suffixes(optimizer), optimizer.param_groups, strict=True
+                    )
+                ]
+                rates.update({group_name: float(group["lr"]) for group_name, group in groups})
+                extras.update(self._momentum_and_decay(groups))
         for name in [name for name in self.lrs if f"{name}/pg1" in rates]:
             # a callback that unfreezes layers has added a second group
             self.lrs[f"{name}/pg1"] = self.lrs.pop(name)
@@ -190,25 +190,18 @@ class LearningRateMonitor(Callback):
         if values and trainer.loggers:
             trainer.log_metrics(values, step)
 
-    def _momentum_and_decay(self, name: str, optimizer: Optimizer) -> dict[str, float]:
-        """Return the momentum and weight decay of one optimizer by name, and keep them."""
-        momenta: dict[str, float] = {}
-        decays: dict[str, float] = {}
-        for group, suffix in zip(optimizer.param_groups, _suffixes(optimizer), strict=True):
+    def _momentum_and_decay(self, groups: list[tuple[str, dict[str, Any]]]) -> dict[str, float]:
+        """Return the momentum and weight decay of one optimizer's groups, and keep them."""
+        momenta, decays = {}, {}
+        for name, group in groups:
             momentum = _momentum(group)
             if self.log_momentum and momentum is not None:
-                momenta[f"{name}{suffix}-momentum"] = momentum
+                momenta[f"{name}-momentum"] = momentum
             if self.log_weight_decay:
-                decays[f"{name}{suffix}-weight_decay"] = float(group.get("weight_decay", 0.0))
+                decays[f"{name}-weight_decay"] = float(group.get("weight_decay", 0.0))
         self.last_momentum_values.update(momenta)
         self.last_weight_decay_values.update(decays)
         return {**momenta, **decays}
-
-
-def _rates(name: str, optimizer: Optimizer) -> dict[str, float]:
-    """Return the rates of one optimizer's groups, by name."""
-    groups = zip(optimizer.param_groups, _suffixes(optimizer), strict=True)
-    return {f"{name}{suffix}": float(group["lr"]) for group, suffix in groups}
 
 
 def _named_optimizers(trainer: Trainer) -> list[tuple[str, Optimizer, str | None]]:
@@ -260,10 +253,6 @@ def _momentum(group: dict[str, Any]) -> float | None:
     if "betas" in group:
         return float(group["betas"][0])
     return float(group["momentum"]) if "momentum" in group else None
-
-
-def _has_momentum(optimizer: Optimizer) -> bool:
-    return all(_momentum(group) is not None for group in optimizer.param_groups)
 
 
 def _next_due(trainer: Trainer) -> int:

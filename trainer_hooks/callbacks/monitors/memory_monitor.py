@@ -9,8 +9,8 @@ import torch
 
 from trainer_hooks._options import Combination, Rule, is_text, option_rules
 from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.base import closes_window
 from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable, named_statistics
-from trainer_hooks.callbacks.monitors.log_schedule import closes_window
 from trainer_hooks.clock.schedules import DueTracker, parse_when
 from trainer_hooks.clock.timing import TimeUnit
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._options import one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitors.log_schedule import is_logged
+from trainer_hooks.callbacks.base import is_logged
 
 if TYPE_CHECKING:
     from trainer_hooks.clock.clock import Clock

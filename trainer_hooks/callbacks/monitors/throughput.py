@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainer_hooks._options import Rule, finite_number, is_text, option_rules, whole_number
+from trainer_hooks._options import Rule, finite_number, is_int, is_text, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitors.log_schedule import is_logged
+from trainer_hooks.callbacks.base import is_logged
 from trainer_hooks.errors import CallbackError, MetricError
 from trainer_hooks.runtime import rng
 
@@ -460,10 +460,14 @@ class ThroughputMonitor(Callback):
         self._stages["train"].timer.stop()
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the timer of validation, and stop that of training meanwhile."""
+        """Start the evaluation's timer with an empty window; stop that of training meanwhile."""
         if not trainer.sanity_checking:
             self._stages["train"].timer.stop()
-            self._start_evaluation("validate")
+            stage = _evaluation_stage(trainer)
+            self._throughputs[stage].reset()
+            self._stages[stage].timer.start()
+
+    on_test_start = on_predict_start = on_validation_start
 
     def on_validation_batch_end(
         self,
@@ -476,7 +480,12 @@ class ThroughputMonitor(Callback):
     ) -> None:
         """Count the batch, and log the rates if they are due."""
         if not trainer.sanity_checking:
-            self._count_evaluation(trainer, module, "validate", batch)
+            stage = _evaluation_stage(trainer)
+            batches = self._stages[stage].batches + 1
+            is_due = batches % trainer.log_every_n_steps == 0
+            self._count(trainer, module, stage, batch, batches, is_due)
+
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Stop the timer of validation, and start that of training again."""
@@ -485,52 +494,10 @@ class ThroughputMonitor(Callback):
             if trainer.state.fn == "fit":
                 self._stages["train"].timer.start()
 
-    def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the timer of testing."""
-        self._start_evaluation("test")
-
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        module: Module,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Count the batch, and log the rates if they are due."""
-        self._count_evaluation(trainer, module, "test", batch)
-
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the timer of prediction."""
-        self._start_evaluation("predict")
-
-    def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        module: Module,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Count the batch, and log the rates if they are due."""
-        self._count_evaluation(trainer, module, "predict", batch)
-
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Stop all timers."""
         for stage_counts in self._stages.values():
             stage_counts.timer.stop()
-
-    def _start_evaluation(self, stage: str) -> None:
-        """Start the timer of an evaluation, with an empty window."""
-        self._throughputs[stage].reset()
-        self._stages[stage].timer.start()
-
-    def _count_evaluation(self, trainer: Trainer, module: Module, stage: str, batch: Any) -> None:
-        batches = self._stages[stage].batches + 1
-        is_due = batches % trainer.log_every_n_steps == 0
-        self._count(trainer, module, stage, batch, batches, is_due)
 
     def _count(
         self, trainer: Trainer, module: Module, name: str, batch: Any, step: int, is_due: bool
@@ -559,15 +526,20 @@ class ThroughputMonitor(Callback):
             trainer.log_metrics(named, step, epoch=epoch)
 
 
-def _check_count_returned(value: object, function: str) -> int:
+def _evaluation_stage(trainer: Trainer) -> str:
+    # a fit evaluates in its validations alone
+    return "validate" if trainer.state.fn == "fit" else str(trainer.state.fn)
+
+
+def _check_count_returned(value: Any, function: str) -> int:
     """Return a count that the user's function returned for a batch.
 
     Raises:
         MetricError: it is not a whole number of at least 0.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if not is_int(value, 0):
         raise MetricError(
             f"{value!r} returned by {function} of {_MONITOR}: it must be a whole number of at "
             "least 0. Return one such as len(batch[0])."
         )
-    return value
+    return int(value)

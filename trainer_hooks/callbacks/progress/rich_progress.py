@@ -12,11 +12,11 @@ from trainer_hooks.callbacks.progress.display import (
     Phase,
     check_whole_number,
     format_metrics,
+    is_terminal,
     rate_of,
     run_of,
     times_of,
 )
-from trainer_hooks.callbacks.progress.stream_redirection import is_terminal
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.runtime.rng import isolated
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, Task, TaskID
     from rich.style import Style
 
-    from trainer_hooks.callbacks.progress.bar_timing import Pace
+    from trainer_hooks.callbacks.progress.display import Pace
     from trainer_hooks.context.context import Trainer
 
-__all__ = ["RichCanvas", "RichProgressBar", "RichProgressBarTheme"]
+__all__ = ["RichProgressBar", "RichProgressBarTheme"]
 
 _TEXTS = ("metrics_text_delimiter", "metrics_format")
 

@@ -15,9 +15,9 @@ from trainer_hooks.callbacks.progress.display import (
     Phase,
     check_whole_number,
     format_metrics,
+    is_terminal,
     run_of,
 )
-from trainer_hooks.callbacks.progress.stream_redirection import is_terminal
 from trainer_hooks.errors import CallbackError, UsageError
 
 if TYPE_CHECKING:
@@ -26,15 +26,9 @@ if TYPE_CHECKING:
 
     from tqdm import tqdm
 
-    from trainer_hooks.callbacks.progress.bar_timing import Pace
+    from trainer_hooks.callbacks.progress.display import Pace
 
-__all__ = [
-    "TQDMProgressBar",
-    "TqdmCanvas",
-    "bar_class",
-    "is_notebook",
-    "shows_widgets",
-]
+__all__ = ["TQDMProgressBar"]
 
 _RATE_IN_COLAB = 20
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +15,7 @@ from trainer_hooks.errors import ModuleError
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Generate"]
 
 _WHERE = "Generate"
-_COLUMNS = ["prompt", "generation"]
 
 
 def _are_texts(prompts: object) -> bool:
@@ -100,28 +100,21 @@ class Generate(ScheduledCallback):
         super().on_fit_start(trainer, module)
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Generate after a batch, if that is due."""
-        self._generate_if_due(trainer, module)
-
-    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Generate after an epoch and its validation, if that is due."""
-        self._generate_if_due(trainer, module)
-
-    def _generate_if_due(self, trainer: Trainer, module: Module) -> None:
+        """Generate after a batch, or after an epoch and its validation, if that is due."""
         if not self._schedule.is_due(trainer.clock) or not is_real_fit(trainer):
             return
         size = self.batch_size or len(self.prompts)
         rows: list[list[str]] = []
         # isolated: sampling must not change the random numbers of the training
-        with rng.isolated(), torch.no_grad(), _EvaluationMode(module):
+        with rng.isolated(), torch.no_grad(), _evaluation_mode(module):
             for first in range(0, len(self.prompts), size):
                 prompts = list(self.prompts[first : first + size])
-                rows += [
-                    list(pair) for pair in zip(prompts, self._texts(module, prompts), strict=True)
-                ]
+                rows += map(list, zip(prompts, self._texts(module, prompts), strict=True))
         step = trainer.progress.batches_stepped
         for logger in trainer.loggers:
-            logger.log_table("generations", list(_COLUMNS), rows, step=step)
+            logger.log_table("generations", ["prompt", "generation"], rows, step=step)
+
+    on_epoch_checkpoint = on_batch_checkpoint
 
     def _texts(self, module: Any, prompts: list[str]) -> list[str]:
         """Return the module's generations for some prompts."""
@@ -143,19 +136,14 @@ class Generate(ScheduledCallback):
         return texts
 
 
-class _EvaluationMode:
-    """Context with a module in evaluation mode; it restores each submodule's mode afterwards."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        # each submodule's mode: `module.train()` would put frozen parts into training mode too
-        self._modes: Iterable[tuple[torch.nn.Module, bool]] = [
-            (part, part.training) for part in module.modules()
-        ]
-        self._module = module
-
-    def __enter__(self) -> None:
-        self._module.eval()
-
-    def __exit__(self, *error: object) -> None:
-        for part, mode in self._modes:
+@contextmanager
+def _evaluation_mode(module: torch.nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode; restore each submodule's mode afterwards."""
+    # each submodule's mode: `module.train()` would put frozen parts into training mode too
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
             part.training = mode

@@ -36,15 +36,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "Notify",
-    "SendError",
-    "check_command",
-    "check_mapping",
-    "check_url",
-    "post",
-    "run_command",
-]
+__all__ = ["Notify", "check_command", "post", "run_command"]
 
 _MOST_SHOWN = 500
 _WHERE = "Notify"

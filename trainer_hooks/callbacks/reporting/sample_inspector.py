@@ -156,21 +156,12 @@ class SampleInspector(Callback):
     def on_validation_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Show samples of the first validation batches."""
+        """Show samples of the first batches of an evaluation, except for the sanity check."""
         if not trainer.sanity_checking:
-            self._show_missing_samples(trainer, "validate", batch)
+            stage = "validate" if trainer.state.fn == "fit" else str(trainer.state.fn)
+            self._show_missing_samples(trainer, stage, batch)
 
-    def on_test_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Show samples of the first test batches."""
-        self._show_missing_samples(trainer, "test", batch)
-
-    def on_predict_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Show samples of the first batches to predict."""
-        self._show_missing_samples(trainer, "predict", batch)
+    on_test_batch_start = on_predict_batch_start = on_validation_batch_start
 
     def _show_missing_samples(self, trainer: Trainer, stage: str, batch: Any) -> None:
         """Show the samples of a batch that are still missing."""

@@ -143,12 +143,10 @@ class BatchSizeFinder(Callback):
             self.scale_batch_size(trainer, module)
 
     def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Find the size for a test."""
+        """Find the size for a test or a prediction."""
         self.scale_batch_size(trainer, module)
 
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Find the size for a prediction."""
-        self.scale_batch_size(trainer, module)
+    on_predict_start = on_test_start
 
     def scale_batch_size(self, trainer: Trainer, module: Module) -> None:
         """Try the sizes now, and make the run's loaders with the chosen one.
@@ -238,22 +236,16 @@ class _BatchSizeTrial(Callback):
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Check the training loader."""
-        self._check_loaders(trainer, [trainer.train_dataloader])
+        self._check_loaders(_loaders_of_run(trainer))
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Check the loaders of a validation outside fit."""
-        if trainer.state.fn == "validate":
-            self._check_loaders(trainer, loaders_in(trainer.val_dataloaders))
+        """Check the loaders of an evaluation outside fit."""
+        if trainer.state.fn != "fit":
+            self._check_loaders(_loaders_of_run(trainer))
 
-    def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Check the loaders of a test."""
-        self._check_loaders(trainer, loaders_in(trainer.test_dataloaders))
+    on_test_start = on_predict_start = on_validation_start
 
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Check the loaders of a prediction."""
-        self._check_loaders(trainer, loaders_in(trainer.predict_dataloaders))
-
-    def _check_loaders(self, trainer: Trainer, loaders: list[Any]) -> None:
+    def _check_loaders(self, loaders: list[Any]) -> None:
         # a subclass or another loader may make batches of other sizes than its `batch_size`
         sizes = [loader.batch_size for loader in loaders if type(loader) is DataLoader]
         wanted = self._attribute.read()
@@ -308,16 +300,20 @@ def find_largest_fitting_size(
     return best
 
 
+def _loaders_of_run(trainer: Trainer) -> list[Any]:
+    """Return the loaders whose batch size a run tries: of a fit that of the training."""
+    return {
+        "fit": lambda: [trainer.train_dataloader],
+        "validate": lambda: loaders_in(trainer.val_dataloaders),
+        "test": lambda: loaders_in(trainer.test_dataloaders),
+        "predict": lambda: loaders_in(trainer.predict_dataloaders),
+    }[str(trainer.state.fn)]()
+
+
 def _largest_dataset_size(trainer: Trainer) -> int | None:
     """Return the size of the run's largest data set, or None if one is unknown."""
-    loaders = {
-        "fit": [trainer.train_dataloader],
-        "validate": loaders_in(trainer.val_dataloaders),
-        "test": loaders_in(trainer.test_dataloaders),
-        "predict": loaders_in(trainer.predict_dataloaders),
-    }[str(trainer.state.fn)]
     counts = []
-    for loader in loaders:
+    for loader in _loaders_of_run(trainer):
         dataset = getattr(loader, "dataset", None)
         # an iterable data set: any size may be full
         if not hasattr(dataset, "__len__"):
