@@ -81,6 +81,11 @@ class Rule:
             ),
         )
 
+    def or_function(self) -> Rule:
+        """Return this rule for an option that may be a function, which the text leaves out."""
+        accepts = self.accepts
+        return replace(self, accepts=lambda value: callable(value) or accepts(value))
+
 
 @dataclass(frozen=True, slots=True)
 class Combination:

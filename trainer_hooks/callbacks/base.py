@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.clock.schedules import DueTracker
-from trainer_hooks.errors import CallbackError
+from trainer_hooks.clock.schedules import DueCondition, DueTracker
+from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.clock.schedules import DueCondition
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
@@ -30,6 +29,7 @@ __all__ = [
     "evaluation_step",
     "is_logged",
     "is_real_fit",
+    "require_logger",
     "require_no_owner",
     "require_whole_weights",
     "union_over_ranks",
@@ -43,25 +43,30 @@ Decision = TypeVar("Decision")
 class ScheduledCallback(Callback):
     """Base class of callbacks that act at an interval, also across a resume.
 
-    A subclass asks `self._schedule.is_due(trainer.clock)` at a hook.
+    A subclass asks `self._is_due(trainer)` at a hook.
 
     Args:
-        when: the condition under which an action is due.
+        when: the condition under which an action is due; None for never, without a state.
 
     State: the clock's counts at the last question, so that a resume misses no due moment.
     """
 
-    def __init__(self, when: DueCondition) -> None:
-        self._schedule = DueTracker(when)
+    def __init__(self, when: DueCondition | None) -> None:
+        self._has_schedule = when is not None
+        self._schedule = DueTracker(when or DueCondition())  # without a condition it is not asked
 
     def state_dict(self) -> dict[str, Any]:
         """Return the clock's counts at the last question."""
-        return {"asked": self._schedule.state_dict()}
+        return {"asked": self._schedule.state_dict()} if self._has_schedule else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the clock's counts at the last question."""
-        if "asked" in state_dict:
+        if self._has_schedule and "asked" in state_dict:
             self._schedule.load_state_dict(state_dict["asked"])
+
+    def _is_due(self, trainer: Trainer) -> bool:
+        """Return whether an action is due; the next question compares with this clock."""
+        return self._has_schedule and self._schedule.is_due(trainer.clock)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the schedule when a new training begins."""
@@ -70,7 +75,8 @@ class ScheduledCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start counting from the clock's present reading, or from the restored one."""
-        self._schedule.start(trainer.clock)
+        if self._has_schedule:
+            self._schedule.start(trainer.clock)
 
 
 class WeightOwner(Callback):
@@ -100,6 +106,19 @@ class WeightOwner(Callback):
 
     def _reset(self) -> None:
         """Reset the state that an earlier training left."""
+
+
+def require_logger(trainer: Trainer, user: str) -> None:
+    """Check that a fit, unless it is a dry run, has a logger.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if not trainer.loggers and not trainer.fast_dev_run:
+        raise UsageError(
+            f"{user} in a fit without a logger: it writes to loggers only. Pass one, as in "
+            f"Trainer(logger=CSVLogger('logs')), or leave {user} out."
+        )
 
 
 def require_whole_weights(trainer: Trainer, user: Callback) -> None:

@@ -13,12 +13,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import (
-    MetricError,
-    TrainerHooksAdvice,
-    TrainerHooksWarning,
-    did_you_mean,
-)
+from trainer_hooks.errors import MetricError, TrainerHooksAdvice, TrainerHooksWarning, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable

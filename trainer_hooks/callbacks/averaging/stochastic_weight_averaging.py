@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import SWALR
 
 from trainer_hooks._log import log, warn
-from trainer_hooks._options import is_int, is_number, one_of, option_rules, whole_number
+from trainer_hooks._options import Rule, is_int, is_number, one_of, option_rules, whole_number
 from trainer_hooks.callbacks.averaging.running_average import (
     AVERAGING_FUNCTION,
     RunningAverage,
@@ -80,6 +80,20 @@ class StochasticWeightAveraging(WeightOwner):
     """
 
     @option_rules(
+        swa_lrs=Rule(
+            "a positive number, or a list of them",
+            lambda lrs: (
+                all(map(_is_positive, lrs)) and bool(lrs)
+                if isinstance(lrs, list | tuple)
+                else _is_positive(lrs)
+            ),
+            "Pass the learning rate to go to, such as 0.05.",
+        ),
+        swa_epoch_start=Rule(
+            "an int of at least 1, or a float from 0.0 to 1.0",
+            lambda start: is_int(start, 1) or (isinstance(start, float) and 0 <= start <= 1),
+            "Pass the first epoch to average at, counted from 1, or a share of max_epochs.",
+        ),
         annealing_epochs=whole_number(),
         annealing_strategy=one_of("cos", "linear"),
         avg_fn=AVERAGING_FUNCTION,
@@ -93,8 +107,8 @@ class StochasticWeightAveraging(WeightOwner):
         avg_fn: AvgFn | None = None,
         device: torch.device | str | None = torch.device("cpu"),  # noqa: B008 - it is immutable
     ) -> None:
-        self._swa_lrs = check_swa_lrs(swa_lrs, _WHERE)
-        self._swa_epoch_start = check_epoch_start(swa_epoch_start, _WHERE)
+        self._swa_lrs = list(swa_lrs) if isinstance(swa_lrs, list | tuple) else swa_lrs
+        self._swa_epoch_start = swa_epoch_start
         self._annealing_epochs, self._annealing_strategy = annealing_epochs, annealing_strategy
         self._avg_fn = avg_fn
         self._device = check_device(device, _WHERE)
@@ -224,7 +238,11 @@ class StochasticWeightAveraging(WeightOwner):
         optimizer, configs = trainer.optimizers[0], trainer.lr_scheduler_configs
         groups = len(optimizer.param_groups)
         lrs = self._swa_lrs if isinstance(self._swa_lrs, list) else [self._swa_lrs] * groups
-        check_swa_lrs(lrs, _WHERE, groups)
+        if len(lrs) != groups:
+            raise OptionError(
+                f"swa_lrs {lrs!r} of {_WHERE}: the optimizer has {groups} parameter groups, so "
+                f"there must be as many. Pass a list of {groups}, or one number for all."
+            )
         self._scheduler = SWALR(
             optimizer,
             lrs,  # type: ignore[arg-type]
@@ -266,46 +284,6 @@ def _layers_with_statistics(module: nn.Module) -> Iterator[_BatchNorm]:
         # no forward would fill the statistics of a layer in eval mode again after a reset
         if isinstance(part, _BatchNorm) and part.training and part.track_running_stats:
             yield part
-
-
-def check_swa_lrs(lrs: object, where: str, groups: int | None = None) -> float | list[float]:
-    """Return a copy of `lrs` if it is a positive number or a list of positive numbers.
-
-    Args:
-        lrs: the value of the option.
-        where: the callback that has the option, for messages.
-        groups: the number of parameter groups, which a list must match, where it is known.
-
-    Raises:
-        OptionError: it is not.
-    """
-    rates = list(lrs) if isinstance(lrs, list | tuple) else [lrs]
-    if not rates or not all(map(_is_positive, rates)):
-        raise OptionError(
-            f"swa_lrs {lrs!r} of {where}: it must be a positive number, or a list of them. Pass "
-            "the learning rate to go to, such as 0.05."
-        )
-    if groups is not None and len(rates) != groups:
-        raise OptionError(
-            f"swa_lrs {lrs!r} of {where}: the optimizer has {groups} parameter groups, so there "
-            f"must be as many. Pass a list of {groups}, or one number for all."
-        )
-    return rates if isinstance(lrs, list | tuple) else lrs  # type: ignore[return-value]
-
-
-def check_epoch_start(start: object, where: str) -> int | float:
-    """Return `start` if it is an epoch counted from 1, or a share from 0.0 to 1.0.
-
-    Raises:
-        OptionError: it is neither.
-    """
-    if not is_int(start, 1) and not (isinstance(start, float) and 0 <= start <= 1):
-        raise OptionError(
-            f"swa_epoch_start {start!r} of {where}: it must be an int of at least 1, or a float "
-            "from 0.0 to 1.0. Pass the first epoch to average at, counted from 1, or a share of "
-            "max_epochs."
-        )
-    return start  # type: ignore[return-value]
 
 
 def first_epoch(start: int | float, max_epochs: int, where: str) -> int:

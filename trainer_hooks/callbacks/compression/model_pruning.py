@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -185,10 +185,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "random_structured": prune.random_structured,
     "random_unstructured": prune.random_unstructured,
 }
-_GLOBAL = {
-    "l1_unstructured": prune.L1Unstructured,
-    "random_unstructured": prune.RandomUnstructured,
-}
+_GLOBAL = {"l1_unstructured": prune.L1Unstructured, "random_unstructured": prune.RandomUnstructured}
 AMOUNT = Rule(
     "a float from 0.0 to 1.0, an int of at least 0, or a function of the epoch that returns one",
     lambda amount: is_int(amount, 0) or (isinstance(amount, float) and 0.0 <= amount <= 1.0),
@@ -377,7 +374,6 @@ def chosen_parameters(
 
 
 _WHERE = "ModelPruning"
-_FLAG_OR_FUNCTION = replace(FLAG, accepts=lambda value: callable(value) or FLAG.accepts(value))
 
 
 class ModelPruning(WeightOwner):
@@ -439,9 +435,9 @@ class ModelPruning(WeightOwner):
         make_pruning_permanent=FLAG,
         resample_parameters=FLAG,
         prune_on_train_epoch_end=FLAG,
-        amount=replace(AMOUNT, accepts=lambda amount: callable(amount) or AMOUNT.accepts(amount)),
-        apply_pruning=_FLAG_OR_FUNCTION,
-        use_lottery_ticket_hypothesis=_FLAG_OR_FUNCTION,
+        amount=AMOUNT.or_function(),
+        apply_pruning=FLAG.or_function(),
+        use_lottery_ticket_hypothesis=FLAG.or_function(),
         verbose=one_of(0, 1, 2),
     )
     def __init__(

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.ao import quantization
 
-from trainer_hooks._options import FLAG, Rule, one_of, option_rules
+from trainer_hooks._options import FLAG, Rule, one_of, option_rules, whole_number
 from trainer_hooks.callbacks.base import WeightOwner
-from trainer_hooks.callbacks.option_checks import check_choice, check_count
+from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.errors import CallbackError, OptionError
 from trainer_hooks.runtime import rng
 from trainer_hooks.runtime.nested_tensors import map_tensors
@@ -244,6 +244,7 @@ class QuantizationAwareTraining(WeightOwner):
 
     @option_rules(
         observer_type=one_of("average", "histogram"),
+        collect_quantization=whole_number().unless(None).or_function(),
         input_compatible=FLAG,
         quantize_on_fit_end=FLAG,
         modules_to_fuse=Rule(
@@ -263,8 +264,6 @@ class QuantizationAwareTraining(WeightOwner):
         observer_enabled_stages: Sequence[str] = ("train",),
     ) -> None:
         self._engine, self._qconfig = _check_qconfig(qconfig, observer_type)
-        if collect_quantization is not None and not callable(collect_quantization):
-            check_count("collect_quantization", collect_quantization, _WHERE)
         self._collects = collect_quantization
         self._to_fuse = [list(group) for group in modules_to_fuse or ()]
         self._is_compatible = input_compatible
@@ -337,12 +336,10 @@ class QuantizationAwareTraining(WeightOwner):
         self._observe("train")
 
     def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Switch the observation of ranges for the test."""
-        self._observe("test")
+        """Switch the observation of ranges for a test or a prediction."""
+        self._observe(str(trainer.state.fn))
 
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Switch the observation of ranges for prediction."""
-        self._observe("predict")
+    on_predict_start = on_test_start
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
         """Convert the module, unless the run will be resumed."""

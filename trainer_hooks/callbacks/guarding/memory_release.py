@@ -83,10 +83,7 @@ class GarbageCollection(Callback):
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({"collections"})
 
-    @option_rules(
-        every_n_steps=whole_number(1),
-        generation=one_of(0, 1, 2),
-    )
+    @option_rules(every_n_steps=whole_number(1), generation=one_of(0, 1, 2))
     def __init__(self, every_n_steps: int = 50, generation: int = 1) -> None:
         self.every_n_steps = every_n_steps
         self.generation = generation

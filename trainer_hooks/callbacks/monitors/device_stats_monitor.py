@@ -8,7 +8,7 @@ import torch
 
 from trainer_hooks._options import one_of, option_rules
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.base import evaluation_step, is_logged, will_be_logged
+from trainer_hooks.callbacks.base import evaluation_step, is_logged, require_logger, will_be_logged
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -146,11 +146,8 @@ class DeviceStatsMonitor(Callback):
         """Check that there is a logger, and open the sources of the statistics."""
         self._is_on = bool(trainer.loggers)
         if not self._is_on:
-            if stage == "fit" and not trainer.fast_dev_run:
-                raise UsageError(
-                    f"{_WHERE} in a fit without a logger: it writes to loggers only. Pass one, as "
-                    f"in Trainer(logger=CSVLogger('logs')), or leave {_WHERE} out."
-                )
+            if stage == "fit":
+                require_logger(trainer, _WHERE)
             return
         on_cpu = trainer.device.type == "cpu"
         if self._cpu_stats or (self._cpu_stats is None and on_cpu):

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer_hooks._options import Rule, finite_number, one_of, option_rules
+from trainer_hooks._options import Combination, Rule, finite_number, is_text, one_of, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import will_be_logged
-from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +53,6 @@ def gradient_norms(module: nn.Module) -> dict[str, Tensor]:
     }
 
 
-_WHERE = "GradientNormMonitor"
-
-
 class GradientNormMonitor(Callback):
     """Log the norm of all gradients, and of each layer's, before or after clipping.
 
@@ -96,6 +92,17 @@ class GradientNormMonitor(Callback):
     """
 
     @option_rules(
+        Combination(
+            ("names",),
+            lambda names: (
+                names is None
+                or is_text(names)
+                or (isinstance(names, list | tuple) and names and all(map(is_text, names)))
+            ),
+            "they must be patterns of parameters' names. Pass one such as 'encoder.*', or a list "
+            "of them.",
+            "names {names!r} of {owner}",
+        ),
         norm_type=(
             finite_number().unless(math.inf),
             Rule(
@@ -117,7 +124,7 @@ class GradientNormMonitor(Callback):
         self.norm_type = float(norm_type)
         self.per_layer = per_layer
         self.clipping = clipping
-        self.names = _check_names(names)
+        self.names = (names,) if isinstance(names, str) else names and tuple(names)
 
     @property
     def state_key(self) -> str:
@@ -174,24 +181,3 @@ class GradientNormMonitor(Callback):
                 owner = name.rpartition(".")[0] or name
                 layers.setdefault(owner if self.per_layer == "module" else name, []).append(norm)
         return layers
-
-
-def _check_names(names: object) -> tuple[str, ...] | None:
-    """Return the patterns in `names`; a single one may stand alone.
-
-    Raises:
-        OptionError: one is not a string, or is empty.
-    """
-    if names is None:
-        return None
-    several = (names,) if isinstance(names, str) else names
-    if (
-        isinstance(several, list | tuple)
-        and several
-        and all(isinstance(item, str) and item for item in several)
-    ):
-        return tuple(several)
-    raise OptionError(
-        f"names {names!r} of {_WHERE}: they must be patterns of parameters' names. Pass one "
-        "such as 'encoder.*', or a list of them."
-    )

@@ -9,13 +9,9 @@ import torch
 
 from trainer_hooks._log import warn
 from trainer_hooks._options import FLAG, option_rules
-from trainer_hooks.callback import Callback
-from trainer_hooks.clock.schedules import DueCondition, DueTracker, parse_word_or_when
-from trainer_hooks.errors import (
-    OptimizationError,
-    TrainerHooksWarning,
-    UsageError,
-)
+from trainer_hooks.callbacks.base import ScheduledCallback, require_logger
+from trainer_hooks.clock.schedules import DueCondition, parse_word_or_when
+from trainer_hooks.errors import OptimizationError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -30,7 +26,7 @@ _WHERE = "LearningRateMonitor"
 _NEVER = 1 << 62
 
 
-class LearningRateMonitor(Callback):
+class LearningRateMonitor(ScheduledCallback):
     """Log the learning rates before the step or epoch that uses them.
 
     A rate is named after its optimizer's class, `lr-Adam`; the second optimizer of a class is
@@ -72,10 +68,7 @@ class LearningRateMonitor(Callback):
         {"lrs", "last_momentum_values", "last_weight_decay_values"}
     )
 
-    @option_rules(
-        log_momentum=FLAG,
-        log_weight_decay=FLAG,
-    )
+    @option_rules(log_momentum=FLAG, log_weight_decay=FLAG)
     def __init__(
         self,
         logging_interval: When | None = None,
@@ -88,25 +81,11 @@ class LearningRateMonitor(Callback):
                 logging_interval, "logging_interval", _WHERE, ("step", "epoch")
             )
         when = self.logging_interval
-        self._due_tracker = DueTracker(when) if isinstance(when, DueCondition) else None
+        super().__init__(when if isinstance(when, DueCondition) else None)
         self.log_momentum = log_momentum
         self.log_weight_decay = log_weight_decay
         self._clear_logged()
         self._due = _NEVER
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counters of the last check of the schedule."""
-        return {} if self._due_tracker is None else {"asked": self._due_tracker.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the counters."""
-        if self._due_tracker is not None and "asked" in state_dict:
-            self._due_tracker.load_state_dict(state_dict["asked"])
-
-    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Reset the schedule if a new training begins."""
-        if self._due_tracker is not None and trainer.progress.is_fresh:
-            self._due_tracker.forget()
 
     def _clear_logged(self) -> None:
         self.lrs: dict[str, list[float]] = {}
@@ -116,11 +95,8 @@ class LearningRateMonitor(Callback):
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Check that there is a logger."""
-        if stage == "fit" and not trainer.loggers and not trainer.fast_dev_run:
-            raise UsageError(
-                f"{_WHERE} in a fit without a logger: it writes to loggers only. Pass one, as in "
-                f"Trainer(logger=CSVLogger('logs')), or leave {_WHERE} out."
-            )
+        if stage == "fit":
+            require_logger(trainer, _WHERE)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Name the rates and compute the step at which the next are due."""
@@ -139,8 +115,7 @@ class LearningRateMonitor(Callback):
             and any(interval != "epoch" for _, _, interval in optimizers)
         )
         self._due = _next_due(trainer) if is_by_step else _NEVER
-        if self._due_tracker is not None:
-            self._due_tracker.start(trainer.clock)
+        super().on_train_start(trainer, module)
 
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
@@ -160,7 +135,7 @@ class LearningRateMonitor(Callback):
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Log the rates after a batch, or after an epoch and its schedulers, if they are due."""
-        if self._due_tracker is not None and self._due_tracker.is_due(trainer.clock):
+        if self._is_due(trainer):
             self._log(trainer, "step", trainer.progress.batches_stepped)
 
     on_epoch_checkpoint = on_batch_checkpoint

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._options import Combination, Rule, is_text, option_rules
-from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.base import closes_window
+from trainer_hooks.callbacks.base import ScheduledCallback, closes_window
 from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable, named_statistics
-from trainer_hooks.clock.schedules import DueTracker, parse_when
+from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _KEYS_CURE = "Pass one such as {'allocated_bytes.all.current': 'allocated_mem'}.
 _AGGREGATES = ("avg", "min", "max")
 
 
-class MemoryMonitor(Callback):
+class MemoryMonitor(ScheduledCallback):
     """Log the use of a CUDA device's memory, under Composer's names.
 
     Each `log_every_n_steps` steps, right before the optimizer steps, these go to the loggers:
@@ -92,45 +91,28 @@ class MemoryMonitor(Callback):
     ) -> None:
         self.memory_keys = dict(_NAMES if memory_keys is None else memory_keys)
         self.dist_aggregate_batch_interval = dist_aggregate_batch_interval
-        self._due_tracker: DueTracker | None = None
+        when = None
         if dist_aggregate_batch_interval is not None:
             name = "dist_aggregate_batch_interval"
             when = parse_when(dist_aggregate_batch_interval, name, _WHERE, bare=TimeUnit.STEP)
-            self._due_tracker = DueTracker(when)
+        super().__init__(when)
         self._is_on = self._is_warned = self._is_logged = False
 
     @property
     def state_key(self) -> str:
         """`MemoryMonitor{...}` with its options."""
-        when = None if self._due_tracker is None else str(self._due_tracker.when)
+        when = str(self._schedule.when) if self._has_schedule else None
         own = self.memory_keys if self.memory_keys != _NAMES else None
         return self._generate_state_key(memory_keys=own, dist_aggregate_batch_interval=when)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counters of the last check of the schedule."""
-        if self._due_tracker is None:
-            return {}
-        return {"asked": self._due_tracker.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the counters."""
-        if self._due_tracker is not None and "asked" in state_dict:
-            self._due_tracker.load_state_dict(state_dict["asked"])
-
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check whether the run is on a CUDA device, and reset the schedule for a new training."""
+        super().on_fit_start(trainer, module)
         self._is_logged = False
-        if self._due_tracker is not None and trainer.progress.is_fresh:
-            self._due_tracker.forget()
         self._is_on = is_allocator_readable(
             trainer.device, _WHERE, history=False, is_quiet=self._is_warned
         )
         self._is_warned = self._is_warned or not self._is_on
-
-    def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the schedule at the current counters."""
-        if self._due_tracker is not None:
-            self._due_tracker.start(trainer.clock)
 
     def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
         """Log before the optimizer steps, if it is due."""
@@ -149,7 +131,7 @@ class MemoryMonitor(Callback):
 
     def _log(self, trainer: Trainer, step: int) -> None:
         is_due = (step + 1) % trainer.log_every_n_steps == 0
-        is_aggregated = self._due_tracker is not None and self._due_tracker.is_due(trainer.clock)
+        is_aggregated = self._is_due(trainer)
         if not self._is_on or not (is_due or is_aggregated):
             return
         stats = torch.cuda.memory_stats(trainer.device)

@@ -74,11 +74,7 @@ class MemorySnapshot(Callback):
     # so that a recorded batch includes the work of all other callbacks
     band: ClassVar[Band] = Band.SINK
 
-    @option_rules(
-        skip_batches=whole_number(),
-        max_entries=whole_number(1),
-        overwrite=FLAG,
-    )
+    @option_rules(skip_batches=whole_number(), max_entries=whole_number(1), overwrite=FLAG)
     def __init__(
         self,
         skip_batches: int = 1,
@@ -195,9 +191,6 @@ class MemorySnapshot(Callback):
         try:
             copies = [self._files.copy(trainer, *each) for each in contents.items()]
         except CheckpointError as error:
-            warn(
-                f"{_WHERE} could not upload copies of {self.files}: {error}",
-                TrainerHooksWarning,
-            )
+            warn(f"{_WHERE} could not upload copies of {self.files}: {error}", TrainerHooksWarning)
         else:
             self.files += [address for address in copies if address is not None]

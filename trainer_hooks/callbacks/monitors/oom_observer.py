@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trainer_hooks._log import log
@@ -112,11 +113,8 @@ class OOMObserver(Callback):
             self._is_warned = True
             return
 
-        def write_files(device: int, requested: int, allocated: int, free: int) -> None:
-            self._write_files(trainer, device, requested, allocated, free)
-
         HISTORY.record(self, self.max_entries)
-        self._remove_observer = observe_out_of_memory(write_files)
+        self._remove_observer = observe_out_of_memory(partial(self._write_files, trainer))
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check that the files would overwrite no others."""

@@ -193,8 +193,7 @@ class Profiler(Callback):
             UsageError: another profiler of torch is running.
         """
         require_no_other(
-            _WHERE,
-            f"Leave one of them out, or choose other batches with {_WHERE}(skip_first=...).",
+            _WHERE, f"Leave one of them out, or choose other batches with {_WHERE}(skip_first=...)."
         )
         self._begun_at = trainer.progress.batches_completed
         # a new one for each cycle: torch warns that a single one discards the cycle before

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SECONDS", "RuntimeEstimator"]
 
-_WHERE = "RuntimeEstimator"
 SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
 """The seconds in each unit of time."""
 
@@ -56,10 +55,7 @@ class RuntimeEstimator(Callback):
         {"_left", "_start", "_begun", "_loaders", "_current", "_attributed", "time/*"}
     )
 
-    @option_rules(
-        skip_batches=whole_number(),
-        time_unit=one_of(*tuple(SECONDS)),
-    )
+    @option_rules(skip_batches=whole_number(), time_unit=one_of(*tuple(SECONDS)))
     def __init__(self, skip_batches: int = 1, time_unit: str = "hours") -> None:
         self.skip_batches = skip_batches
         self.time_unit = time_unit

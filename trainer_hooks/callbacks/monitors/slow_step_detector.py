@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SlowStep", "SlowStepDetector"]
 
-_WHERE = "SlowStepDetector"
-
 
 @dataclass(frozen=True, slots=True)
 class SlowStep:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.progress.display import (
-    Display,
     DisplayedProgressBar,
     Phase,
     check_whole_number,
@@ -78,8 +77,7 @@ class RichProgressBar(DisplayedProgressBar):
         theme: RichProgressBarTheme | None = None,
         console_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        rate = check_whole_number("refresh_rate", refresh_rate, type(self))
+        check_whole_number("refresh_rate", refresh_rate, type(self))
         if not isinstance(theme, RichProgressBarTheme | None):
             raise CallbackError(
                 f"theme {theme!r} of {type(self).__qualname__}: must be a RichProgressBarTheme. "
@@ -87,7 +85,7 @@ class RichProgressBar(DisplayedProgressBar):
             )
         self.theme = theme or RichProgressBarTheme()
         self.canvas = RichCanvas(self, leave, console_kwargs or {})
-        self.display = Display(self, self.canvas, rate, leave)
+        super().__init__(self.canvas, refresh_rate, leave)
 
     def configure_columns(self, trainer: Trainer) -> list[ProgressColumn | str]:
         """Return the columns of a line; the metrics follow them.

@@ -10,7 +10,6 @@ from time import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.callbacks.progress.display import (
-    Display,
     DisplayedProgressBar,
     Phase,
     check_whole_number,
@@ -85,16 +84,13 @@ class TQDMProgressBar(DisplayedProgressBar):
     def __init__(
         self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False
     ) -> None:
-        super().__init__()
-        refresh_rate = _adapted_refresh_rate(
-            check_whole_number("refresh_rate", refresh_rate, type(self)), type(self)
-        )
-        self._process_position = check_whole_number(
-            "process_position", process_position, type(self)
-        )
+        kind = type(self)
+        check_whole_number("refresh_rate", refresh_rate, kind)
+        check_whole_number("process_position", process_position, kind)
+        self._process_position = process_position
         # each run takes two lines, for training and for validation
-        self.canvas = TqdmCanvas(self, 2 * self._process_position, leave)
-        self.display = Display(self, self.canvas, refresh_rate, leave)
+        self.canvas = TqdmCanvas(self, 2 * process_position, leave)
+        super().__init__(self.canvas, _adapted_refresh_rate(refresh_rate, kind), leave)
 
     @property
     def process_position(self) -> int:
@@ -196,7 +192,7 @@ class TQDMProgressBar(DisplayedProgressBar):
     def _bar_of(self, phase: Phase) -> tqdm[Any]:
         if phase in self.canvas.drawn:
             return self.canvas.drawn[phase]
-        if self.is_disabled or self.display.is_plain_text(phase):
+        if self.is_disabled or (self._bars.are_lines and phase in self._bars.paces):
             # a disabled bar, so that a hook that describes its bar works on every rank and in a log
             return bar_class()(disable=True)
         if phase in self.canvas.closed:

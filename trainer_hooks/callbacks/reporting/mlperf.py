@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["MLPerfCallback", "check_command", "count_samples"]
+__all__ = ["MLPerfCallback"]
 
 
 AVAILABILITY = {
@@ -142,6 +142,17 @@ class MLPerfCallback(Callback):
         metric_label=TEXT,
         status=one_of(*tuple(AVAILABILITY)),
         submitter=TEXT,
+        cache_clear_cmd=Rule(
+            "a command",
+            lambda command: (
+                bool(command.strip())
+                if isinstance(command, str)
+                else isinstance(command, list | tuple)
+                and bool(command)
+                and all(isinstance(word, str) for word in command)
+            ),
+            "Pass a list of its words, a text for a shell, or None.",
+        ).unless(None),
         host_processors_per_node=whole_number(1).unless(None),
         exit_at_target=FLAG,
     )
@@ -172,7 +183,8 @@ class MLPerfCallback(Callback):
         self.submitter = submitter or "trainer_hooks"
         self.system_name = system_name
         self.status = status
-        self.cache_clear_cmd = check_command(cache_clear_cmd, _WHERE)
+        is_list = isinstance(cache_clear_cmd, list | tuple)
+        self.cache_clear_cmd = list(cache_clear_cmd) if is_list else cache_clear_cmd
         self.host_processors_per_node = host_processors_per_node
         self.exit_at_target = exit_at_target
         self._began_ms = 0
@@ -366,23 +378,6 @@ def require_mlperf(where: str) -> None:
             f"{where} writes with the package mlperf_logging, which is not installed. Install it: "
             "pip install 'trainer-hooks[mlperf]'."
         )
-
-
-def check_command(command: Any, where: str) -> str | list[str] | None:
-    """Return a command, as a text for a shell or as a list of its words, or None.
-
-    Raises:
-        OptionError: it is none of them.
-    """
-    if command is None or (isinstance(command, str) and command.strip()):
-        return command
-    is_list = isinstance(command, list | tuple) and bool(command)
-    if not is_list or not all(isinstance(word, str) for word in command):
-        raise OptionError(
-            f"cache_clear_cmd {command!r} of {where}: it must be a command. Pass a list of its "
-            "words, a text for a shell, or None."
-        )
-    return list(command)
 
 
 def clear_cache(command: str | Sequence[str], where: str) -> None:

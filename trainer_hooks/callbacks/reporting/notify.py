@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from trainer_hooks._log import log
-from trainer_hooks._options import TEXT, Rule, finite_number, option_rules
+from trainer_hooks._options import TEXT, Combination, Rule, finite_number, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.errors import OptionError, error_message
@@ -99,6 +99,12 @@ class Notify(Callback):
     band: ClassVar[Band] = Band.SAVE  # the last band: notify when all others have torn down
 
     @option_rules(
+        Combination(
+            ("command", "url"),
+            lambda command, url: command is not None or url is not None,
+            "there is neither a command nor a url. Pass one, or both.",
+            "{owner}()",
+        ),
         timeout=(
             finite_number(),
             Rule("above zero", lambda seconds: seconds > 0, "Pass seconds, as 5.0."),
@@ -118,10 +124,6 @@ class Notify(Callback):
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        if command is None and url is None:
-            raise OptionError(
-                f"{_WHERE}(): there is neither a command nor a url. Pass one, or both."
-            )
         self.command = check_command(command)
         self._url = check_url(url)
         self.on = check_choices("on", on, _WHERE, _ENDINGS)

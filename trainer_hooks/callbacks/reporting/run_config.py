@@ -104,7 +104,11 @@ class RunConfigCallback(Callback):
         path = self._unused_path(Path(folder))
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, lambda file: file.write(self.text))
+            self._write_to(path)
+
+    # the command line writes the file in its own way
+    def _write_to(self, path: Path) -> None:
+        replace_file(path, lambda file: file.write(self.text))
 
     def _unused_path(self, folder: Path) -> Path | None:
         """Return the file to write; None where the same config stands already."""

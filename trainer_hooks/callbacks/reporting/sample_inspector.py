@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks._files import replace_file
-from trainer_hooks._options import Rule, is_number, one_of, option_rules, whole_number
+from trainer_hooks._options import Combination, Rule, is_number, one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.callbacks.reporting.sample_images import (
@@ -21,7 +21,7 @@ from trainer_hooks.callbacks.reporting.sample_images import (
     write_png,
 )
 from trainer_hooks.checkpoint.paths import is_remote
-from trainer_hooks.errors import DataError, OptionError
+from trainer_hooks.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,7 @@ __all__ = ["SampleInspector"]
 
 _WHERE = "SampleInspector"
 _STAGES = ("train", "validate", "test", "predict")
+_TEXTS_ARE_DECODED = "texts, and they alone, are decoded. Pass both, or leave one out."
 _CHANNEL_NUMBERS = Rule(
     "a finite number, or one for each channel",
     lambda values: (
@@ -92,6 +93,27 @@ class SampleInspector(Callback):
     """
 
     @option_rules(
+        *(
+            Combination(
+                (given, other),
+                lambda value, other_value: value is None or other_value is not None,
+                f"a normalization has both. Pass {other}, too.",
+                f"{given} of {{owner}} without {other}",
+            )
+            for given, other in (("mean", "std"), ("std", "mean"))
+        ),
+        Combination(
+            ("kind", "decode"),
+            lambda kind, decode: kind != "text" or decode is not None,
+            _TEXTS_ARE_DECODED,
+            "kind {kind!r} of {owner} without decode",
+        ),
+        Combination(
+            ("kind", "decode"),
+            lambda kind, decode: kind in (None, "text") or decode is None,
+            _TEXTS_ARE_DECODED,
+            "kind {kind!r} of {owner} with decode",
+        ),
         max_samples=whole_number(1),
         kind=one_of(None, "image", "text", "values"),
         inputs=KEY,
@@ -119,19 +141,8 @@ class SampleInspector(Callback):
         self.stages = check_choices("stages", stages, _WHERE, _STAGES)
         self.inputs, self.targets = inputs, targets
         self.mean, self.std = _as_tuple(mean), _as_tuple(std)
-        if (mean is None) != (std is None):
-            present, missing = ("mean", "std") if std is None else ("std", "mean")
-            raise OptionError(
-                f"{present} of {_WHERE} without {missing}: a normalization has both. "
-                f"Pass {missing}, too."
-            )
         self.decode = decode
         self.kind = kind
-        if (kind == "text") != (decode is not None) and (kind is not None):
-            raise OptionError(
-                f"kind {kind!r} of {_WHERE} {'with' if decode else 'without'} decode: texts, and "
-                "they alone, are decoded. Pass both, or leave one out."
-            )
         self.taken = dict.fromkeys(_STAGES, 0)
 
     def state_dict(self) -> dict[str, Any]:
