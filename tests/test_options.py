@@ -9,6 +9,7 @@ import pickle
 import traceback
 
 import pytest
+import torch
 
 from trainer_hooks._options import (
     BOOL,
@@ -180,8 +181,9 @@ def test_the_traceback_ends_two_frames_below_the_call() -> None:
     ]
 
 
-def test_what_a_rule_leaves_out_is_compared_with_its_type() -> None:
-    """True is not 1, and an object that compares by element is no error."""
-    rule = one_of("a").unless(1)
-    assert rule.accepts(1)
-    assert not rule.accepts(True)
+def test_what_a_rule_leaves_out_is_compared_with_its_class() -> None:
+    """An object that compares by element is no error, and neither is a function where one fits."""
+    rule = finite_number().unless(math.inf)
+    assert rule.accepts(math.inf)
+    assert not rule.accepts(torch.ones(2))
+    assert rule.or_function().accepts(len)

@@ -73,12 +73,11 @@ class Rule:
     def unless(self, exempt: Any) -> Rule:
         """Return this rule with one more allowed value, which the text leaves out."""
         accepts = self.accepts
-        # the class first: an array compares by element, and True equals 1
+        # the class first: an array would compare by element
+        kind = type(exempt)
         return replace(
             self,
-            accepts=lambda value: (
-                (type(value) is type(exempt) and value == exempt) or accepts(value)
-            ),
+            accepts=lambda value: (isinstance(value, kind) and value == exempt) or accepts(value),
         )
 
     def or_function(self) -> Rule:
@@ -178,7 +177,7 @@ def option_rules(
             except TypeError:
                 given = None  # the call below raises Python's own error, which names the method
             if given is not None:
-                given.apply_defaults()
+                given.apply_defaults()  # a combination compares options that were not passed, too
                 owner = type(args[0]).__name__
                 for name, rule in rules.items():
                     check_option(name, given.arguments[name], owner, rule)

@@ -155,22 +155,16 @@ __all__ = [
 ]
 
 _FOREIGN_NAMES = {
-    "CheckpointSaver": "composer",
-    "EarlyStopper": "composer",
-    "EarlyStoppingCallback": "accelerated",
-    "GradMonitor": "composer",
-    "LRMonitor": "composer",
-    "LogMetricsCallback": "accelerated",
-    "NaNMonitor": "composer",
-    "OptimizerMonitor": "composer",
-    "ProgressBarCallback": "accelerated",
-    "SaveBestModelCallback": "accelerated",
-    "SaveTrainingStateCallback": "accelerated",
-    "SpeedMonitor": "composer",
-    "TerminateOnNaNCallback": "accelerated",
-    "ThresholdStopper": "composer",
+    "composer": (
+        "CheckpointSaver EarlyStopper GradMonitor LRMonitor NaNMonitor OptimizerMonitor "
+        "SpeedMonitor ThresholdStopper"
+    ),
+    "accelerated": (
+        "EarlyStoppingCallback LogMetricsCallback ProgressBarCallback SaveBestModelCallback "
+        "SaveTrainingStateCallback TerminateOnNaNCallback"
+    ),
 }
-"""Names of other systems for callbacks here, and the `compat` package that offers each."""
+"""Names of other systems for callbacks here, by the `compat` package that offers them."""
 
 _HOMES = {
     "averaging.model_ema": "ModelEmaCallback",
@@ -228,7 +222,9 @@ __getattr__ = loader_of(
     __name__,
     {name: home for home, names in _HOMES.items() for name in names.split()},
     moved={
-        name: f"trainer_hooks.compat.{system}.callbacks" for name, system in _FOREIGN_NAMES.items()
+        name: f"trainer_hooks.compat.{system}.callbacks"
+        for system, names in _FOREIGN_NAMES.items()
+        for name in names.split()
     },
 )
 

@@ -26,6 +26,7 @@ __all__ = [
     "WeightOwner",
     "closes_window",
     "decide_on_rank_zero",
+    "evaluation_stage",
     "evaluation_step",
     "is_logged",
     "is_real_fit",
@@ -157,6 +158,11 @@ def require_no_owner(trainer: Trainer, user: Callback) -> None:
                 "average, prune or quantize a module's weights, as each would undo the "
                 "other's work. Take one of them out."
             )
+
+
+def evaluation_stage(trainer: Trainer) -> str:
+    """Return the stage of the running evaluation; a fit evaluates in its validations alone."""
+    return "validate" if trainer.state.fn == "fit" else str(trainer.state.fn)
 
 
 def is_real_fit(trainer: Trainer) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import log
 from trainer_hooks._options import FLAG, option_rules
-from trainer_hooks.callbacks.base import ScheduledCallback
+from trainer_hooks.callbacks.base import ScheduledCallback, evaluation_stage
 from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import DueCondition, parse_word_or_when
 from trainer_hooks.clock.timing import parse_span
@@ -183,14 +183,14 @@ class Timer(ScheduledCallback):
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Start the clock of an evaluation, except for the sanity check."""
         if not trainer.sanity_checking:
-            self._evaluation_span(trainer).open()
+            self._spans[evaluation_stage(trainer)].open()
 
     on_test_start = on_predict_start = on_validation_start
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Stop the clock of an evaluation."""
         if not trainer.sanity_checking:
-            self._evaluation_span(trainer).close()
+            self._spans[evaluation_stage(trainer)].close()
 
     on_test_end = on_predict_end = on_validation_end
 
@@ -198,10 +198,6 @@ class Timer(ScheduledCallback):
         """Stop every clock that an error left running."""
         for span in self._spans.values():
             span.close()
-
-    def _evaluation_span(self, trainer: Trainer) -> _Span:
-        # a fit evaluates in its validations alone
-        return self._spans["validate" if trainer.state.fn == "fit" else str(trainer.state.fn)]
 
     def _span(self, stage: str) -> _Span:
         return self._spans[check_choice("stage", str(stage), _WHERE, _STAGES)]

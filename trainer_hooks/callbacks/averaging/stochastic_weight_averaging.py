@@ -130,7 +130,7 @@ class StochasticWeightAveraging(WeightOwner):
     @staticmethod
     def pl_module_contains_batch_norm(pl_module: torch.nn.Module) -> bool:
         """Return whether a module has BatchNorm layers whose statistics a forward changes."""
-        return has_statistics(pl_module)
+        return any(True for _ in _layers_with_statistics(pl_module))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average, its number of updates, and the scheduler's state."""
@@ -175,7 +175,7 @@ class StochasticWeightAveraging(WeightOwner):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Determine the first and the last epoch to average at."""
         require_swappable(trainer)
-        self.swa_start = first_epoch(self._swa_epoch_start, trainer.max_epochs, _WHERE)
+        self.swa_start = first_epoch(self._swa_epoch_start, trainer.max_epochs)
         self.swa_end = math.inf if trainer.max_epochs < 0 else trainer.max_epochs - 1
         if self.swa_start > self.swa_end:
             warn(
@@ -216,7 +216,7 @@ class StochasticWeightAveraging(WeightOwner):
             averaged = dict(average.module.named_parameters())
             for name, parameter in module.named_parameters():
                 parameter.copy_(averaged[name])
-        if not has_statistics(module):
+        if not self.pl_module_contains_batch_norm(module):
             return
         if not module.automatic_optimization or trainer.num_training_batches == math.inf:
             warn(
@@ -255,11 +255,6 @@ class StochasticWeightAveraging(WeightOwner):
         configs[:] = [LRSchedulerConfig(self._scheduler)]
 
 
-def has_statistics(module: nn.Module) -> bool:
-    """Return whether a forward would change BatchNorm statistics."""
-    return any(True for _ in _layers_with_statistics(module))
-
-
 @contextmanager
 def restarted_statistics(module: nn.Module) -> Iterator[None]:
     """Compute BatchNorm statistics anew from the forwards in the context, as means over all.
@@ -286,7 +281,7 @@ def _layers_with_statistics(module: nn.Module) -> Iterator[_BatchNorm]:
             yield part
 
 
-def first_epoch(start: int | float, max_epochs: int, where: str) -> int:
+def first_epoch(start: int | float, max_epochs: int) -> int:
     """Return the index of the first epoch to average at.
 
     Raises:
@@ -294,7 +289,7 @@ def first_epoch(start: int | float, max_epochs: int, where: str) -> int:
     """
     if isinstance(start, float) and max_epochs < 0:
         raise OptionError(
-            f"swa_epoch_start {start!r} of {where}: it is a share of max_epochs, and this trainer "
+            f"swa_epoch_start {start!r} of {_WHERE}: it is a share of max_epochs, and this trainer "
             "has no such limit. Pass an int, the first epoch to average at."
         )
     epoch = int(max_epochs * start) if isinstance(start, float) else start

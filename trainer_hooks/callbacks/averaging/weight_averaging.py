@@ -177,16 +177,16 @@ class WeightAveraging(WeightOwner):
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Update the average after an optimizer step, if `should_update` says so."""
-        # with accumulation most batches make no step
-        if trainer.global_step > self._latest_step:
-            self._update_after_step(trainer, module)
+        self._update_after_step(trainer, module)
 
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
         """Update the average after the step of a window that the epoch's end cut short."""
-        if trainer.global_step > self._latest_step:
-            self._update_after_step(trainer, module)
+        self._update_after_step(trainer, module)
 
     def _update_after_step(self, trainer: Trainer, module: Module) -> None:
+        # with accumulation most batches make no step
+        if trainer.global_step <= self._latest_step:
+            return
         steps = self._latest_step = trainer.global_step
         if self.should_update(step_idx=steps - 1):
             self._average.copy(module).update(module)

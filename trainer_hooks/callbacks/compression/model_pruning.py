@@ -144,7 +144,6 @@ def _masked_paths(weights: dict[str, Any]) -> list[str]:
 
 
 def log_sparsity(
-    where: str,
     method: str,
     pruned: Sequence[PrunedParameter],
     before: Sequence[tuple[int, int]],
@@ -155,7 +154,6 @@ def log_sparsity(
     """Log the share of pruned entries before and after a pruning.
 
     Args:
-        where: the name of the callback.
         method: the name of the pruning method.
         pruned: the parameters.
         before: their counts before, as `counts` returns them.
@@ -168,13 +166,13 @@ def log_sparsity(
         f"{zeros}/{total} ({zeros / total:.2%})"
         for zeros in (sum(zeros for zeros, _ in counts) for counts in (before, after))
     ]
-    log.info("%s: %s pruned %s -> %s", where, method, *shares)
+    log.info("%s: %s pruned %s -> %s", _WHERE, method, *shares)
     if not has_details:
         return
     for parameter, (old, size), (new, _) in zip(pruned, before, after, strict=True):
         log.info(
             "%s: %s by %s: %d (%.2f%%) -> %d (%.2f%%)",
-            *(where, parameter.path, amount),
+            *(_WHERE, parameter.path, amount),
             *(old, 100 * old / size, new, 100 * new / size),
         )
 
@@ -229,7 +227,7 @@ def _limited(amount: int | float, unpruned: int) -> int | float:
 
 
 def pruning_method(
-    pruning_fn: object, is_global: object, dim: object, norm: object, where: str
+    pruning_fn: object, is_global: object, dim: object, norm: object
 ) -> PruningMethod:
     """Return the pruning method of ModelPruning's arguments.
 
@@ -238,75 +236,70 @@ def pruning_method(
             argument.
     """
     if isinstance(pruning_fn, type) and issubclass(pruning_fn, prune.BasePruningMethod):
-        _require_global(
-            pruning_fn, getattr(pruning_fn, "PRUNING_TYPE", "unknown"), is_global, where
-        )
+        _require_global(pruning_fn, getattr(pruning_fn, "PRUNING_TYPE", "unknown"), is_global)
         return PruningMethod(pruning_fn.__name__, None, pruning_fn, {})
     name = pruning_fn.lower() if isinstance(pruning_fn, str) else ""
     if name not in _FUNCTIONS:
         raise OptionError(
-            f"pruning_fn {pruning_fn!r} of {where}: it must be one of {', '.join(_FUNCTIONS)}, or "
-            f"a class derived from torch.nn.utils.prune.BasePruningMethod."
+            f"pruning_fn {pruning_fn!r} of {_WHERE}: it must be one of {', '.join(_FUNCTIONS)}, "
+            f"or a class derived from torch.nn.utils.prune.BasePruningMethod."
             f"{did_you_mean(name, _FUNCTIONS)} Pass one of them."
         )
     if name in _GLOBAL:
         for option, value in (("pruning_dim", dim), ("pruning_norm", norm)):
             if value is not None:
                 raise OptionError(
-                    f"{option} {value!r} of {where}: pruning_fn {name!r} prunes single numbers and "
-                    "has no use for it. Leave it out, or choose a structured method."
+                    f"{option} {value!r} of {_WHERE}: pruning_fn {name!r} prunes single numbers "
+                    "and has no use for it. Leave it out, or choose a structured method."
                 )
         kind = _GLOBAL[name] if is_global else None
         return PruningMethod(name, None if is_global else _FUNCTIONS[name], kind, {})
-    _require_local(name, is_global, where)
-    return PruningMethod(name, _FUNCTIONS[name], None, _structured_options(name, dim, norm, where))
-
-
-def _structured_options(name: str, dim: object, norm: object, where: str) -> dict[str, Any]:
-    if isinstance(dim, bool) or not isinstance(dim, int):
+    if is_global:
         raise OptionError(
-            f"pruning_dim {dim!r} of {where}: pruning_fn {name!r} needs a dimension, as an int. "
+            f"use_global_unstructured {is_global!r} of {_WHERE}: pruning_fn {name!r} is "
+            "structured, so each parameter is pruned on its own. Pass "
+            "use_global_unstructured=False."
+        )
+    return PruningMethod(name, _FUNCTIONS[name], None, _structured_options(name, dim, norm))
+
+
+def _structured_options(name: str, dim: object, norm: object) -> dict[str, Any]:
+    if not is_int(dim):
+        raise OptionError(
+            f"pruning_dim {dim!r} of {_WHERE}: pruning_fn {name!r} needs a dimension, as an int. "
             "Pass the one of what is pruned as a whole: 0 for the outputs of a linear layer."
         )
     if name == "random_structured":
         if norm is not None:
             raise OptionError(
-                f"pruning_norm {norm!r} of {where}: pruning_fn {name!r} ranks by no norm. Leave "
+                f"pruning_norm {norm!r} of {_WHERE}: pruning_fn {name!r} ranks by no norm. Leave "
                 "it out."
             )
         return {"dim": dim}
     is_number = isinstance(norm, int | float) and not isinstance(norm, bool)
     if not (is_number or norm in ("fro", "nuc")) or (is_number and math.isnan(norm)):  # type: ignore[arg-type]
         raise OptionError(
-            f"pruning_norm {norm!r} of {where}: pruning_fn {name!r} needs the order of a norm. "
+            f"pruning_norm {norm!r} of {_WHERE}: pruning_fn {name!r} needs the order of a norm. "
             "Pass a number, such as 2."
         )
     return {"n": norm, "dim": dim}
 
 
-def _require_global(given: object, kind: str, is_global: object, where: str) -> None:
+def _require_global(given: object, kind: str, is_global: object) -> None:
     if not is_global:
         raise OptionError(
-            f"use_global_unstructured {is_global!r} of {where}: a class as pruning_fn "
+            f"use_global_unstructured {is_global!r} of {_WHERE}: a class as pruning_fn "
             f"({given!r}) prunes all parameters together. Leave it out."
         )
     if kind != "unstructured":
         raise OptionError(
-            f"pruning_fn {given!r} of {where}: its PRUNING_TYPE is {kind!r}, and parameters can "
+            f"pruning_fn {given!r} of {_WHERE}: its PRUNING_TYPE is {kind!r}, and parameters can "
             "be ranked together by an unstructured method alone. Pass the name of a structured "
             "one with use_global_unstructured=False."
         )
 
 
-def _require_local(name: str, is_global: object, where: str) -> None:
-    if is_global:
-        raise OptionError(
-            f"use_global_unstructured {is_global!r} of {where}: pruning_fn {name!r} is structured, "
-            "so each parameter is pruned on its own. Pass use_global_unstructured=False."
-        )
-
-
-def check_parameters(parameters: object, where: str) -> tuple[tuple[nn.Module, str], ...]:
+def check_parameters(parameters: object) -> tuple[tuple[nn.Module, str], ...]:
     """Return `parameters_to_prune` as pairs of a module and a parameter's name.
 
     Raises:
@@ -317,7 +310,7 @@ def check_parameters(parameters: object, where: str) -> tuple[tuple[nn.Module, s
         is_pair = isinstance(pair, list | tuple) and len(pair) == 2
         if not is_pair or not isinstance(pair[0], nn.Module) or not isinstance(pair[1], str):
             raise OptionError(
-                f"parameters_to_prune {parameters!r} of {where}: {pair!r} must be a pair of a "
+                f"parameters_to_prune {parameters!r} of {_WHERE}: {pair!r} must be a pair of a "
                 "module and the name of its parameter. Pass pairs such as (model.layer, 'weight')."
             )
     return tuple((module, name) for module, name in pairs)
@@ -327,7 +320,6 @@ def chosen_parameters(
     module: nn.Module,
     given: Sequence[tuple[nn.Module, str]],
     names: Sequence[str],
-    where: str,
     *,
     is_structured: bool,
 ) -> list[tuple[nn.Module, str]]:
@@ -339,7 +331,6 @@ def chosen_parameters(
         module: the module that is trained.
         given: pairs of a layer and a parameter's name; empty for all with the names.
         names: the names of parameters, such as `"weight"`.
-        where: the name of the callback, for messages.
         is_structured: whether the method prunes slices.
 
     Raises:
@@ -357,7 +348,7 @@ def chosen_parameters(
         ]
         if not chosen:
             raise CallbackError(
-                f"{where}: {type(module).__qualname__} has no layer with a parameter named "
+                f"{_WHERE}: {type(module).__qualname__} has no layer with a parameter named "
                 f"{' or '.join(names)}. Name what to prune with parameters_to_prune."
             )
         return chosen
@@ -366,7 +357,7 @@ def chosen_parameters(
         if not is_there or not isinstance(getattr(part, name, None), nn.Parameter):
             lacking = f"it has no parameter {name!r}" if is_there else "it is no part of it"
             raise CallbackError(
-                f"parameters_to_prune of {where}: {type(part).__name__} cannot be pruned in "
+                f"parameters_to_prune of {_WHERE}: {type(part).__name__} cannot be pruned in "
                 f"{type(module).__qualname__}, as {lacking}. Name layers of the module that is "
                 "trained."
             )
@@ -458,9 +449,9 @@ class ModelPruning(WeightOwner):
     ) -> None:
         names = self.PARAMETER_NAMES
         self._method = pruning_method(
-            pruning_fn, use_global_unstructured, pruning_dim, pruning_norm, _WHERE
+            pruning_fn, use_global_unstructured, pruning_dim, pruning_norm
         )
-        self._given = check_parameters(parameters_to_prune, _WHERE)
+        self._given = check_parameters(parameters_to_prune)
         self._parameter_names = tuple(names if parameter_names is None else parameter_names)
         for name in self._parameter_names:
             check_choice("parameter_names", name, _WHERE, names)
@@ -533,7 +524,7 @@ class ModelPruning(WeightOwner):
             return
         is_structured = "dim" in self._method.options
         parameters = chosen_parameters(
-            module, self._given, self._parameter_names, _WHERE, is_structured=is_structured
+            module, self._given, self._parameter_names, is_structured=is_structured
         )
         paths = {part: path for path, part in module.named_modules()}
         self._pruned = [
@@ -580,7 +571,8 @@ class ModelPruning(WeightOwner):
     ) -> None:
         """Resolve the masks in the checkpoint if pruning is permanent; the module keeps them."""
         if self._is_permanent and module is self._owner:
-            checkpoint["state_dict"] = resolve_masks(None, checkpoint["state_dict"], self._paths())
+            paths = {pruned.path for pruned in self._pruned}
+            checkpoint["state_dict"] = resolve_masks(None, checkpoint["state_dict"], paths)
 
     def apply_pruning(self, amount: int | float) -> None:
         """Prune the parameters by an amount."""
@@ -591,9 +583,7 @@ class ModelPruning(WeightOwner):
             self._method.apply(self._pruned, amount)
         if self._verbose:
             has_details = self._verbose == 2
-            log_sparsity(
-                _WHERE, self._method.name, self._pruned, before, amount, has_details=has_details
-            )
+            log_sparsity(self._method.name, self._pruned, before, amount, has_details=has_details)
 
     def apply_lottery_ticket_hypothesis(self) -> None:
         """Reset the pruned parameters to their first values, or to new ones if resampled."""
@@ -627,9 +617,6 @@ class ModelPruning(WeightOwner):
         self.apply_pruning(amount)
         if _is_switched_on(self._uses_lottery, epoch):
             self.apply_lottery_ticket_hypothesis()
-
-    def _paths(self) -> set[str]:
-        return {pruned.path for pruned in self._pruned}
 
 
 def _is_switched_on(switch: bool | Callable[[int], bool], epoch: int) -> bool:

@@ -141,14 +141,11 @@ class NaNGuard(Callback):
         self.check_every_n_steps = check_every_n_steps
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.patience = patience
-        self.snapshot_device = check_snapshot_device(snapshot_device, _WHERE)
+        self.snapshot_device = check_snapshot_device(snapshot_device)
         self.save_snapshot = save_snapshot
         self._every = 1
-        self.events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
-        self.skipped_steps = self.rollbacks = self._in_a_row = 0
-        self._is_loss_non_finite: Tensor | None = None
-        self._has_unchecked_step = self._must_clear_gradients = False
-        self._snapshot: TrainingSnapshot | None = None
+        self._must_clear_gradients = False
+        self._reset()
 
     @property
     def state_key(self) -> str:
@@ -299,9 +296,17 @@ class NaNGuard(Callback):
         names = describe_non_finite(module, findings)
         position = f"epoch {trainer.current_epoch}, up to optimizer step {step}"
         if self.action == "raise" or (self.action == "skip" and "parameters" in findings):
-            raise_non_finite(f"{names} ({position})")
+            raise NonFiniteError(
+                f"NaN or infinity in {names} ({position}): a training cannot go on from there. "
+                "Lower the learning rate, clip the gradients, look at the data of these steps, or "
+                "use NaNGuard('rollback')."
+            )
         if self._in_a_row > self.patience:
-            raise_non_finite(f"{names} ({position})", self._in_a_row, self.patience)
+            raise NonFiniteError(
+                f"NaN or infinity in {names} ({position}): found {self._in_a_row} times in a row, "
+                f"and patience={self.patience} of NaNGuard is used up. Lower the learning rate, "
+                "clip the gradients, or look at the data of these steps."
+            )
         self.events.append({"step": trainer.global_step, "found": findings, "action": self.action})
         if self.action == "skip":
             self.skipped_steps += 1
@@ -312,13 +317,8 @@ class NaNGuard(Callback):
         assert self._snapshot is not None
         self._snapshot.restore(module, trainer.optimizers)
         self.rollbacks += 1
-        log.warning(
-            "%s: NaN or infinity in %s (%s); went back to the weights of step %d",
-            _WHERE,
-            names,
-            position,
-            self._snapshot.step,
-        )
+        message = "%s: NaN or infinity in %s (%s); went back to the weights of step %d"
+        log.warning(message, _WHERE, names, position, self._snapshot.step)
 
     def end_run(self, trainer: Trainer, findings: list[str]) -> None:
         """Record a finding and stop the run, unless it is stopping for an earlier finding.
@@ -340,10 +340,11 @@ class NaNGuard(Callback):
         )
 
     def _reset(self) -> None:
-        self.events.clear()
+        self.events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
         self.skipped_steps = self.rollbacks = self._in_a_row = 0
-        self._is_loss_non_finite = self._snapshot = None
+        self._is_loss_non_finite: Tensor | None = None
         self._has_unchecked_step = False
+        self._snapshot: TrainingSnapshot | None = None
 
 
 def stop_for_non_finite(trainer: Trainer, findings: list[str], epoch: int) -> NoReturn:
@@ -364,30 +365,7 @@ def stop_for_non_finite(trainer: Trainer, findings: list[str], epoch: int) -> No
     raise StopTraining(reason)
 
 
-def raise_non_finite(names: str, in_a_row: int = 0, patience: int = 0) -> NoReturn:
-    """Raise an error about non-finite values.
-
-    Args:
-        names: the names of the non-finite tensors.
-        in_a_row: the number of findings in a row, if these exceed the patience.
-        patience: the value of the option.
-
-    Raises:
-        NonFiniteError: always.
-    """
-    if in_a_row:
-        raise NonFiniteError(
-            f"NaN or infinity in {names}: found {in_a_row} times in a row, and patience={patience} "
-            "of NaNGuard is used up. Lower the learning rate, clip the gradients, or look at the "
-            "data of these steps."
-        )
-    raise NonFiniteError(
-        f"NaN or infinity in {names}: a training cannot go on from there. Lower the learning rate, "
-        "clip the gradients, look at the data of these steps, or use NaNGuard('rollback')."
-    )
-
-
-def check_snapshot_device(device: object, where: str) -> torch.device | None:
+def check_snapshot_device(device: object) -> torch.device | None:
     """Return the device of the option `snapshot_device`, or None.
 
     Raises:
@@ -399,7 +377,7 @@ def check_snapshot_device(device: object, where: str) -> torch.device | None:
         return torch.device(device)  # type: ignore[call-overload, no-any-return]
     except (RuntimeError, TypeError) as error:
         raise OptionError(
-            f"snapshot_device {device!r} of {where}: it must be the name of a device. Pass one "
+            f"snapshot_device {device!r} of {_WHERE}: it must be the name of a device. Pass one "
             "such as 'cpu'."
         ) from error
 

@@ -100,10 +100,31 @@ class Nvml:
         self._nvml.nvmlShutdown()
 
 
+class _StatisticsReader(Callback):
+    """Base class of callbacks that read psutil and the device's driver while a run lasts."""
+
+    _psutil: Any = None
+    _nvml: Nvml | None = None
+
+    def _open(self, trainer: Trainer, where: str, *, reads_host: bool = True) -> None:
+        """Open the sources of the statistics."""
+        if reads_host:
+            self._psutil = require_psutil(where)
+            self._psutil.cpu_percent()  # begins the interval whose mean the next call returns
+        if trainer.device.type == "cuda":
+            self._nvml = Nvml.of(trainer.device)
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Close the connection to the driver."""
+        if self._nvml is not None:
+            self._nvml.close()
+        self._nvml = self._psutil = None
+
+
 _WHERE = "DeviceStatsMonitor"
 
 
-class DeviceStatsMonitor(Callback):
+class DeviceStatsMonitor(_StatisticsReader):
     """Log the use of the device before and after batches.
 
     In training it logs at the batches whose metrics are logged (`log_every_n_steps`), in a
@@ -138,8 +159,6 @@ class DeviceStatsMonitor(Callback):
     @option_rules(cpu_stats=one_of(None, True, False))
     def __init__(self, cpu_stats: bool | None = None) -> None:
         self._cpu_stats = cpu_stats
-        self._psutil: Any = None
-        self._nvml: Nvml | None = None
         self._is_on = False
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
@@ -150,17 +169,13 @@ class DeviceStatsMonitor(Callback):
                 require_logger(trainer, _WHERE)
             return
         on_cpu = trainer.device.type == "cpu"
-        if self._cpu_stats or (self._cpu_stats is None and on_cpu):
-            self._psutil = require_psutil(_WHERE)
-            self._psutil.cpu_percent()  # begins the interval whose mean the next call returns
-        if trainer.device.type == "cuda":
-            self._nvml = Nvml.of(trainer.device)
+        self._open(
+            trainer, _WHERE, reads_host=on_cpu if self._cpu_stats is None else self._cpu_stats
+        )
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Close the connection to the driver."""
-        if self._nvml is not None:
-            self._nvml.close()
-        self._nvml = self._psutil = None
+        super().teardown(trainer, module, stage)
         self._is_on = False
 
     def on_train_batch_start(
@@ -233,7 +248,7 @@ _NVML_NAMES = {
 }
 
 
-class SystemMetricsMonitor(Callback):
+class SystemMetricsMonitor(_StatisticsReader):
     """Log the use of processor, memory, disk, network and GPU, under Composer's names.
 
     The metrics are `cpu_percentage`, and psutil's statistics of the memory (`cpu_memory_total`,
@@ -268,21 +283,10 @@ class SystemMetricsMonitor(Callback):
     @option_rules(log_all_data=one_of(False, True))
     def __init__(self, log_all_data: bool = False) -> None:
         self.log_all_data = log_all_data
-        self._psutil: Any = None
-        self._nvml: Nvml | None = None
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Open the sources of the statistics."""
-        self._psutil = require_psutil(_SYSTEM_METRICS)
-        self._psutil.cpu_percent()  # begins the interval whose mean the next call returns
-        if trainer.device.type == "cuda":
-            self._nvml = Nvml.of(trainer.device)
-
-    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Close the connection to the driver."""
-        if self._nvml is not None:
-            self._nvml.close()
-        self._nvml = self._psutil = None
+        self._open(trainer, _SYSTEM_METRICS)
 
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int

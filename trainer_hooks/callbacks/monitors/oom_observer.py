@@ -135,14 +135,8 @@ class OOMObserver(Callback):
         self, trainer: Trainer, device: int, requested: int, allocated: int, free: int
     ) -> None:
         """Write all files; log failures, as the error of the run is to be raised."""
-        log.warning(
-            "%s: device %d has no memory for %d bytes: the process holds %d, %d are free",
-            _WHERE,
-            device,
-            requested,
-            allocated,
-            free,
-        )
+        message = "%s: device %d has no memory for %d bytes: the process holds %d, %d are free"
+        log.warning(message, _WHERE, device, requested, allocated, free)
         self.files = []
         try:
             snapshot = HISTORY.snapshot()

@@ -228,11 +228,8 @@ class SlowStepDetector(Callback):
         if is_too_soon or self.warn_interval == math.inf:
             self._unreported += 1
             return
-        more = (
-            f"; {self._unreported} more since the last of these messages"
-            if self._unreported
-            else ""
-        )
+        count = self._unreported
+        more = f"; {count} more since the last of these messages" if count else ""
         log.warning("slow step: %s%s", slow, more)
         self._warned_at, self._unreported = now, 0
 

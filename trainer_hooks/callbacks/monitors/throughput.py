@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from trainer_hooks._options import Rule, finite_number, is_int, is_text, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.base import is_logged
+from trainer_hooks.callbacks.base import evaluation_stage, is_logged
 from trainer_hooks.errors import CallbackError, MetricError
 from trainer_hooks.runtime import rng
 
@@ -463,7 +463,7 @@ class ThroughputMonitor(Callback):
         """Start the evaluation's timer with an empty window; stop that of training meanwhile."""
         if not trainer.sanity_checking:
             self._stages["train"].timer.stop()
-            stage = _evaluation_stage(trainer)
+            stage = evaluation_stage(trainer)
             self._throughputs[stage].reset()
             self._stages[stage].timer.start()
 
@@ -480,7 +480,7 @@ class ThroughputMonitor(Callback):
     ) -> None:
         """Count the batch, and log the rates if they are due."""
         if not trainer.sanity_checking:
-            stage = _evaluation_stage(trainer)
+            stage = evaluation_stage(trainer)
             batches = self._stages[stage].batches + 1
             is_due = batches % trainer.log_every_n_steps == 0
             self._count(trainer, module, stage, batch, batches, is_due)
@@ -524,11 +524,6 @@ class ThroughputMonitor(Callback):
             named = {f"{name}{separator}{k}": v for k, v in metrics.items()}
             epoch = trainer.current_epoch if name == "train" else None
             trainer.log_metrics(named, step, epoch=epoch)
-
-
-def _evaluation_stage(trainer: Trainer) -> str:
-    # a fit evaluates in its validations alone
-    return "validate" if trainer.state.fn == "fit" else str(trainer.state.fn)
 
 
 def _check_count_returned(value: Any, function: str) -> int:

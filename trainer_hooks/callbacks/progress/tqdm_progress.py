@@ -88,6 +88,7 @@ class TQDMProgressBar(DisplayedProgressBar):
         check_whole_number("refresh_rate", refresh_rate, kind)
         check_whole_number("process_position", process_position, kind)
         self._process_position = process_position
+        # before the base class: the canvas keeps this object and calls it when a bar is opened;
         # each run takes two lines, for training and for validation
         self.canvas = TqdmCanvas(self, 2 * process_position, leave)
         super().__init__(self.canvas, _adapted_refresh_rate(refresh_rate, kind), leave)

@@ -172,7 +172,7 @@ class MLPerfCallback(Callback):
         host_processors_per_node: int | None = None,
         exit_at_target: bool = False,
     ) -> None:
-        require_mlperf(_WHERE)
+        require_mlperf()
         self.root_folder = Path(root_folder).expanduser()
         self.index = index
         self.benchmark = benchmark
@@ -301,14 +301,14 @@ class MLPerfCallback(Callback):
     def _begin(self, trainer: Trainer, path: Path, name: str) -> None:
         """Write the system's description and the first events of the result."""
         # first all checks: a refused run must leave no files behind
-        samples = count_samples(trainer, _WHERE)
+        samples = count_samples(trainer)
         if path.exists():
             raise OptionError(
                 f"index {self.index} of {_WHERE}: the result {str(path)!r} is there already. "
                 "Choose another index, or move the file away."
             )
         if self.cache_clear_cmd is not None:
-            clear_cache(self.cache_clear_cmd, _WHERE)
+            clear_cache(self.cache_clear_cmd)
         options = {"submitter": self.submitter, "division": self.division, "system_name": name}
         if self.host_processors_per_node is not None:
             options["host_processors_per_node"] = str(self.host_processors_per_node)
@@ -367,7 +367,7 @@ class MLPerfCallback(Callback):
         return as_score(logged[logged_name], logged_name, _WHERE).item()
 
 
-def require_mlperf(where: str) -> None:
+def require_mlperf() -> None:
     """Check that the package mlperf_logging is installed.
 
     Raises:
@@ -375,12 +375,12 @@ def require_mlperf(where: str) -> None:
     """
     if importlib.util.find_spec("mlperf_logging") is None:
         raise OptionError(
-            f"{where} writes with the package mlperf_logging, which is not installed. Install it: "
+            f"{_WHERE} writes with the package mlperf_logging, which is not installed. Install it: "
             "pip install 'trainer-hooks[mlperf]'."
         )
 
 
-def clear_cache(command: str | Sequence[str], where: str) -> None:
+def clear_cache(command: str | Sequence[str]) -> None:
     """Run the command that empties the system's caches.
 
     Raises:
@@ -394,18 +394,18 @@ def clear_cache(command: str | Sequence[str], where: str) -> None:
         )  # fmt: skip
     except OSError as error:
         raise OptionError(
-            f"cache_clear_cmd {shown!r} of {where} cannot be run: {error}. Correct it, or leave it "
-            "out."
+            f"cache_clear_cmd {shown!r} of {_WHERE} cannot be run: {error}. Correct it, or leave "
+            "it out."
         ) from error
     if done.returncode:
         output = (done.stderr or done.stdout).decode(errors="replace").strip()[-_SHOWN:]
         raise OptionError(
-            f"cache_clear_cmd {shown!r} of {where} ended with status {done.returncode}: {output}. "
+            f"cache_clear_cmd {shown!r} of {_WHERE} ended with status {done.returncode}: {output}. "
             "Correct it, or leave it out."
         )
 
 
-def count_samples(trainer: Trainer, where: str) -> dict[str, int]:
+def count_samples(trainer: Trainer) -> dict[str, int]:
     """Return the numbers of training and validation samples, and of samples in a global batch.
 
     Raises:
@@ -413,14 +413,14 @@ def count_samples(trainer: Trainer, where: str) -> dict[str, int]:
     """
     if not has_validation(trainer):
         raise DataError(
-            f"validation of {where}: there is none, and MLPerf asks for the metric of one. Pass a "
+            f"validation of {_WHERE}: there is none, and MLPerf asks for the metric of one. Pass a "
             "validation loader."
         )
     train = trainer.train_dataloader
     numbers = {
-        "train_samples": _samples_of(train, trainer.num_training_batches, where),
+        "train_samples": _samples_of(train, trainer.num_training_batches),
         "eval_samples": sum(
-            _samples_of(loader, batches, where)
+            _samples_of(loader, batches)
             for loader, batches in zip(
                 loaders_in(trainer.val_dataloaders), trainer.num_val_batches, strict=True
             )
@@ -432,7 +432,7 @@ def count_samples(trainer: Trainer, where: str) -> dict[str, int]:
     return numbers
 
 
-def _samples_of(loader: Any, batches: float, where: str) -> int:
+def _samples_of(loader: Any, batches: float) -> int:
     """Return the number of samples of a loader, by its data set or by its batches."""
     dataset = getattr(loader, "dataset", None)
     if hasattr(dataset, "__len__"):
@@ -441,7 +441,7 @@ def _samples_of(loader: Any, batches: float, where: str) -> int:
     size = 1 if size is None else size
     if not isinstance(size, int) or batches == float("inf"):
         raise DataError(
-            f"loader {type(loader).__qualname__} of {where}: its number of samples is unknown. "
+            f"loader {type(loader).__qualname__} of {_WHERE}: its number of samples is unknown. "
             "Give its data set a __len__."
         )
     return int(batches) * size

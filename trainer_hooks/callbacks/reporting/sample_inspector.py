@@ -11,6 +11,7 @@ from torch import Tensor
 from trainer_hooks._files import replace_file
 from trainer_hooks._options import Combination, Rule, is_number, one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.base import evaluation_stage
 from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.callbacks.reporting.sample_images import (
     KEY,
@@ -169,8 +170,7 @@ class SampleInspector(Callback):
     ) -> None:
         """Show samples of the first batches of an evaluation, except for the sanity check."""
         if not trainer.sanity_checking:
-            stage = "validate" if trainer.state.fn == "fit" else str(trainer.state.fn)
-            self._show_missing_samples(trainer, stage, batch)
+            self._show_missing_samples(trainer, evaluation_stage(trainer), batch)
 
     on_test_batch_start = on_predict_batch_start = on_validation_batch_start
 

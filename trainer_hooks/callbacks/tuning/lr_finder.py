@@ -269,10 +269,7 @@ class LRFinderResult:
                 "pip install 'trainer-hooks[plots]'."
             ) from error
         figure: Any
-        if ax is None:
-            figure, ax = plt.subplots()
-        else:
-            figure = ax.figure
+        figure, ax = plt.subplots() if ax is None else (ax.figure, ax)
         ax.plot(self.results["lr"], self.results["loss"])
         if self.mode == "exponential":
             ax.set_xscale("log")
