@@ -282,7 +282,10 @@ class EarlyStopping(Callback):
         self.stopping_reason, self.stopping_reason_message = reason, message
         if message is None:
             self.stopped_epoch, self.stopping_value = 0, None
-            self._withdraw(trainer)
+            # only a request of our own that the trainer has not followed yet
+            if self._request and trainer.should_stop and trainer.stop_reason == self._request:
+                trainer.should_stop = False
+            self._request = ""
             return
         self.stopped_epoch, self.stopping_value = epoch, value
         self._log_if_verbose(trainer, message)
@@ -294,9 +297,3 @@ class EarlyStopping(Callback):
     def _log_if_verbose(self, trainer: Trainer, message: str) -> None:
         if self.verbose and (trainer.is_global_zero or not self.log_rank_zero_only):
             log.info("EarlyStopping: %s", message)
-
-    def _withdraw(self, trainer: Trainer) -> None:
-        """Cancel this callback's stop request if the trainer has not followed it yet."""
-        if self._request and trainer.should_stop and trainer.stop_reason == self._request:
-            trainer.should_stop = False
-        self._request = ""

@@ -469,7 +469,11 @@ class FreezeState:
         return {
             _GROUPS: groups,
             "frozen": [name for p, name in names.items() if not p.requires_grad],
-            "without_statistics": [name for name, _ in self._without_statistics()],
+            "without_statistics": [
+                name
+                for name, part in self._module.named_modules()
+                if isinstance(part, _BatchNorm) and not part.track_running_stats
+            ],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -499,13 +503,6 @@ class FreezeState:
             for name, part in self._module.named_modules():
                 if isinstance(part, _BatchNorm) and part.running_mean is not None:
                     part.track_running_stats = name not in without
-
-    def _without_statistics(self) -> list[tuple[str, nn.Module]]:
-        return [
-            (name, part)
-            for name, part in self._module.named_modules()
-            if isinstance(part, _BatchNorm) and not part.track_running_stats
-        ]
 
 
 def _parameter_named(parameters: Mapping[str, nn.Parameter], name: str) -> nn.Parameter:

@@ -79,7 +79,8 @@ class Quantizer:
         self.observe(is_on=False)  # until a stage begins: a model summary's forward must not count
         for part, mode in modes:
             part.training = mode
-        self._save_form("prepared")
+        self.form = "prepared"
+        self._parts["prepared"] = dict(module.named_children())
 
     def convert(self) -> None:
         """Switch to the converted form, an int8 module with the weights and ranges learned."""
@@ -137,10 +138,6 @@ class Quantizer:
             rounding = getattr(part, "weight_fake_quant", None)
             if isinstance(rounding, nn.Module):
                 rounding(part.weight)
-
-    def _save_form(self, form: str) -> None:
-        self.form = form
-        self._parts[form] = dict(self.module.named_children())
 
     def _switch_to(self, form: str) -> None:
         self.form = form

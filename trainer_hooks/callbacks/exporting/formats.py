@@ -291,6 +291,8 @@ def _write_onnx(module: nn.Module, call: ForwardCall, path: Path, names: GraphNa
             "onnxruntime is given its inputs as arrays of numpy, which has no bfloat16: pass "
             "transforms=[torch.nn.Module.float]"
         )
+    numbered = [f"output_{index}" for index in range(len(outputs))]
+    default_outputs = ["output"] if len(outputs) == 1 else numbered
     with _without_export_warnings():
         written = torch.onnx.export(
             _export_program(module, call),
@@ -298,7 +300,7 @@ def _write_onnx(module: nn.Module, call: ForwardCall, path: Path, names: GraphNa
             verbose=False,
             dynamic_shapes=call.dynamic_shapes(module, "batch"),  # the name of the dimension
             input_names=names.inputs or _default_inputs(call),
-            output_names=names.outputs or _default_outputs(len(outputs)),
+            output_names=names.outputs or default_outputs,
         )
     assert written is not None
     # the weights inside, so that the export is one file that can be moved
@@ -348,10 +350,6 @@ def _is_flat(value: Any) -> bool:
     return isinstance(value, dict) and all(
         isinstance(key, str) and isinstance(item, torch.Tensor) for key, item in value.items()
     )
-
-
-def _default_outputs(count: int) -> list[str]:
-    return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
 
 
 @contextmanager

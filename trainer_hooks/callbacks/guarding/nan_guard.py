@@ -147,6 +147,13 @@ class NaNGuard(Callback):
         self._must_clear_gradients = False
         self._reset()
 
+    def _reset(self) -> None:
+        self.events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
+        self.skipped_steps = self.rollbacks = self._in_a_row = 0
+        self._is_loss_non_finite: Tensor | None = None
+        self._has_unchecked_step = False
+        self._snapshot: TrainingSnapshot | None = None
+
     @property
     def state_key(self) -> str:
         """The class name with the action and the checks."""
@@ -162,9 +169,7 @@ class NaNGuard(Callback):
             "in_a_row": self._in_a_row,
             "loss_is_broken": self._is_loss_non_finite,
             "is_unchecked": self._has_unchecked_step,
-            "snapshot": None
-            if snapshot is None or not self.save_snapshot
-            else snapshot.state_dict(),
+            "snapshot": snapshot.state_dict() if snapshot and self.save_snapshot else None,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -176,7 +181,7 @@ class NaNGuard(Callback):
         self._is_loss_non_finite = state_dict["loss_is_broken"]
         self._has_unchecked_step = state_dict["is_unchecked"]
         snapshot = state_dict["snapshot"]
-        self._snapshot = None if snapshot is None else TrainingSnapshot.from_state(snapshot)
+        self._snapshot = None if snapshot is None else TrainingSnapshot(**snapshot)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins, and determine how often to check."""
@@ -339,13 +344,6 @@ class NaNGuard(Callback):
             module, trainer.optimizers, trainer.global_step, self.snapshot_device
         )
 
-    def _reset(self) -> None:
-        self.events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
-        self.skipped_steps = self.rollbacks = self._in_a_row = 0
-        self._is_loss_non_finite: Tensor | None = None
-        self._has_unchecked_step = False
-        self._snapshot: TrainingSnapshot | None = None
-
 
 def stop_for_non_finite(trainer: Trainer, findings: list[str], epoch: int) -> NoReturn:
     """Stop a run in order because of non-finite values.
@@ -456,11 +454,6 @@ class TrainingSnapshot:
     def state_dict(self) -> dict[str, Any]:
         """Return the snapshot as plain data and tensors."""
         return {"step": self.step, "tensors": self.tensors, "optimizers": self.optimizers}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> TrainingSnapshot:
-        """Return the snapshot that `state_dict` returned the data of."""
-        return cls(state["step"], dict(state["tensors"]), list(state["optimizers"]))
 
 
 def _restored_value(value: Any, now: Any, parameter: Tensor) -> Any:

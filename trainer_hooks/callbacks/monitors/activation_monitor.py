@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +13,7 @@ from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor, nn
     from torch.utils.hooks import RemovableHandle
@@ -86,12 +87,12 @@ class ActivationMonitor(ScheduledCallback):
 
     def on_before_train_batch(self, trainer: Trainer, module: Module) -> None:
         """Register forward hooks on the layers if the interval is due."""
-        if not self._loggers(trainer) or not self._schedule.is_due(trainer.clock):
+        if not self._loggers(trainer) or not self._is_due(trainer):
             return
         for name, layer in module.named_modules():
             class_name = type(layer).__name__
             if name and not any(ignored in class_name for ignored in self.ignore_module_types):
-                self._handles.append(layer.register_forward_hook(self._forward_hook(name)))
+                self._handles.append(layer.register_forward_hook(partial(self._measure, name)))
 
     def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
         """Remove the hooks, so that no other forward of the batch is measured."""
@@ -124,21 +125,15 @@ class ActivationMonitor(ScheduledCallback):
 
         return [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
 
-    def _forward_hook(self, name: str) -> Any:
-        def measure_forward(layer: nn.Module, inputs: Any, outputs: Any) -> None:  # noqa: ARG001
-            for side, tensors in (("input", inputs), ("output", outputs)):
-                as_sequence = tensors if isinstance(tensors, tuple | list) else (tensors,)
-                self._measure(f"{name}_{side}", as_sequence)
-
-        return measure_forward
-
-    def _measure(self, prefix: str, tensors: Iterable[Any]) -> None:
-        """Keep the statistics of the tensors of floats, on their device."""
-        for index, tensor in enumerate(tensors):
-            is_fit = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
-            if is_fit and tensor.ndim and tensor.numel():
-                for statistic, value in _statistics(tensor.detach()).items():
-                    self._values[f"activations/{statistic}/{prefix}.{index}"] = value
+    def _measure(self, name: str, _: nn.Module, inputs: Any, outputs: Any) -> None:
+        """Keep the statistics of a layer's tensors of floats, on their device."""
+        for side, tensors in (("input", inputs), ("output", outputs)):
+            several = tensors if isinstance(tensors, tuple | list) else (tensors,)
+            for index, tensor in enumerate(several):
+                is_fit = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
+                if is_fit and tensor.ndim and tensor.numel():
+                    for statistic, value in _statistics(tensor.detach()).items():
+                        self._values[f"activations/{statistic}/{name}_{side}.{index}"] = value
 
     def _remove_hooks(self) -> None:
         for handle in self._handles:

@@ -97,7 +97,7 @@ class GradientNormMonitor(Callback):
             lambda names: (
                 names is None
                 or is_text(names)
-                or (isinstance(names, list | tuple) and names and all(map(is_text, names)))
+                or (isinstance(names, list | tuple) and bool(names) and all(map(is_text, names)))
             ),
             "they must be patterns of parameters' names. Pass one such as 'encoder.*', or a list "
             "of them.",

@@ -9,9 +9,10 @@ import torch
 
 from trainer_hooks._options import Combination, Rule, is_text, option_rules
 from trainer_hooks.callbacks.base import ScheduledCallback, closes_window
-from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable, named_statistics
+from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
+from trainer_hooks.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,11 +135,28 @@ class MemoryMonitor(ScheduledCallback):
         is_aggregated = self._is_due(trainer)
         if not self._is_on or not (is_due or is_aggregated):
             return
-        stats = torch.cuda.memory_stats(trainer.device)
-        values = named_statistics(stats, self.memory_keys, _WHERE)
+        values = self._named_statistics(torch.cuda.memory_stats(trainer.device))
         metrics = {f"memory/{name}": value for name, value in values.items()} if is_due else {}
         if is_aggregated:
             # in one process its values are the mean, the minimum and the maximum
             for name, value in values.items():
                 metrics.update({f"memory/{name}_{kind}": value for kind in _AGGREGATES})
         trainer.log_metrics(metrics, step)
+
+    def _named_statistics(self, stats: Mapping[str, Any]) -> dict[str, float]:
+        """Return statistics by their names in the log, bytes as gigabytes with five digits.
+
+        Raises:
+            OptionError: there is no statistic of a name.
+        """
+        values = {}
+        for name, log_name in self.memory_keys.items():
+            if name not in stats:
+                raise OptionError(
+                    f"memory_keys {name!r} of {_WHERE}: it must be a statistic of "
+                    f"torch.cuda.memory_stats().{did_you_mean(name, list(stats))} Pass a name that "
+                    "it returns, such as 'allocated_bytes.all.current'."
+                )
+            value = stats[name]
+            values[log_name] = float(f"{value / 1e9:.5g}") if "bytes" in name else value
+        return values

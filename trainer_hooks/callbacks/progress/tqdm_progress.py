@@ -350,7 +350,7 @@ def bar_class() -> type[tqdm[Any]]:
 
     The monitor is a thread, which could hold a lock when worker processes are forked.
     """
-    return _widget_bar_class() if shows_widgets() else _terminal_bar_class()
+    return _bar_class_of("tqdm.notebook" if shows_widgets() else "tqdm")
 
 
 def is_notebook() -> bool:
@@ -367,20 +367,5 @@ def shows_widgets() -> bool:
 
 
 @cache
-def _terminal_bar_class() -> type[tqdm[Any]]:
-    from tqdm import tqdm
-
-    class Bar(tqdm):  # type: ignore[type-arg]
-        monitor_interval = 0
-
-    return Bar
-
-
-@cache
-def _widget_bar_class() -> type[tqdm[Any]]:
-    from tqdm.notebook import tqdm
-
-    class WidgetBar(tqdm):  # type: ignore[type-arg]
-        monitor_interval = 0
-
-    return WidgetBar
+def _bar_class_of(module: str) -> type[tqdm[Any]]:
+    return type("Bar", (importlib.import_module(module).tqdm,), {"monitor_interval": 0})

@@ -101,7 +101,7 @@ class Generate(ScheduledCallback):
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Generate after a batch, or after an epoch and its validation, if that is due."""
-        if not self._schedule.is_due(trainer.clock) or not is_real_fit(trainer):
+        if not self._is_due(trainer) or not is_real_fit(trainer):
             return
         size = self.batch_size or len(self.prompts)
         rows: list[list[str]] = []

@@ -136,9 +136,8 @@ class ImageVisualizer(ScheduledCallback):
     ) -> None:
         """Show the batch, if it is due; with masks wait for the predictions."""
         # asked even if no logger takes images: `is_due` records that this batch was considered
-        is_due = self._schedule.is_due(trainer.clock) or (
-            self._shows_first_batch and not self._has_begun
-        )
+        is_first = self._shows_first_batch and not self._has_begun
+        is_due = self._is_due(trainer) or is_first
         self._has_begun = True
         if not is_due or not trainer.loggers:
             return

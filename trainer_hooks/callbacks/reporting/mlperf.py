@@ -172,7 +172,11 @@ class MLPerfCallback(Callback):
         host_processors_per_node: int | None = None,
         exit_at_target: bool = False,
     ) -> None:
-        require_mlperf()
+        if importlib.util.find_spec("mlperf_logging") is None:
+            raise OptionError(
+                f"{_WHERE} writes with the package mlperf_logging, which is not installed. Install "
+                "it: pip install 'trainer-hooks[mlperf]'."
+            )
         self.root_folder = Path(root_folder).expanduser()
         self.index = index
         self.benchmark = benchmark
@@ -183,8 +187,8 @@ class MLPerfCallback(Callback):
         self.submitter = submitter or "trainer_hooks"
         self.system_name = system_name
         self.status = status
-        is_list = isinstance(cache_clear_cmd, list | tuple)
-        self.cache_clear_cmd = list(cache_clear_cmd) if is_list else cache_clear_cmd
+        command = cache_clear_cmd
+        self.cache_clear_cmd = list(command) if isinstance(command, list | tuple) else command
         self.host_processors_per_node = host_processors_per_node
         self.exit_at_target = exit_at_target
         self._began_ms = 0
@@ -365,19 +369,6 @@ class MLPerfCallback(Callback):
         if logged_name is None:
             raise MetricError(missing_monitor_message(name, _WHERE, logged))
         return as_score(logged[logged_name], logged_name, _WHERE).item()
-
-
-def require_mlperf() -> None:
-    """Check that the package mlperf_logging is installed.
-
-    Raises:
-        OptionError: it is not.
-    """
-    if importlib.util.find_spec("mlperf_logging") is None:
-        raise OptionError(
-            f"{_WHERE} writes with the package mlperf_logging, which is not installed. Install it: "
-            "pip install 'trainer-hooks[mlperf]'."
-        )
 
 
 def clear_cache(command: str | Sequence[str]) -> None:
